@@ -1,0 +1,211 @@
+"""The systems, each behind the same small protocol: `Loader`.
+
+Every system runs the same callback in `workloads.WORKERS` worker processes with its own defaults for everything else
+(two batches of prefetching per worker in torch, ``prefetch_queue_depth=2`` in the pipelines), reads the samples in
+order, in an epoch that does not end, and hands over batches in its usual form.
+
+What "its usual form" is for samples of different sizes:
+
+- DALI and dali_like: a TensorList.
+- torch: a list of bytes and a tensor of labels, made by a ``collate_fn``. Of the list forms (tensors in either sharing
+  strategy, arrays, bytes) this was the fastest when tried: a tensor for each sample costs a shared-memory file and a
+  file descriptor for each.
+- torch_packed: one tensor of all bytes, and the sizes, split into views by the consumer. Few programs do this; it is
+  what somebody who knows where torch's time goes would write, so it is shown beside the usual form.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from benchmarks.workloads import WORKERS, Sample, Workload
+
+__all__ = ["SYSTEMS", "Loader", "System"]
+
+
+class Loader(Protocol):
+    """One system with one workload. Making it imports the library and nothing more."""
+
+    def start(self) -> None:
+        """Make the loader and call ``build()`` or ``iter()``."""
+        ...
+
+    def consume(self, batches: int) -> Any:
+        """Receive ``batches`` batches in the system's own idiom; drop each when the next is there, return the last."""
+        ...
+
+    def samples(self, batch: Any) -> list[Sample]:
+        """A batch as arrays, to be checked; never called in a timed part."""
+        ...
+
+    def close(self) -> None:
+        """End the workers."""
+        ...
+
+
+@dataclass(frozen=True)
+class SampleCallback:
+    """The workload's callback as a per-sample source of DALI and dali_like."""
+
+    make: Callable[[int], Sample]
+
+    def __call__(self, info: Any) -> Sample:
+        return self.make(info.idx_in_epoch)
+
+
+@dataclass(frozen=True)
+class SampleDataset:
+    """The workload's callback as a map-style dataset of torch, which asks for no base class."""
+
+    make: Callable[[int], Sample]
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.make(index)
+
+    def __len__(self) -> int:
+        return sys.maxsize  # an epoch that does not end; torch's sequential sampler is a range, not a list
+
+
+class PipelineLoader:
+    """DALI or dali_like: the same program but for the import."""
+
+    def __init__(self, library: str, workload: Workload) -> None:
+        self._dali: Any = importlib.import_module(library)
+        self._workload = workload
+        self._pipeline: Any = None
+
+    def start(self) -> None:
+        dali = self._dali
+
+        @dali.pipeline_def(  # type: ignore[untyped-decorator]
+            batch_size=self._workload.batch_size,
+            num_threads=1,
+            device_id=None,
+            py_num_workers=WORKERS,
+            py_start_method=self._workload.start_method,
+            prefetch_queue_depth=2,
+        )
+        def pipeline(source: SampleCallback) -> Any:
+            arrays, labels = dali.fn.external_source(
+                source=source,
+                num_outputs=2,
+                batch=False,
+                parallel=True,
+                dtype=[dali.types.UINT8, dali.types.INT32],
+            )
+            return arrays, labels
+
+        self._pipeline = pipeline(SampleCallback(self._workload.make))
+        self._pipeline.build()
+
+    def consume(self, batches: int) -> Any:
+        pipeline = self._pipeline
+        for _ in range(batches):
+            arrays, labels = pipeline.run()
+        return arrays, labels
+
+    def samples(self, batch: Any) -> list[Sample]:
+        arrays, labels = batch
+        return [(np.asarray(arrays.at(i)), np.asarray(labels.at(i))) for i in range(len(arrays))]
+
+    def close(self) -> None:
+        if hasattr(self._pipeline, "close"):
+            self._pipeline.close()
+        self._pipeline = None  # DALI has no close(): its workers end with the pipeline
+
+
+class TorchLoader:
+    """torch's DataLoader with its own ``default_collate``, or with lists where samples differ in size."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._data: Any = importlib.import_module("torch.utils.data")
+        self._workload = workload
+        self._iterator: Iterator[Any] | None = None
+
+    def start(self) -> None:
+        loader = self._data.DataLoader(
+            SampleDataset(self._workload.make),
+            batch_size=self._workload.batch_size,
+            num_workers=WORKERS,
+            multiprocessing_context=self._workload.start_method,
+            collate_fn=self._collate(),
+        )
+        self._iterator = iter(loader)
+
+    def _collate(self) -> Callable[[Sequence[Sample]], Any] | None:
+        return collate_lists if self._workload.ragged else None
+
+    def consume(self, batches: int) -> Any:
+        assert self._iterator is not None
+        for arrays, labels in itertools.islice(self._iterator, batches):  # noqa: B007 the last batch is returned
+            pass
+        return arrays, labels
+
+    def samples(self, batch: Any) -> list[Sample]:
+        arrays, labels = batch
+        as_array = _from_bytes if self._workload.ragged else np.asarray
+        return [(as_array(array), np.asarray(label)) for array, label in zip(arrays, labels, strict=True)]
+
+    def close(self) -> None:
+        self._iterator = None
+
+
+class TorchPackedLoader(TorchLoader):
+    """torch's DataLoader with the samples of a batch packed into one tensor, which the consumer splits into views."""
+
+    def _collate(self) -> Callable[[Sequence[Sample]], Any] | None:
+        return collate_packed
+
+    def consume(self, batches: int) -> Any:
+        assert self._iterator is not None
+        for packed, sizes, labels in itertools.islice(self._iterator, batches):  # noqa: B007 the last batch is returned
+            arrays = packed.split(sizes)
+        return arrays, labels
+
+    def samples(self, batch: Any) -> list[Sample]:
+        arrays, labels = batch
+        return [(np.asarray(array), np.asarray(label)) for array, label in zip(arrays, labels, strict=True)]
+
+
+def collate_lists(batch: Sequence[Sample]) -> tuple[list[bytes], Any]:
+    """A list of bytes and a tensor of labels."""
+    torch = importlib.import_module("torch")
+    return [array.tobytes() for array, _ in batch], torch.from_numpy(np.stack([label for _, label in batch]))
+
+
+def collate_packed(batch: Sequence[Sample]) -> tuple[Any, list[int], Any]:
+    """All bytes in one tensor, the size of each sample, and a tensor of labels."""
+    torch = importlib.import_module("torch")
+    packed = torch.from_numpy(np.concatenate([array for array, _ in batch]))
+    return packed, [array.size for array, _ in batch], torch.from_numpy(np.stack([label for _, label in batch]))
+
+
+def _from_bytes(data: bytes) -> Any:
+    return np.frombuffer(data, np.uint8)
+
+
+@dataclass(frozen=True)
+class System:
+    """How to open a system, and the workloads it is for; None for all of them."""
+
+    open: Callable[[Workload], Loader]
+    only: frozenset[str] | None = None
+
+    def runs(self, workload: Workload) -> bool:
+        """Whether the system is for this workload."""
+        return self.only is None or workload.name in self.only
+
+
+SYSTEMS = {
+    "dali_like": System(lambda workload: PipelineLoader("dali_like", workload)),
+    "torch": System(TorchLoader),
+    "torch_packed": System(TorchPackedLoader, frozenset({"encoded"})),
+    "dali": System(lambda workload: PipelineLoader("nvidia.dali", workload)),
+}

@@ -1,0 +1,105 @@
+"""The hardware limit of a workload: the same work with no hand-over at all.
+
+As many processes as a loader has workers each run a bare loop of what a worker must do for a sample: make the sample's
+description, call the callback, copy what it returns into shared memory. Nobody is told that a batch is ready and nobody
+waits. Each process has rows for one batch, so that together they go through as much memory as two batches in flight.
+
+Doubts: a loader with a deeper queue goes through more memory, which the caches may not hold; where no core is spare for
+the consumer, a loader cannot come near; and as each array is dropped before the next is made, the allocator gives the
+callback the same warm pages again, which a worker that keeps a batch's arrays to its end does not get.
+"""
+
+from __future__ import annotations
+
+import mmap
+import multiprocessing
+import time
+from multiprocessing.synchronize import Barrier
+from typing import NamedTuple
+
+import numpy as np
+
+from benchmarks.measurement import Measurement
+from benchmarks.workloads import WORKERS, Array, Workload
+
+__all__ = ["measure_limit"]
+
+
+class SampleInfo(NamedTuple):
+    """What DALI and dali_like tell a callback about its sample."""
+
+    idx_in_epoch: int
+    idx_in_batch: int
+    iteration: int
+    epoch_idx: int
+
+
+def measure_limit(workload: Workload, *, seconds: float, repeat: int) -> Measurement:
+    """Run the bare loop in `workloads.WORKERS` processes at once for about ``seconds`` and add up their rates."""
+    context = multiprocessing.get_context("fork")
+    together = context.Barrier(WORKERS)
+    results = np.frombuffer(mmap.mmap(-1, WORKERS * 24), np.float64).reshape(WORKERS, 3)
+    processes = [
+        context.Process(target=_fill, args=(workload, seconds, worker, together, results[worker]))
+        for worker in range(WORKERS)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    if any(process.exitcode for process in processes):
+        raise RuntimeError(f"a process of the limit ended with {[process.exitcode for process in processes]}")
+
+    samples, wall_s, cpu_s = results.T
+    samples_per_s = float((samples / wall_s).sum())
+    return Measurement(
+        workload=workload.name,
+        system="limit",
+        repeat=repeat,
+        batch_size=workload.batch_size,
+        batches=int(samples.sum()) // workload.batch_size,
+        wall_s=float(wall_s.max()),
+        samples_per_s=samples_per_s,
+        bytes_per_s=samples_per_s * workload.mean_sample_bytes,
+        all_cpu_us_per_batch=1e6 * float(cpu_s.sum()) / float(samples.sum()) * workload.batch_size,
+    )
+
+
+def _fill(workload: Workload, seconds: float, worker: int, together: Barrier, result: Array) -> None:
+    """Fill rows for ``seconds``, after a fifth of that to warm up, and leave (samples, wall_s, cpu_s) in ``result``."""
+    rows = _shared_rows(workload)
+    labels = np.frombuffer(mmap.mmap(-1, 4 * workload.batch_size), np.int32).reshape(workload.batch_size, 1)
+    together.wait()
+    index = _fill_until(workload, rows, labels, worker, time.perf_counter() + seconds / 5)
+    together.wait()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    samples = _fill_until(workload, rows, labels, index, began + seconds) - index
+    result[:] = samples, time.perf_counter() - began, time.process_time() - cpu_began
+
+
+def _fill_until(workload: Workload, rows: list[Array], labels: Array, first: int, deadline: float) -> int:
+    """Fill the rows again and again, a batch's share at a time, until ``deadline``; returns the next index."""
+    share = workload.batch_size // WORKERS
+    make, ragged = workload.make, workload.ragged
+    index = first
+    while time.perf_counter() < deadline:
+        offset = index // share % WORKERS * share
+        for position in range(offset, offset + share):
+            info = SampleInfo(index, position, 0, 0)
+            array, label = make(info.idx_in_epoch)
+            row = rows[position]
+            if ragged:
+                row = row[: array.size]
+            row[...] = array
+            labels[position] = label
+            index += 1
+    return index
+
+
+def _shared_rows(workload: Workload) -> list[Array]:
+    """Rows for one batch in anonymous shared memory, all pages written."""
+    row_bytes = -(-workload.max_sample_bytes // 64) * 64
+    memory = np.frombuffer(mmap.mmap(-1, workload.batch_size * row_bytes), np.uint8)
+    memory.fill(1)
+    rows = memory.reshape(workload.batch_size, row_bytes)[:, : workload.max_sample_bytes]
+    return list(rows if workload.ragged else rows.reshape(workload.batch_size, *workload.expected(0)[0].shape))

@@ -1,0 +1,56 @@
+"""The record of one run: one system, one workload, one process. A row of the CSV file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+
+__all__ = ["COLUMNS", "Measurement"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """What one run measured; None where a workload or a system has no such figure.
+
+    The timed part is ``batches`` batches in ``wall_s`` seconds. For a steady workload it comes after warming up. For a
+    cold one it begins with the first ``run()`` or ``next()``; its CPU figures leave the first batch out.
+    """
+
+    workload: str
+    system: str
+    repeat: int
+    batch_size: int
+    batches: int | None = None
+    wall_s: float | None = None
+    samples_per_s: float | None = None
+    bytes_per_s: float | None = None
+    main_cpu_us_per_batch: float | None = None
+    """CPU time of the consumer's process, all its threads, user and system."""
+    all_cpu_us_per_batch: float | None = None
+    """The same for the consumer's process and all processes below it."""
+    other_load_cores: float | None = None
+    """Cores kept busy by anything else on the machine during the timed part: the noise."""
+    import_s: float | None = None
+    """Importing the library; numpy is there already."""
+    start_s: float | None = None
+    """Making the loader and ``build()`` or ``iter()``."""
+    first_run_s: float | None = None
+    """The first ``run()`` or ``next()``, after that."""
+    first_batch_s: float | None = None
+    """``start_s + first_run_s``: comparable however a library shares the work between the two."""
+    pss_bytes: int | None = None
+    """Proportional set size of the whole tree of processes at the end, workers alive."""
+    base_pss_bytes: int | None = None
+    """The same after importing the library, before the loader was made."""
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> Measurement:
+        """The measurement that `to_json` wrote."""
+        return cls(**json.loads(line))
+
+
+COLUMNS = tuple(field.name for field in fields(Measurement))

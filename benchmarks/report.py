@@ -1,0 +1,248 @@
+"""Tables and CSV: medians over the repeats with their lowest and highest value, ratios, and the figures to reach.
+
+A ratio is formed within each repeat, whose runs lie next to each other in time, and the median of these ratios is
+shown: a machine that gets slower between two repeats then spoils neither.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import os
+import platform
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.measurement import COLUMNS, Measurement
+from benchmarks.workloads import WORKERS, WORKLOADS, Workload
+
+__all__ = ["environment", "full_report", "write_csv"]
+
+OUR_SYSTEM = "dali_like"
+PACKAGES = ("numpy", "torch", "nvidia-dali-cuda120", "dali-like")
+NOISY_CORES = 0.1
+"""More foreign load than this is said under the table."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of `Measurement`, in the unit of the table."""
+
+    heading: str
+    value: Callable[[Measurement], float | None]
+
+
+def _field(heading: str, name: str, factor: float = 1.0) -> Column:
+    def value(measurement: Measurement) -> float | None:
+        figure: float | None = getattr(measurement, name)
+        return None if figure is None else figure * factor
+
+    return Column(heading, value)
+
+
+_RATE = _field("samples/s", "samples_per_s")
+_MAIN_CPU = _field("main CPU us/batch", "main_cpu_us_per_batch")
+_ALL_CPU = _field("all CPU us/batch", "all_cpu_us_per_batch")
+_FIRST_BATCH = _field("start + first batch ms", "first_batch_s", 1e3)
+_FIRST_RUN = _field("first run() or next() ms", "first_run_s", 1e3)
+_MEMORY = (_field("PSS MiB", "pss_bytes", 2**-20), _field("of it after import", "base_pss_bytes", 2**-20))
+
+COLUMNS_OF_PART = {
+    "steady": (_RATE, _field("MB/s", "bytes_per_s", 1e-6), _MAIN_CPU, _ALL_CPU, _FIRST_BATCH, *_MEMORY),
+    "cold": (_FIRST_RUN, _FIRST_BATCH, _field("total s", "wall_s"), _RATE, _MAIN_CPU, _ALL_CPU, *_MEMORY),
+    "startup": (
+        _field("import ms", "import_s", 1e3),
+        _field("build() or iter() ms", "start_s", 1e3),
+        _FIRST_RUN,
+        _FIRST_BATCH,
+        *_MEMORY,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """A figure of ours to reach: a ratio to a peer, or our own figure where ``peer`` is None."""
+
+    workload: str
+    column: Column
+    peer: str | None
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The bound, as it stands in the table."""
+        if self.at_least is not None:
+            return f">= {self.at_least:g}"
+        return "-" if self.at_most is None else f"<= {self.at_most:g}"
+
+    def verdict(self, figure: float) -> str:
+        """Whether ``figure`` is within the bound."""
+        if self.at_least is None and self.at_most is None:
+            return "-"
+        reached = figure >= self.at_least if self.at_least is not None else figure <= (self.at_most or 0.0)
+        return "yes" if reached else "NO"
+
+
+GOALS = (
+    Goal(workload="tiny", column=_RATE, peer="torch", at_least=4),
+    Goal(workload="tiny", column=_RATE, peer="dali", at_least=10),
+    Goal(workload="image", column=_RATE, peer="torch", at_least=6),
+    Goal(workload="image", column=_RATE, peer="dali", at_least=5),
+    Goal(workload="image", column=_MAIN_CPU, peer=None, at_most=150),
+    Goal(workload="encoded", column=_RATE, peer="torch", at_least=3),
+    Goal(workload="encoded", column=_RATE, peer="torch_packed"),
+    Goal(workload="encoded", column=_RATE, peer="dali", at_least=3),
+    Goal(workload="slow", column=_FIRST_RUN, peer="torch", at_most=0.6),
+    Goal(workload="slow", column=_FIRST_RUN, peer="dali", at_most=1),
+    Goal(workload="slow", column=_FIRST_BATCH, peer="torch"),
+    Goal(workload="slow", column=_FIRST_BATCH, peer="dali"),
+    Goal(workload="startup", column=_FIRST_BATCH, peer="torch"),
+    Goal(workload="startup", column=_FIRST_BATCH, peer="dali"),
+)
+
+
+def environment() -> str:
+    """The machine and the versions, one line each."""
+    lines = [
+        ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
+        ("CPU", _cpu_model()),
+        ("cores", f"{len(os.sched_getaffinity(0))} by affinity, {os.cpu_count()} in the machine"),
+        ("memory", f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB"),
+        ("load before", " ".join(f"{load:.2f}" for load in os.getloadavg()) + " over 1, 5 and 15 minutes"),
+        ("kernel", f"{platform.system()} {platform.release()}"),
+        ("Python", f"{platform.python_implementation()} {platform.python_version()}"),
+        *((package, _version(package)) for package in PACKAGES),
+        ("workers", str(WORKERS)),
+    ]
+    return "\n".join(f"{name:<20} {text}" for name, text in lines)
+
+
+def _cpu_model() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed as a package"
+
+
+def write_csv(path: Path, measurements: Iterable[Measurement]) -> None:
+    """One row for each run, one column for each field of `Measurement`; empty where there is no figure."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(asdict(measurement) for measurement in measurements)
+
+
+def full_report(environment_text: str, measurements: Sequence[Measurement]) -> str:
+    """The environment, a table for each workload, and the table of ratios, in Markdown."""
+    parts = [f"```\n{environment_text}\n```"]
+    for workload in WORKLOADS.values():
+        of_workload = [each for each in measurements if each.workload == workload.name]
+        if of_workload:
+            parts.append(_workload_table(workload, of_workload))
+    ratios = _ratio_table(measurements)
+    if ratios:
+        parts.append(ratios)
+    return "\n\n".join(parts)
+
+
+def _workload_table(workload: Workload, measurements: Sequence[Measurement]) -> str:
+    columns = COLUMNS_OF_PART[workload.part]
+    limit = _median(_RATE.value(each) for each in measurements if each.system == "limit")
+    rows = []
+    for system in dict.fromkeys(each.system for each in sorted(measurements, key=_place)):
+        runs = [each for each in measurements if each.system == system]
+        rate = _median(_RATE.value(each) for each in runs)
+        share = "-" if limit is None or rate is None else f"{100 * rate / limit:.0f} %"
+        rows.append([system, *(_spread([column.value(run) for run in runs]) for column in columns), share])
+    headings = ["system", *(column.heading for column in columns), "of limit"]
+    if limit is None:
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    repeats = len({each.repeat for each in measurements})
+    title = (
+        f"### {workload.name}: batches of {workload.batch_size}, {workload.start_method}, median of {repeats} (range)"
+    )
+    return "\n\n".join([title, _markdown(headings, rows), *_noise(measurements)])
+
+
+def _place(measurement: Measurement) -> int:
+    order = [OUR_SYSTEM, "torch", "torch_packed", "dali", "limit"]
+    return order.index(measurement.system)
+
+
+def _noise(measurements: Sequence[Measurement]) -> list[str]:
+    loads = [each.other_load_cores for each in measurements if each.other_load_cores is not None]
+    noisy = [load for load in loads if load > NOISY_CORES]
+    if not noisy:
+        return []
+    return [
+        f"NOISE: in {len(noisy)} of {len(loads)} runs other programs kept more than {NOISY_CORES} cores busy, "
+        f"{max(noisy):.2f} at most."
+    ]
+
+
+def _ratio_table(measurements: Sequence[Measurement]) -> str:
+    by_run = {(each.workload, each.system, each.repeat): each for each in measurements}
+    repeats = sorted({each.repeat for each in measurements})
+    rows = []
+    for goal in GOALS:
+        figures = []
+        for repeat in repeats:
+            ours = _value(goal.column, by_run.get((goal.workload, OUR_SYSTEM, repeat)))
+            if goal.peer is None:
+                theirs: float | None = 1.0
+            else:
+                theirs = _value(goal.column, by_run.get((goal.workload, goal.peer, repeat)))
+            if ours is not None and theirs:
+                figures.append(ours / theirs)
+        if figures:
+            name = f"{OUR_SYSTEM} / {goal.peer}" if goal.peer else OUR_SYSTEM
+            verdict = goal.verdict(statistics.median(figures))
+            rows.append([goal.workload, goal.column.heading, name, _spread(figures), goal.text, verdict])
+    if not rows:
+        return ""
+    headings = ["workload", "figure", "of", "median (range)", "to reach", "reached"]
+    return f"### {OUR_SYSTEM} and its peers\n\n{_markdown(headings, rows)}"
+
+
+def _value(column: Column, measurement: Measurement | None) -> float | None:
+    return None if measurement is None else column.value(measurement)
+
+
+def _median(figures: Iterable[float | None]) -> float | None:
+    known = [figure for figure in figures if figure is not None]
+    return statistics.median(known) if known else None
+
+
+def _spread(figures: Sequence[float | None]) -> str:
+    """Median and range, like ``1,234 (1,200..1,250)``."""
+    known = [figure for figure in figures if figure is not None]
+    if not known:
+        return "-"
+    median = statistics.median(known)
+    digits = 0 if median >= 100 else 1 if median >= 10 else 2
+    if len(known) == 1:
+        return f"{median:,.{digits}f}"
+    return f"{median:,.{digits}f} ({min(known):,.{digits}f}..{max(known):,.{digits}f})"
+
+
+def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([line(headings), rule, *(line(row) for row in rows)])

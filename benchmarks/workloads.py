@@ -1,0 +1,142 @@
+"""The workloads: what a sample is, as a function of its index, shared by all systems.
+
+A sample is an array of uint8 and a label of one int32, the index itself. The array is made anew for every sample and
+filled with a value that depends on the index, so that its pages are really written and `check_batch` can tell whether
+the consumer got the right samples.
+
+Doubt: a label of one element is kind to torch, whose ``default_collate`` is slower with arrays of no dimension. A label
+that is a Python int would be kinder still, but then the systems would not do the same work.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["WORKERS", "WORKLOADS", "Array", "Sample", "WrongBatchError", "Workload", "check_batch"]
+
+Array: TypeAlias = NDArray[Any]
+Sample: TypeAlias = tuple[Array, Array]
+
+WORKERS = 2
+SLEEP_S = 0.010
+ENCODED_MIN_BYTES = 20_000
+ENCODED_MAX_BYTES = 200_000
+LABEL_BYTES = 4
+
+
+class WrongBatchError(Exception):
+    """A system handed over something other than the samples in their order."""
+
+
+def tiny(index: int) -> Sample:
+    """28 x 28 uint8: the cost of a sample, not of its bytes."""
+    return np.full((28, 28), index % 251, np.uint8), np.array([index], np.int32)
+
+
+def image(index: int) -> Sample:
+    """224 x 224 x 3 uint8: the cost of the bytes."""
+    return np.full((224, 224, 3), index % 251, np.uint8), np.array([index], np.int32)
+
+
+def encoded(index: int) -> Sample:
+    """20 to 200 KB, like encoded images: samples of different sizes."""
+    hashed = index * 2_654_435_761 % 2**32  # Knuth's multiplicative hash: spread evenly, the same everywhere
+    size = ENCODED_MIN_BYTES + (hashed * (ENCODED_MAX_BYTES - ENCODED_MIN_BYTES) >> 32)
+    return np.full(size, index % 251, np.uint8), np.array([index], np.int32)
+
+
+def slow(index: int) -> Sample:
+    """A tiny sample after 10 ms of waiting: how a batch is split between the workers."""
+    time.sleep(SLEEP_S)
+    return tiny(index)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One workload.
+
+    ``make`` is the callback. ``expected`` gives the same sample without waiting. ``part`` says which part of a loader's
+    life is measured: "steady" after warming up, "cold" from the first batch on, "startup" up to the first batch.
+    """
+
+    name: str
+    batch_size: int
+    make: Callable[[int], Sample]
+    expected: Callable[[int], Sample]
+    mean_sample_bytes: int
+    max_sample_bytes: int
+    part: Literal["steady", "cold", "startup"] = "steady"
+    start_method: Literal["fork", "spawn"] = "fork"
+    ragged: bool = False
+
+
+_TINY_BYTES = 28 * 28
+_IMAGE_BYTES = 224 * 224 * 3
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload(
+            name="tiny",
+            batch_size=256,
+            make=tiny,
+            expected=tiny,
+            mean_sample_bytes=_TINY_BYTES + LABEL_BYTES,
+            max_sample_bytes=_TINY_BYTES,
+        ),
+        Workload(
+            name="image",
+            batch_size=64,
+            make=image,
+            expected=image,
+            mean_sample_bytes=_IMAGE_BYTES + LABEL_BYTES,
+            max_sample_bytes=_IMAGE_BYTES,
+        ),
+        Workload(
+            name="encoded",
+            batch_size=64,
+            make=encoded,
+            expected=encoded,
+            mean_sample_bytes=(ENCODED_MIN_BYTES + ENCODED_MAX_BYTES) // 2 + LABEL_BYTES,
+            max_sample_bytes=ENCODED_MAX_BYTES,
+            ragged=True,
+        ),
+        Workload(
+            name="slow",
+            batch_size=64,
+            make=slow,
+            expected=tiny,
+            mean_sample_bytes=_TINY_BYTES + LABEL_BYTES,
+            max_sample_bytes=_TINY_BYTES,
+            part="cold",
+        ),
+        Workload(
+            name="startup",
+            batch_size=256,
+            make=tiny,
+            expected=tiny,
+            mean_sample_bytes=_TINY_BYTES + LABEL_BYTES,
+            max_sample_bytes=_TINY_BYTES,
+            part="startup",
+            start_method="spawn",
+        ),
+    )
+}
+
+
+def check_batch(workload: Workload, batch: Sequence[Sample], first_index: int) -> None:
+    """Compare every byte of a batch with what the callback makes; `WrongBatchError` says which sample is wrong."""
+    if len(batch) != workload.batch_size:
+        raise WrongBatchError(f"{workload.name}: a batch has {len(batch)} samples, expected {workload.batch_size}")
+    for index, (array, label) in enumerate(batch, start=first_index):
+        expected_array, expected_label = workload.expected(index)
+        if int(label.item()) != int(expected_label.item()):
+            raise WrongBatchError(f"{workload.name}: sample {index} has the label {label.item()}")
+        if not np.array_equal(array, expected_array):
+            raise WrongBatchError(f"{workload.name}: sample {index} has other bytes than the callback made")

@@ -1,0 +1,141 @@
+"""Every exception that the library raises on its own account.
+
+Exceptions of the user's callbacks are not here: they keep their own type. Each class below also derives from the builtin
+that DALI or PyTorch raises in that situation, so that existing ``except`` clauses go on working::
+
+    DaliLikeError
+    |-- ArgumentError(ValueError)             an argument has a value that is not allowed
+    |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
+    |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
+    |-- MissingExtraError(ImportError)        an optional dependency is not installed
+    |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
+    |-- PipelineStateError(RuntimeError)      a call that this state of the pipeline does not allow
+    |   |-- ClosedError                       ... because it has been closed
+    |   `-- ForkedError                       ... because this is a forked copy of its process
+    |-- SampleError(RuntimeError)             a callback returned something that cannot be delivered
+    |   |-- SampleTypeError(TypeError)        ... not an array, or an array of a dtype without a type in types
+    |   |-- OutputCountError(ValueError)      ... too few or too many outputs
+    |   |-- DtypeMismatchError                ... another dtype than declared or than before
+    |   `-- NdimMismatchError                 ... another number of dimensions than declared or than before
+    |-- DecodeError(RuntimeError)             encoded data that no decoder can read
+    |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
+    |-- WorkerError(RuntimeError)             the worker processes
+    |   |-- WorkerStartError                  ... could not be started
+    |   `-- WorkerDiedError                   ... ended without being told to
+    `-- OutOfMemoryError(MemoryError)         no memory to hold another batch
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "ClosedError",
+    "DaliLikeError",
+    "DecodeError",
+    "DefinitionError",
+    "DeviceError",
+    "DtypeMismatchError",
+    "ForkedError",
+    "MissingExtraError",
+    "NdimMismatchError",
+    "OutOfMemoryError",
+    "OutputCountError",
+    "PicklingError",
+    "PipelineStateError",
+    "RaggedError",
+    "SampleError",
+    "SampleTypeError",
+    "WorkerDiedError",
+    "WorkerError",
+    "WorkerStartError",
+]
+
+
+class DaliLikeError(Exception):
+    """Base class of every exception in this module."""
+
+
+class ArgumentError(DaliLikeError, ValueError):
+    """An argument has a value that is not allowed."""
+
+
+class DefinitionError(DaliLikeError, TypeError):
+    """A pipeline or a source is put together in a way that cannot work."""
+
+
+class PicklingError(DaliLikeError, TypeError):
+    """A source cannot be pickled; the message names the attribute that refuses."""
+
+
+class MissingExtraError(DaliLikeError, ImportError):
+    """An optional dependency is missing; the message names the extra to install."""
+
+
+class DeviceError(DaliLikeError, RuntimeError):
+    """A GPU was asked for on a machine, or in an installation, without one."""
+
+
+class PipelineStateError(DaliLikeError, RuntimeError):
+    """A call came in a state of the pipeline that does not allow it."""
+
+
+class ClosedError(PipelineStateError):
+    """The pipeline has been closed."""
+
+
+class ForkedError(PipelineStateError):
+    """The pipeline belongs to the process that this one was forked from."""
+
+
+class SampleError(DaliLikeError, RuntimeError):
+    """A callback returned something that cannot be delivered."""
+
+
+class SampleTypeError(SampleError, TypeError):
+    """A callback returned an object that is not a CPU array of a supported dtype."""
+
+
+class OutputCountError(SampleError, ValueError):
+    """A callback returned more or fewer outputs than ``num_outputs`` says."""
+
+
+class DtypeMismatchError(SampleError):
+    """A sample has another dtype than declared, or than the samples before it."""
+
+
+class NdimMismatchError(SampleError):
+    """A sample has another number of dimensions than declared, or than the samples before it."""
+
+
+class DecodeError(DaliLikeError, RuntimeError):
+    """Encoded data that no decoder can read."""
+
+
+class RaggedError(DaliLikeError, RuntimeError):
+    """One array was asked for of a list whose samples have different shapes."""
+
+
+class WorkerError(DaliLikeError, RuntimeError):
+    """Something went wrong with the worker processes."""
+
+
+class WorkerStartError(WorkerError):
+    """A worker process could not be started; the cause is the exception that it met."""
+
+
+class WorkerDiedError(WorkerError):
+    """A worker process ended without being told to.
+
+    Attributes:
+        pid: process id of the worker.
+        exitcode: as `multiprocessing.Process.exitcode`: the exit status, or minus the number of the signal.
+    """
+
+    def __init__(self, message: str, pid: int = 0, exitcode: int = 0) -> None:
+        super().__init__(message)
+        self.pid = pid
+        self.exitcode = exitcode
+
+
+class OutOfMemoryError(DaliLikeError, MemoryError):
+    """There is no memory to hold another batch; the message says what is needed and what is available."""

@@ -1,0 +1,102 @@
+"""The functional API: each function adds a node to the pipeline's graph. Names and arguments follow ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, overload
+
+from dali_like.external_source import make_external_source
+from dali_like.fn import decoders
+from dali_like.graph.nodes import DataNode, SourceNode
+
+__all__ = ["decoders", "external_source"]
+
+
+@overload
+def external_source(
+    source: Any,
+    num_outputs: None = None,
+    *,
+    name: str | None = None,
+    device: Literal["cpu"] = "cpu",
+    layout: str | Sequence[str] | None = None,
+    dtype: Any = None,
+    ndim: int | Sequence[int] | None = None,
+    batch: bool = True,
+    parallel: bool = False,
+    prefetch_queue_depth: int | None = None,
+) -> DataNode: ...
+
+
+@overload
+def external_source(
+    source: Any,
+    num_outputs: int,
+    *,
+    name: str | None = None,
+    device: Literal["cpu"] = "cpu",
+    layout: str | Sequence[str] | None = None,
+    dtype: Any = None,
+    ndim: int | Sequence[int] | None = None,
+    batch: bool = True,
+    parallel: bool = False,
+    prefetch_queue_depth: int | None = None,
+) -> list[DataNode]: ...
+
+
+def external_source(
+    source: Any,
+    num_outputs: int | None = None,
+    *,
+    name: str | None = None,
+    device: Literal["cpu"] = "cpu",
+    layout: str | Sequence[str] | None = None,
+    dtype: Any = None,
+    ndim: int | Sequence[int] | None = None,
+    batch: bool = True,
+    parallel: bool = False,
+    prefetch_queue_depth: int | None = None,
+) -> DataNode | list[DataNode]:
+    """Data from a Python callable, as in ``nvidia.dali.fn.external_source``.
+
+    The callable makes one sample. It is told which by a `dali_like.types.SampleInfo`, and ends the epoch by raising
+    StopIteration: the batch with that sample is not delivered, nor is any after it. What it returns must depend on the
+    SampleInfo alone, since any worker may be asked for any sample, and asked again.
+
+    Args:
+        source: a function, method, functools.partial or callable object. Under ``py_start_method="spawn"`` it travels to the
+            workers by value, what it refers to in ``__main__`` or a notebook included.
+        num_outputs: None: the callable returns an array. An integer: it returns a tuple or list of so many arrays, and
+            this function returns a list of so many nodes.
+        name: how messages call the source.
+        device: where the data is wanted: "cpu".
+        layout: a letter for each dimension of a sample, such as "HWC"; a list has one for each output.
+        dtype: the element type, as a `dali_like.types.DALIDataType`, NumPy dtype or name; a list has one for each output.
+            Without it, the first batch fixes the type.
+        ndim: the number of dimensions of a sample; a list has one for each output. Without it, the first batch fixes it.
+        batch: False: the callable makes single samples.
+        parallel: True: worker processes call copies of the source. False: the main process does, in `run`.
+        prefetch_queue_depth: how many batches parallel workers compute ahead, on top of the pipeline's own
+            prefetch_queue_depth. Default 1.
+
+    Returns:
+        A node, or a list of nodes if `num_outputs` is given.
+
+    Raises:
+        ArgumentError, DefinitionError, DeviceError: an argument is wrong, or the callable cannot be called with one.
+    """
+    external = make_external_source(
+        source,
+        num_outputs,
+        name=name,
+        device=device,
+        layout=layout,
+        dtype=dtype,
+        ndim=ndim,
+        batch=batch,
+        parallel=parallel,
+        prefetch_queue_depth=prefetch_queue_depth,
+    )
+    node = SourceNode(external)
+    outputs = [DataNode(f"{external.source.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]
+    return outputs[0] if num_outputs is None else outputs

@@ -1,0 +1,276 @@
+"""Decodes encoded images on the CPU, as DALI's image decoders do: JPEG, PNG, WebP, BMP and TIFF to HWC uint8.
+
+Pure functions of bytes: they know nothing of pipelines and keep no state. `_image_header` says what a file promises,
+this module makes pixels of it and holds them against that promise. JPEG goes through simplejpeg (libjpeg-turbo),
+straight into the caller's memory where nothing has to be converted or turned; everything else goes through OpenCV. Both
+release the GIL while they decode.
+
+The reference is DALI 1.53 with device="cpu": ``nvidia.dali.fn.decoders.image``, which disregards EXIF, for
+`adjust_orientation=False`, and ``nvidia.dali.fn.experimental.decoders.image`` for `adjust_orientation=True`. Where
+these two make different pixels of a file, `tests/parity/test_image_decoder.py` says which one is followed, and why.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentError, DecodeError, MissingExtraError, SampleTypeError
+from dali_like.fn._image_header import FileFacts, ImageHeader, file_facts, jpeg_is_complete
+from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ImageHeader", "decode_image", "decoded_shape", "read_header"]
+
+# What libjpeg says when bytes are left over after the last block of a complete image. It reports the first irregularity
+# that it meets, and nothing comes after the end marker, so that nothing else was wrong. DALI decodes such files, too.
+_BYTES_LEFT_OVER = "extraneous bytes before marker 0xd9"
+# What TurboJPEG says of sampling factors that it has no name for; OpenCV's libjpeg decodes them.
+_UNNAMED_SAMPLING = "subsampling"
+
+# ITU-R BT.601 with studio range, on 8-bit RGB; rows are Y, Cb, Cr.
+_YCBCR = np.array(
+    [
+        [0.25678824, 0.50412941, 0.09790588],
+        [-0.14822290, -0.29099279, 0.43921569],
+        [0.43921569, -0.36778831, -0.07142737],
+    ],
+    dtype=np.float32,
+)
+_YCBCR_OFFSET = np.array([16, 128, 128], dtype=np.float32)
+
+
+def read_header(encoded: NDArray[np.uint8]) -> ImageHeader | None:
+    """What the file says of itself, from its bytes alone; None where it is no image or its header is broken.
+
+    Raises:
+        SampleTypeError: `encoded` is not a 1-D uint8 array.
+    """
+    facts = file_facts(_checked(encoded).data)
+    return facts.header if facts is not None else None
+
+
+def decoded_shape(
+    encoded: NDArray[np.uint8], output_type: DALIImageType, adjust_orientation: bool = True
+) -> tuple[int, int, int] | None:
+    """The (height, width, channels) of what `decode_image` returns; None where it raises because of the header.
+
+    Raises:
+        SampleTypeError: `encoded` is not a 1-D uint8 array.
+    """
+    header = read_header(encoded)
+    return None if header is None else _shape(header, output_type, adjust_orientation)
+
+
+def decode_image(
+    encoded: NDArray[np.uint8],
+    output_type: DALIImageType = RGB,
+    adjust_orientation: bool = True,
+    out: NDArray[np.uint8] | None = None,
+) -> NDArray[np.uint8]:
+    """Decodes one image.
+
+    `output_type` chooses the channels. RGB, BGR and YCbCr have three: gray is repeated, alpha is dropped, not blended.
+    GRAY has one. ANY_DATA has those of the file: 1 for gray, 3 for colour, palettes and CMYK, 4 for colour with alpha;
+    alpha beside gray is dropped, and so is a colour or palette entry that is declared transparent. 16-bit samples keep
+    their upper eight bits. YCbCr is RGB converted by ITU-R BT.601 with studio range. Of several frames or pages the
+    first is decoded.
+
+    Args:
+        encoded: the bytes of the file, 1-D uint8.
+        output_type: the colour format of the result.
+        adjust_orientation: turn and mirror the image as its EXIF or TIFF tag says; otherwise it comes as it is stored.
+        out: C-contiguous uint8 array of the decoded shape to decode into. After an error its contents are undefined.
+
+    Returns:
+        `out`, or else a new C-contiguous uint8 array (height, width, channels).
+
+    Raises:
+        SampleTypeError: `encoded` is not a 1-D uint8 array.
+        DecodeError: the data are of no supported format, are incomplete, or are damaged in a way that shows.
+        ArgumentError: `out` is of another shape or dtype, is read-only or is not C-contiguous.
+        MissingExtraError: simplejpeg or OpenCV is not installed.
+    """
+    encoded = _checked(encoded)
+    facts = file_facts(encoded.data)
+    if facts is None:
+        raise DecodeError(f"not a JPEG, PNG, WebP, BMP or TIFF image: {_described(encoded)}")
+    if encoded.size < facts.needs_bytes:
+        raise _error(encoded, facts, f"truncated, the file should have {facts.needs_bytes} bytes or more")
+    if facts.header is None:
+        raise _error(encoded, facts, "incomplete or broken header")
+
+    shape = _shape(facts.header, output_type, adjust_orientation)
+    if out is not None:
+        _check_out(out, shape)
+    orientation = facts.header.orientation if adjust_orientation else 1
+    decoded_type = RGB if output_type == YCbCr else output_type
+    into = out if decoded_type == output_type and orientation == 1 else None
+
+    decode = _decode_jpeg if facts.format == "jpeg" else _decode_with_opencv
+    pixels = decode(encoded, facts, facts.header, decoded_type, into)
+    stored_shape = _shape(facts.header, decoded_type, False)
+    if pixels.shape != stored_shape:
+        raise _error(encoded, facts, f"its header says shape {stored_shape}, its data have {pixels.shape}")
+    if output_type == YCbCr:
+        pixels = _rgb_to_ycbcr(pixels)
+    if pixels is into or (out is None and orientation == 1):
+        return pixels
+    if out is None:
+        out = np.empty(shape, np.uint8)
+    _turn_upright(pixels, orientation, out)
+    return out
+
+
+def _decode_jpeg(
+    encoded: NDArray[np.uint8],
+    facts: FileFacts,
+    header: ImageHeader,
+    output_type: DALIImageType,
+    into: NDArray[np.uint8] | None,
+) -> NDArray[np.uint8]:
+    """Decodes a JPEG as stored, and returns `into` if that is what the pixels were written to."""
+    simplejpeg = _extra("simplejpeg")
+    gray = output_type == GRAY or (output_type == ANY_DATA and header.channels == 1)
+    colourspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
+    if facts.ink != "none":
+        colourspace, into = "CMYK", None
+    pixels: NDArray[np.uint8]
+    try:
+        pixels = simplejpeg.decode_jpeg(encoded, colourspace, buffer=into)
+    except ValueError as error:
+        if _BYTES_LEFT_OVER in str(error):
+            pixels = simplejpeg.decode_jpeg(encoded, colourspace, buffer=into, strict=False)
+        # OpenCV may fill up a truncated JPEG in silence, hence the look at its end.
+        elif _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
+            return _decode_with_opencv(encoded, facts, header, output_type, into)
+        else:
+            raise _error(encoded, facts, str(error)) from None
+    if facts.ink != "none":
+        return _cmyk_to(output_type, pixels, inverted=facts.ink == "inverted")
+    return pixels if into is None else into
+
+
+def _decode_with_opencv(
+    encoded: NDArray[np.uint8],
+    facts: FileFacts,
+    header: ImageHeader,
+    output_type: DALIImageType,
+    into: NDArray[np.uint8] | None,
+) -> NDArray[np.uint8]:
+    """Decodes any file as stored, and returns `into` if that is what the pixels were written to."""
+    cv2 = _extra("cv2")
+    if output_type == GRAY or (output_type == ANY_DATA and header.channels <= 2):
+        flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
+    elif output_type == ANY_DATA and header.channels == 4:
+        flags = cv2.IMREAD_UNCHANGED
+    else:
+        flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    if facts.patches:
+        encoded = encoded.copy()
+        for position, replacement in facts.patches:
+            encoded[position : position + len(replacement)] = np.frombuffer(replacement, np.uint8)
+    pixels: NDArray[Any] | None
+    try:
+        pixels = cv2.imdecode(encoded, flags)
+    except cv2.error as error:
+        raise _error(encoded, facts, f"OpenCV says: {error}") from None
+    if pixels is None:
+        raise _error(encoded, facts, "damaged, or of a kind that OpenCV does not decode")
+    if pixels.dtype == np.uint16:
+        pixels = (pixels >> 8).astype(np.uint8)
+    elif pixels.dtype != np.uint8:
+        raise _error(encoded, facts, f"its samples are {pixels.dtype}, not integers of 8 or 16 bits")
+
+    if pixels.ndim == 2:
+        return pixels[:, :, np.newaxis]
+    if output_type == BGR:
+        return pixels
+    # Not cv2.cvtColor: it would start OpenCV's threads in each worker process.
+    rgb = into if into is not None and into.shape == pixels.shape else np.empty_like(pixels)
+    for channel, source in enumerate((2, 1, 0, 3)[: pixels.shape[2]]):
+        rgb[:, :, channel] = pixels[:, :, source]
+    return rgb
+
+
+def _cmyk_to(output_type: DALIImageType, cmyk: NDArray[np.uint8], *, inverted: bool) -> NDArray[np.uint8]:
+    """DALI's conversion: the light that both the ink and the black let through, rounded down."""
+    passed = (cmyk if inverted else 255 - cmyk).astype(np.uint16)
+    rgb = (passed[:, :, :3] * passed[:, :, 3:] // 255).astype(np.uint8)
+    if output_type == GRAY:
+        light = rgb * np.array([0.299, 0.587, 0.114], dtype=np.float32)
+        gray: NDArray[np.float32] = light.sum(axis=2, keepdims=True)
+        return gray.astype(np.uint8)
+    return np.ascontiguousarray(rgb[:, :, ::-1]) if output_type == BGR else rgb
+
+
+def _rgb_to_ycbcr(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    ycbcr: NDArray[np.float32] = rgb.astype(np.float32) @ _YCBCR.T + _YCBCR_OFFSET
+    return np.rint(ycbcr).astype(np.uint8)
+
+
+def _turn_upright(pixels: NDArray[np.uint8], orientation: int, out: NDArray[np.uint8]) -> None:
+    """Writes pixels of EXIF orientation 1 to 8 to `out`, as they are meant to be seen."""
+    if orientation == 1:
+        np.copyto(out, pixels)
+        return
+    cv2 = _extra("cv2")
+    match orientation:
+        case 2:
+            cv2.flip(pixels, 1, dst=out)
+        case 3:
+            cv2.rotate(pixels, cv2.ROTATE_180, dst=out)
+        case 4:
+            cv2.flip(pixels, 0, dst=out)
+        case 5:
+            cv2.transpose(pixels, dst=out)
+        case 6:
+            cv2.rotate(pixels, cv2.ROTATE_90_CLOCKWISE, dst=out)
+        case 7:
+            cv2.flip(cv2.transpose(pixels), -1, dst=out)
+        case 8:
+            cv2.rotate(pixels, cv2.ROTATE_90_COUNTERCLOCKWISE, dst=out)
+
+
+def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: bool) -> tuple[int, int, int]:
+    of_file = 1 if header.channels == 2 else header.channels
+    channels = of_file if output_type == ANY_DATA else 1 if output_type == GRAY else 3
+    if adjust_orientation and header.orientation >= 5:
+        return header.width, header.height, channels
+    return header.height, header.width, channels
+
+
+def _checked(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    if not isinstance(encoded, np.ndarray):
+        raise SampleTypeError(f"encoded images are 1-D uint8 arrays, not {type(encoded).__name__}")
+    if encoded.dtype != np.uint8 or encoded.ndim != 1:
+        raise SampleTypeError(f"encoded images are 1-D uint8 arrays, not {encoded.ndim}-D {encoded.dtype}")
+    return np.ascontiguousarray(encoded)
+
+
+def _check_out(out: NDArray[np.uint8], shape: tuple[int, int, int]) -> None:
+    if out.shape != shape or out.dtype != np.uint8:
+        raise ArgumentError(f"out has shape {out.shape} and dtype {out.dtype}, the image decodes to {shape} and uint8")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise ArgumentError("out is read-only" if out.flags.c_contiguous else "out is not C-contiguous")
+
+
+def _error(encoded: NDArray[np.uint8], facts: FileFacts, what: str) -> DecodeError:
+    return DecodeError(f"cannot decode {facts.format} data: {what} ({_described(encoded)})")
+
+
+def _described(encoded: NDArray[np.uint8]) -> str:
+    if encoded.size == 0:
+        return "no bytes at all"
+    return f"{encoded.size} bytes, which start with {encoded[:8].tobytes().hex(' ')}"
+
+
+def _extra(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingExtraError(f"decoding images needs {module}: pip install 'dali_like[images]'") from error

@@ -1,0 +1,298 @@
+"""What the first bytes of an image file say: format, size, channels, orientation, and where its data ought to end.
+
+One small reader for each format, after the specifications: ITU-T T.81 and Exif 2.32 (JPEG), PNG 1.3, the WebP container
+specification, Microsoft's BITMAPINFOHEADER (BMP), TIFF 6.0 and BigTIFF. They decode nothing and never raise, whatever
+the bytes. A header that makes no sense is no header; whether the data behind it do is for the decoder to say.
+
+The directory of tags that a TIFF file is made of is also what EXIF consists of, so that one reader serves both.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FileFacts", "ImageHeader", "file_facts", "jpeg_is_complete"]
+
+
+class ImageHeader(NamedTuple):
+    """What an image file says of itself.
+
+    Attributes:
+        format: "jpeg", "png", "webp", "bmp" or "tiff".
+        height: in pixels, as stored, before orientation.
+        width: likewise.
+        channels: 1 gray, 2 gray with alpha, 3 colour, 4 colour with alpha. Palettes and CMYK count as colour.
+        orientation: that of EXIF or TIFF, 1 to 8; 1, which is upright, where there is none.
+    """
+
+    format: str
+    height: int
+    width: int
+    channels: int
+    orientation: int
+
+
+class FileFacts(NamedTuple):
+    """An `ImageHeader`, and what the decoders have to know besides.
+
+    Attributes:
+        format: as in `ImageHeader`.
+        header: None where it is broken.
+        needs_bytes: a shorter file is truncated; 0 where that is left to the decoder.
+        ink: of a CMYK JPEG: "plain", 0 is no ink, or "inverted", 255 is no ink, as Adobe stores it; otherwise "none".
+        patches: (position, bytes) to overwrite in a copy of the file before OpenCV reads it.
+    """
+
+    format: str
+    header: ImageHeader | None = None
+    needs_bytes: int = 0
+    ink: Literal["none", "plain", "inverted"] = "none"
+    patches: tuple[tuple[int, bytes], ...] = ()
+
+
+def file_facts(data: memoryview) -> FileFacts | None:
+    """The facts about an image file, or None where the first bytes are not those of a supported format."""
+    start = bytes(data[:12])
+    if start.startswith(b"\xff\xd8\xff"):
+        return _jpeg_facts(data)
+    if start.startswith(b"\x89PNG\r\n\x1a\n"):
+        return _png_facts(data)
+    if start.startswith(b"RIFF") and start.endswith(b"WEBP"):
+        return _webp_facts(data)
+    if start.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")):
+        return _tiff_facts(data)
+    if start.startswith(b"BM"):
+        return _bmp_facts(data)
+    return None
+
+
+def jpeg_is_complete(data: memoryview) -> bool:
+    """Whether an end-of-image marker follows the first scan header; scan data do not contain such a pair of bytes."""
+    for marker, position, _ in _jpeg_segments(data):
+        if marker == _JPEG_SCAN:
+            return bytes(data[position:]).find(b"\xff\xd9") >= 0
+    return False
+
+
+_EXIF_NAME = b"Exif\0\0"
+_JPEG_SCAN = 0xDA
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOFn; the three are DHT, JPG and DAC
+_JPEG_BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD9)})  # TEM, RSTn and SOI have no length
+
+
+def _jpeg_segments(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
+    """(marker, position, payload) of the segments up to and with the first scan header."""
+    position = 2
+    while position + 4 <= len(data) and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker == 0xFF:  # fill byte
+            position += 1
+        elif marker in _JPEG_BARE_MARKERS:
+            position += 2
+        else:
+            end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+            yield marker, position, data[position + 4 : end]
+            if marker == _JPEG_SCAN:
+                return
+            position = end
+
+
+def _jpeg_facts(data: memoryview) -> FileFacts:
+    orientation, adobe = 1, False
+    for marker, _, payload in _jpeg_segments(data):
+        if marker == 0xE1 and orientation == 1 and bytes(payload[:6]) == _EXIF_NAME:
+            orientation = _exif_orientation(payload)
+        elif marker == 0xEE and bytes(payload[:5]) == b"Adobe" and len(payload) >= 12:
+            adobe = True
+        elif marker in _JPEG_FRAMES and len(payload) >= 6:
+            _, height, width, components = struct.unpack_from(">BHHB", payload)
+            header = ImageHeader("jpeg", height, width, 1 if components == 1 else 3, orientation)
+            if components != 4:
+                return FileFacts("jpeg", header)
+            return FileFacts("jpeg", header, ink="inverted" if adobe else "plain")
+    return FileFacts("jpeg")
+
+
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type
+
+
+def _png_facts(data: memoryview) -> FileFacts:
+    header = None
+    orientation, position = 1, 8
+    while True:
+        if position + 8 > len(data):
+            return FileFacts("png", header, needs_bytes=position + 12)
+        length, kind = struct.unpack_from(">I4s", data, position)
+        payload = data[position + 8 : position + 8 + length]
+        position += 12 + length
+        if kind == b"IHDR" and len(payload) == 13:
+            width, height, _, colour = struct.unpack_from(">IIBB", payload)
+            if colour in _PNG_CHANNELS:
+                header = ImageHeader("png", height, width, _PNG_CHANNELS[colour], 1)
+        elif kind == b"eXIf":
+            orientation = _exif_orientation(payload)
+        elif kind == b"IEND" or position > len(data):
+            header = header and header._replace(orientation=orientation)
+            return FileFacts("png", header, needs_bytes=position)
+
+
+def _webp_facts(data: memoryview) -> FileFacts:
+    size: tuple[int, int] | None = None
+    alpha, orientation = False, 1
+    needs_bytes = 8 + int.from_bytes(data[4:8], "little")
+    position = 12
+    while position + 8 <= min(len(data), needs_bytes):
+        kind, length = struct.unpack_from("<4sI", data, position)
+        payload = data[position + 8 : position + 8 + length]
+        position += 8 + length + length % 2
+        if kind == b"VP8X" and len(payload) >= 10:
+            size = 1 + int.from_bytes(payload[7:10], "little"), 1 + int.from_bytes(payload[4:7], "little")
+            alpha = bool(payload[0] & 0x10)
+        elif kind == b"VP8 " and len(payload) >= 10:
+            width, height = struct.unpack_from("<HH", payload, 6)
+            size = size or (height & 0x3FFF, width & 0x3FFF)
+        elif kind == b"VP8L" and len(payload) >= 5:
+            bits = int.from_bytes(payload[1:5], "little")
+            size = size or (1 + (bits >> 14 & 0x3FFF), 1 + (bits & 0x3FFF))
+            alpha = bool(bits >> 28 & 1)
+        elif kind == b"ALPH":
+            alpha = True
+        elif kind == b"EXIF":
+            orientation = _exif_orientation(payload)
+    header = ImageHeader("webp", *size, 4 if alpha else 3, orientation) if size is not None else None
+    return FileFacts("webp", header, needs_bytes)
+
+
+_BMP_RGB, _BMP_BITFIELDS = 0, 3  # the values of biCompression under which rows have their full length
+
+
+def _bmp_facts(data: memoryview) -> FileFacts:
+    try:
+        pixels_at, info_size = struct.unpack_from("<II", data, 10)
+        compression = colours = 0
+        if info_size == 12:  # BITMAPCOREHEADER
+            width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
+        else:
+            width, height, _, bits, compression = struct.unpack_from("<iiHHI", data, 18)
+            (colours,) = struct.unpack_from("<I", data, 46)
+    except struct.error:
+        return FileFacts("bmp", needs_bytes=54)
+    channels = 4 if bits == 32 and compression == _BMP_BITFIELDS else 3
+    if bits <= 8:
+        entry = 3 if info_size == 12 else 4
+        start = 14 + info_size
+        palette = bytes(data[start : start + entry * min(colours or 1 << bits, 1 << bits)])
+        channels = 1 if palette[0::entry] == palette[1::entry] == palette[2::entry] else 3
+    header = ImageHeader("bmp", abs(height), width, channels, 1)
+    full_rows = (width * bits + 31) // 32 * 4 * abs(height) if compression in {_BMP_RGB, _BMP_BITFIELDS} else 0
+    return FileFacts("bmp", header, needs_bytes=pixels_at + full_rows)
+
+
+class _Field(NamedTuple):
+    """Where the values of a TIFF tag lie."""
+
+    position: int
+    length: int
+    dtype: np.dtype[Any]
+
+    def end(self) -> int:
+        return self.position + self.length * self.dtype.itemsize
+
+    def values(self, data: memoryview) -> list[int]:
+        """The values; none of them where not all lie within the data."""
+        if self.end() > len(data):
+            return []
+        values: list[int] = np.frombuffer(data, self.dtype, self.length, self.position).tolist()
+        return values
+
+
+class _TiffLayout(NamedTuple):
+    """How the parts of a directory are packed: struct codes without byte order."""
+
+    first_directory: str
+    entry_count: str
+    entry: str
+    value: str
+
+
+_TIFF_LAYOUTS = {42: _TiffLayout("4xI", "H", "HHI", "I"), 43: _TiffLayout("8xQ", "Q", "HHQ", "Q")}  # TIFF, BigTIFF
+_TIFF_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # BYTE, SHORT, LONG and BigTIFF's LONG8
+_WIDTH, _LENGTH, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 262, 274, 277, 338
+_SEGMENTS = ((273, 279), (324, 325))  # offsets and byte counts, of strips and of tiles
+_CMYK = 5
+_TIFF_COLOURS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
+_UNASSOCIATED_ALPHA, _ASSOCIATED_ALPHA = 2, 1
+
+
+def _tiff_fields(data: memoryview) -> dict[int, _Field]:
+    """The tags of the first directory that are integers; those before the end where the data end within it."""
+    fields: dict[int, _Field] = {}
+    order = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]))
+    if order is None or len(data) < 4:
+        return fields
+    layout = _TIFF_LAYOUTS.get(struct.unpack_from(f"{order}H", data, 2)[0])
+    if layout is None:
+        return fields
+    first_directory, entry_count, entry, value = (struct.Struct(order + codes) for codes in layout)
+    try:
+        (position,) = first_directory.unpack_from(data)
+        (count,) = entry_count.unpack_from(data, position)
+        position += entry_count.size
+        for _ in range(count):
+            tag, kind, length = entry.unpack_from(data, position)
+            position += entry.size
+            if kind in _TIFF_TYPES:
+                dtype = np.dtype(order + _TIFF_TYPES[kind])
+                fits = length * dtype.itemsize <= value.size
+                start = position if fits else value.unpack_from(data, position)[0]
+                fields.setdefault(tag, _Field(start, length, dtype))
+            position += value.size
+    except (struct.error, OverflowError):  # beyond the data, and beyond what can be an offset
+        pass
+    return fields
+
+
+def _exif_orientation(exif: memoryview) -> int:
+    """The orientation in an EXIF block, with or without the name before it; 1 where there is none that makes sense."""
+    if bytes(exif[:6]) == _EXIF_NAME:
+        exif = exif[6:]
+    field = _tiff_fields(exif).get(_ORIENTATION)
+    values = field.values(exif) if field is not None else []
+    return values[0] if values and 1 <= values[0] <= 8 else 1
+
+
+def _tiff_facts(data: memoryview) -> FileFacts:
+    fields = _tiff_fields(data)
+
+    def first(tag: int, default: int) -> int:
+        values = fields[tag].values(data) if tag in fields else []
+        return values[0] if values else default
+
+    needs_bytes = 0
+    for starts, sizes in _SEGMENTS:
+        if starts in fields and sizes in fields:
+            needs_bytes = max(needs_bytes, fields[starts].end(), fields[sizes].end())
+            segments = zip(fields[starts].values(data), fields[sizes].values(data), strict=False)
+            needs_bytes = max(needs_bytes, *(start + size for start, size in segments), 0)
+
+    height, width, samples = first(_LENGTH, 0), first(_WIDTH, 0), first(_SAMPLES, 1)
+    photometric = first(_PHOTOMETRIC, -1)
+    colours = _TIFF_COLOURS.get(photometric, min(samples, 3))
+    alpha = samples > colours and photometric != _CMYK
+    orientation = _exif_orientation(data)
+    header = ImageHeader("tiff", height, width, colours + alpha, orientation) if height and width else None
+
+    # OpenCV turns every TIFF as its tag says, and blends the colours with unassociated alpha; DALI does not.
+    patches = []
+    if orientation != 1:
+        patches.append((fields[_ORIENTATION].position, np.array(1, fields[_ORIENTATION].dtype).tobytes()))
+    if first(_EXTRA_SAMPLES, 0) == _UNASSOCIATED_ALPHA:
+        kind = fields[_EXTRA_SAMPLES]
+        patches.append((kind.position, np.array(_ASSOCIATED_ALPHA, kind.dtype).tobytes()))
+    return FileFacts("tiff", header, needs_bytes, patches=tuple(patches))

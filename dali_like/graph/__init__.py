@@ -1,0 +1,1 @@
+"""What a pipeline computes: nodes, operators, and the executor that runs them."""

@@ -1,0 +1,210 @@
+"""Runs a pipeline: takes batches from the sources and applies the operators to them, ahead of the user.
+
+Operators run in threads, sample by sample; a thread that has finished a sample takes the next one of the batch. While the
+user works on a batch, the operators work on the next ones, as many as the pipeline's prefetch_queue_depth says and as their
+source data is there. Without operators there are no threads, and batches go from the sources to the user as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dali_like.graph.buffers import BufferPool
+from dali_like.graph.lockstep import Lockstep
+from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
+from dali_like.graph.operators import SampleShape
+from dali_like.tensors import TensorListCPU
+from dali_like.workers.batch import Output
+
+#: The samples of one output of a batch: one array, or a sequence of arrays.
+_Samples = Output | Sequence[NDArray[Any]]
+
+
+class Executor:
+    """Delivers the outputs of a pipeline's graph.
+
+    Args:
+        graph: what to compute.
+        lockstep: of the graph's sources, in their order.
+        buffers: for the results of operators.
+        num_threads: for operators.
+        depth: how many batches operators work ahead.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        lockstep: Lockstep,
+        buffers: BufferPool,
+        num_threads: int,
+        depth: int,
+    ) -> None:
+        self._graph = graph
+        self._lockstep = lockstep
+        self._buffers = buffers
+        self._num_threads = num_threads
+        self._depth = depth
+        self._threads = ThreadPoolExecutor(num_threads, "dali_like") if graph.operators else None
+        self._queue: deque[Future[tuple[TensorListCPU, ...]]] = deque()
+        self._iteration = 0
+        self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether the user has seen the end of the epoch."""
+        return self._ended
+
+    def run(self) -> tuple[TensorListCPU, ...]:
+        """The next batch.
+
+        Raises:
+            StopIteration: the epoch has ended.
+            Exception: what a callback or an operator raised. The next call goes on with the next batch.
+        """
+        if self._ended:
+            raise StopIteration
+        try:
+            if self._threads is None:
+                batch = self._wrap(self._by_node(self._lockstep.next()))
+            else:
+                batch = self._next_computed(self._threads)
+        except StopIteration:
+            self._ended = True
+            raise
+        except Exception:
+            self._iteration += 1
+            raise
+        self._iteration += 1
+        return batch
+
+    def reset(self) -> None:
+        """Begin the next epoch, unless nothing has been taken from this one yet."""
+        if self._iteration or self._ended:
+            for future in self._queue:
+                future.cancel()
+            self._queue.clear()
+            self._lockstep.reset()
+            self._iteration = 0
+            self._ended = False
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        self._queue.clear()
+
+    def _next_computed(self, threads: ThreadPoolExecutor) -> tuple[TensorListCPU, ...]:
+        if not self._queue:
+            self._queue.append(self._start(threads, self._lockstep.next()))
+        self._work_ahead(threads)
+        future = self._queue[0]
+        try:
+            return future.result()
+        finally:
+            if future.done():
+                self._queue.popleft()
+            self._work_ahead(threads)
+
+    def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
+        """Start the operators on batches that the sources have finished."""
+        while len(self._queue) <= self._depth and not self._lockstep.finished:
+            try:
+                outputs = self._lockstep.next_if_ready()
+            except Exception as error:
+                # To be raised when it is its turn; StopIteration cannot travel in a future and is raised again then.
+                if isinstance(error, StopIteration):
+                    return
+                future: Future[tuple[TensorListCPU, ...]] = Future()
+                future.set_exception(error)
+                self._queue.append(future)
+                continue
+            if outputs is None:
+                return
+            self._queue.append(self._start(threads, outputs))
+
+    def _start(self, threads: ThreadPoolExecutor, outputs: list[Sequence[Output]]) -> Future[tuple[TensorListCPU, ...]]:
+        return threads.submit(self._compute, self._by_node(outputs), self._iteration + len(self._queue))
+
+    def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
+        return {
+            (source, i): samples
+            for source, batch in zip(self._graph.sources, outputs, strict=True)
+            for i, samples in enumerate(batch)
+        }
+
+    def _compute(self, data: dict[tuple[Any, int], _Samples], iteration: int) -> tuple[TensorListCPU, ...]:
+        """Run the operators over a batch; in one of the threads."""
+        for node in self._graph.operators:
+            inputs = [data[data_node.producer, data_node.output] for data_node in node.inputs]
+            data[node, 0] = self._apply(node, inputs, iteration)
+        return self._wrap(data)
+
+    def _apply(self, node: OperatorNode, inputs: Sequence[_Samples], iteration: int) -> _Samples:
+        operator = node.operator
+        size = len(inputs[0])
+        shapes: list[SampleShape | None] = [None] * size
+
+        def infer(i: int) -> None:
+            shapes[i] = operator.infer([samples[i] for samples in inputs])
+
+        self._for_each(size, _with_position(infer, operator.name, iteration))
+        known = [shape for shape in shapes if shape is not None]
+        results: NDArray[Any] | list[Any] = self._buffers.arrays(known) if len(known) == size else [None] * size
+
+        def compute(i: int) -> None:
+            result = operator.compute([samples[i] for samples in inputs], results[i])
+            if isinstance(results, list):
+                results[i] = result
+
+        self._for_each(size, _with_position(compute, operator.name, iteration))
+        return results
+
+    def _for_each(self, count: int, function: Callable[[int], None]) -> None:
+        """Call `function` for each index, in this thread and all others that are free.
+
+        The error of the lowest index is raised, whichever came first.
+        """
+        assert self._threads is not None
+        indices = itertools.count()
+        errors: dict[int, Exception] = {}
+
+        def work() -> None:
+            while (i := next(indices)) < count:
+                try:
+                    function(i)
+                except Exception as error:
+                    errors[i] = error
+
+        helpers = [self._threads.submit(work) for _ in range(min(self._num_threads, count) - 1)]
+        work()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+        if errors:
+            raise errors[min(errors)]
+
+    def _wrap(self, data: dict[tuple[Any, int], _Samples]) -> tuple[TensorListCPU, ...]:
+        return tuple(TensorListCPU(data[node.producer, node.output], _layout_of(node)) for node in self._graph.outputs)
+
+
+def _layout_of(node: DataNode) -> str:
+    if isinstance(node.producer, SourceNode):
+        return node.producer.external.layouts[node.output]
+    return node.producer.operator.layout
+
+
+def _with_position(function: Callable[[int], None], name: str, iteration: int) -> Callable[[int], None]:
+    def call(i: int) -> None:
+        try:
+            function(i)
+        except Exception as error:
+            error.add_note(f"raised by {name} for sample {i} of iteration {iteration}")
+            raise
+
+    return call

@@ -1,0 +1,37 @@
+"""What an operator is: a function of samples that may know the shape of its result beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class SampleShape(NamedTuple):
+    """The shape and dtype of a sample that has not been computed yet."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class Operator(Protocol):
+    """An operator with one output. Its methods may run in any thread, for several samples at once.
+
+    Attributes:
+        name: as in ``fn``, for messages.
+        layout: of its output.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def layout(self) -> str: ...
+
+    def infer(self, samples: Sequence[NDArray[Any]]) -> SampleShape | None:
+        """The shape and dtype of the result for one sample of each input, where that is cheap to know; else None."""
+
+    def compute(self, samples: Sequence[NDArray[Any]], out: NDArray[Any] | None) -> NDArray[Any]:
+        """The result for one sample of each input; written into `out`, an array as inferred, if that is given."""

@@ -1,0 +1,80 @@
+"""How sources travel to spawned workers: by value, with cloudpickle.
+
+What can be imported by name travels as a name. What cannot, such as lambdas, local functions and classes, and everything
+defined in ``__main__`` or in a notebook's cell, travels with its code and the globals that it uses.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import cloudpickle
+
+from dali_like.errors import PicklingError
+
+
+def dumps(source: Any, name: str) -> bytes:
+    """Pickle a source.
+
+    Args:
+        source: what to pickle.
+        name: how messages call it.
+
+    Raises:
+        PicklingError: it cannot be pickled; the message names the innermost attribute that refuses.
+    """
+    try:
+        return bytes(cloudpickle.dumps(source))
+    except Exception as error:
+        path, culprit = _find_culprit(source, "source")
+        raise PicklingError(
+            f"{name} cannot be pickled for spawned workers: {path}, a {type(culprit).__qualname__}, refuses: {error}. "
+            "Make it in the worker instead (in __setstate__ or at the first call), or use py_start_method='fork'"
+        ) from error
+
+
+def _find_culprit(value: Any, path: str) -> tuple[str, Any]:
+    """The innermost part of `value` that cannot be pickled, and how one gets there."""
+    seen = {id(value)}
+    while True:
+        for step, part in _parts(value):
+            if id(part) not in seen and not _can_be_pickled(part):
+                seen.add(id(part))
+                path, value = path + step, part
+                break
+        else:
+            return path, value
+
+
+def _parts(value: Any) -> Iterator[tuple[str, Any]]:
+    if inspect.ismethod(value):
+        yield ".__self__", value.__self__
+        return
+    if inspect.isfunction(value):
+        variables = inspect.getclosurevars(value)
+        for name, part in {**variables.globals, **variables.nonlocals}.items():
+            yield f" -> {name}", part
+        return
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield f"[{key!r}]", part
+        return
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for i, part in enumerate(value):
+            yield f"[{i}]", part
+        return
+    for attribute in ("func", "args", "keywords"):  # functools.partial
+        if type(value).__name__ == "partial":
+            yield f".{attribute}", getattr(value, attribute)
+    for name, part in getattr(value, "__dict__", {}).items():
+        yield f".{name}", part
+
+
+def _can_be_pickled(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:  # whatever a user's class does when pickled
+        return False
+    return True

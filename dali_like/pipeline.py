@@ -1,0 +1,356 @@
+"""Pipelines: what users define, build and run. The methods follow ``nvidia.dali.Pipeline`` 1.53."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Generic, ParamSpec, overload
+
+from dali_like import pickling
+from dali_like.errors import ArgumentError, ClosedError, DefinitionError
+from dali_like.graph.buffers import BufferPool
+from dali_like.graph.executor import Executor
+from dali_like.graph.lockstep import Feed, Lockstep
+from dali_like.graph.nodes import DataNode, Graph, make_graph
+from dali_like.tensors import TensorListCPU
+from dali_like.workers.base import InlinePool, Pool
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.pool import ProcessPool
+from dali_like.workers.starting import START_METHODS, WorkerOptions
+
+__all__ = ["Pipeline", "pipeline_def"]
+
+_P = ParamSpec("_P")
+
+
+class Pipeline:
+    """Feeds a training loop with batches.
+
+    A pipeline is made by a function under `pipeline_def`, or by hand: ``Pipeline(...)`` and `set_outputs`. Then `run`
+    delivers batch after batch until StopIteration ends the epoch, and `reset` begins the next. In a ``for`` loop the
+    pipeline does that by itself: ``iter(pipe)`` resets it when the epoch has ended, and otherwise goes on with it.
+
+    Batches that somebody holds are never overwritten; the pipeline takes more memory instead.
+
+    Args:
+        batch_size: samples in a batch.
+        num_threads: threads that operators run in. Default: the number of CPUs that this process may use.
+        device_id: which GPU; None, or ignored as long as nothing asks for one.
+        seed: accepted for DALI's sake; nothing in this version draws random numbers.
+        prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth.
+        py_num_workers: worker processes, shared by all sources with ``parallel=True``.
+        py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
+            without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
+            "spawn" starts fresh interpreters; sources travel by value.
+        py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
+
+    Raises:
+        ArgumentError: an argument has a value that is not allowed.
+    """
+
+    def __init__(
+        self,
+        batch_size: int,
+        num_threads: int | None = None,
+        device_id: int | None = None,
+        seed: int | None = None,
+        *,
+        prefetch_queue_depth: int = 2,
+        py_num_workers: int = 1,
+        py_start_method: str = "fork",
+        py_worker_threads: int | None = 1,
+    ) -> None:
+        if num_threads is None:
+            num_threads = len(os.sched_getaffinity(0))
+        _check_at_least_one("batch_size", batch_size)
+        _check_at_least_one("num_threads", num_threads)
+        _check_at_least_one("prefetch_queue_depth", prefetch_queue_depth)
+        if py_worker_threads is not None:
+            _check_at_least_one("py_worker_threads", py_worker_threads)
+        if py_start_method not in START_METHODS:
+            raise ArgumentError(f"py_start_method must be one of {', '.join(START_METHODS)}, not {py_start_method!r}")
+        self._batch_size = batch_size
+        self._num_threads = num_threads
+        self._device_id = device_id
+        self._seed = seed
+        self._prefetch_queue_depth = prefetch_queue_depth
+        self._py_num_workers = py_num_workers
+        self._py_start_method = py_start_method
+        self._py_worker_threads = py_worker_threads
+        self._graph: Graph | None = None
+        self._space: SharedSpace | None = None
+        self._buffers: BufferPool | None = None
+        self._process_pool: ProcessPool | None = None
+        self._inline_pool: InlinePool | None = None
+        self._executor: Executor | None = None
+        self._closed = False
+
+    @property
+    def max_batch_size(self) -> int:
+        """Samples in a batch."""
+        return self._batch_size
+
+    batch_size = max_batch_size
+
+    @property
+    def num_threads(self) -> int:
+        """Threads that operators run in."""
+        return self._num_threads
+
+    @property
+    def device_id(self) -> int | None:
+        """Which GPU."""
+        return self._device_id
+
+    @property
+    def seed(self) -> int | None:
+        """The seed given."""
+        return self._seed
+
+    @property
+    def prefetch_queue_depth(self) -> int:
+        """Batches that are computed ahead."""
+        return self._prefetch_queue_depth
+
+    @property
+    def py_num_workers(self) -> int:
+        """Worker processes."""
+        return self._py_num_workers
+
+    @property
+    def py_start_method(self) -> str:
+        """How worker processes are started."""
+        return self._py_start_method
+
+    @property
+    def py_worker_pids(self) -> list[int]:
+        """The process ids of the workers; empty before they have started."""
+        return self._process_pool.worker_pids if self._process_pool is not None else []
+
+    def set_outputs(self, *outputs: DataNode) -> None:
+        """Say which nodes `run` delivers.
+
+        Raises:
+            DefinitionError: something is not a node, or the pipeline has been built.
+        """
+        if self._space is not None:
+            raise DefinitionError("set_outputs() comes before build()")
+        self._graph = make_graph(outputs)
+
+    def start_py_workers(self) -> None:
+        """Start the worker processes, and nothing else. `build` and `run` do so where it has not been done.
+
+        With ``py_start_method="fork"`` and several pipelines, or CUDA in this process, call it on each pipeline first.
+
+        Raises:
+            ArgumentError: ``py_num_workers`` is not positive, although a source is parallel.
+            PicklingError: a source cannot travel to spawned workers.
+        """
+        self._check_open()
+        if self._space is not None:
+            return
+        sources = self._make_graph().sources
+        parallel = [node for node in sources if node.external.parallel]
+        if parallel:
+            self._check_workers()
+        space = SharedSpace.create()
+        if parallel:
+            options = WorkerOptions(self._py_num_workers, self._py_start_method, self._py_worker_threads, pickling.dumps)
+            self._process_pool = ProcessPool(
+                [(node.external.source, node.external.declared) for node in parallel], self._batch_size, space, options
+            )
+        self._space = space
+
+    def build(self) -> None:
+        """Define the graph, start the workers and prepare to run. `run` does so where it has not been done.
+
+        It does not wait for the workers: what they meet when they start is raised by the first `run`.
+
+        Raises:
+            DefinitionError: the pipeline has no outputs, or illegal ones.
+            ArgumentError, PicklingError: see `start_py_workers`.
+        """
+        self._check_open()
+        if self._executor is not None:
+            return
+        self.start_py_workers()
+        assert self._space is not None
+        graph = self._make_graph()
+        serial = [node for node in graph.sources if not node.external.parallel]
+        self._inline_pool = InlinePool(
+            [(node.external.source, node.external.declared) for node in serial], self._batch_size, self._space
+        )
+        self._buffers = BufferPool(self._space)
+        self._executor = Executor(
+            graph,
+            Lockstep(self._feeds(graph), self._batch_size),
+            self._buffers,
+            self._num_threads,
+            self._prefetch_queue_depth,
+        )
+
+    def run(self) -> tuple[TensorListCPU, ...]:
+        """The next batch: one `TensorListCPU` for each output.
+
+        Raises:
+            StopIteration: the epoch has ended; so does every call until `reset`.
+            Exception: what a callback raised, of its own type, with a note that says for which sample. The batches before it
+                have been delivered, and the next call goes on with the next batch.
+            WorkerDiedError: a worker process has ended without being told to.
+            ClosedError: the pipeline has been closed.
+        """
+        if self._executor is None or self._closed:
+            self.build()
+            assert self._executor is not None
+        return self._executor.run()
+
+    def reset(self) -> None:
+        """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
+        self._check_open()
+        if self._executor is not None:
+            self._executor.reset()
+
+    def close(self) -> None:
+        """End the workers and give back all memory but that of batches which somebody still holds. May be called twice.
+
+        A pipeline that is dropped, or left behind at the end of the program, closes itself.
+        """
+        self._closed = True
+        for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
+            if part is not None:
+                part.close()
+
+    def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
+        self._check_open()
+        if self._executor is not None and self._executor.ended:
+            self.reset()
+        return self
+
+    def __next__(self) -> tuple[TensorListCPU, ...]:
+        return self.run()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "built" if self._executor is not None else "not built"
+        return f"<{type(self).__qualname__} of batches of {self._batch_size}, {state}>"
+
+    def _make_graph(self) -> Graph:
+        if self._graph is None:
+            self._graph = make_graph(None)
+        return self._graph
+
+    def _feeds(self, graph: Graph) -> list[Feed]:
+        """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
+        feeds = []
+        counts = {True: itertools.count(), False: itertools.count()}
+        for node in graph.sources:
+            parallel = node.external.parallel
+            pool: Pool | None = self._process_pool if parallel else self._inline_pool
+            assert pool is not None
+            ahead = self._prefetch_queue_depth + (node.external.prefetch_queue_depth if parallel else 0)
+            feeds.append(Feed(pool, next(counts[parallel]), ahead, parallel))
+        return feeds
+
+    def _check_workers(self) -> None:
+        workers = self._py_num_workers
+        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+            raise ArgumentError(
+                "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
+                f"processes: `py_num_workers` must be a positive integer, not {workers!r}"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the pipeline has been closed")
+
+
+def _check_at_least_one(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
+
+
+class _PipelineFactory(Generic[_P]):
+    """What `pipeline_def` makes of a function: calling it makes a pipeline."""
+
+    _is_pipeline_def = True
+
+    def __init__(self, function: Callable[_P, Any], options: dict[str, Any]) -> None:
+        parameters = inspect.signature(function).parameters
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
+            raise DefinitionError(
+                f"pipeline_def: {function.__qualname__} must not have **{list(parameters)[-1]}, since its keyword arguments "
+                "are told apart from those of Pipeline by their names"
+            )
+        for name in parameters:
+            if name in _PIPELINE_ARGUMENTS:
+                warnings.warn(
+                    f"pipeline_def: the argument `{name}` of {function.__qualname__} shadows an argument of Pipeline",
+                    stacklevel=4,
+                )
+        self._function = function
+        self._parameters = parameters
+        self._options = options
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Pipeline:
+        own = {name: value for name, value in kwargs.items() if name in self._parameters}
+        options = {name: value for name, value in kwargs.items() if name not in self._parameters}
+        unknown = sorted(set(options) - _PIPELINE_ARGUMENTS)
+        if unknown:
+            raise DefinitionError(
+                f"{self._function.__qualname__} got unexpected arguments: {', '.join(unknown)}; neither the function nor "
+                "Pipeline has them"
+            )
+        merged = {**self._options, **options}
+        if "batch_size" not in merged:
+            raise ArgumentError(f"{self._function.__qualname__}: batch_size must be given to pipeline_def or to the call")
+        pipeline = Pipeline(**merged)
+        pipeline.set_outputs(*_as_tuple(self._function(*args, **own)))
+        return pipeline
+
+
+def _as_tuple(outputs: Any) -> tuple[Any, ...]:
+    if outputs is None:
+        return ()
+    return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
+
+
+_PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline).parameters)
+
+
+@overload
+def pipeline_def(function: Callable[_P, Any], /) -> Callable[..., Pipeline]: ...
+
+
+@overload
+def pipeline_def(**options: Any) -> Callable[[Callable[_P, Any]], Callable[..., Pipeline]]: ...
+
+
+def pipeline_def(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+    """Make a function that returns data nodes into one that returns a `Pipeline` with these outputs.
+
+    With or without arguments of `Pipeline`. Calls of the decorated function take the function's own arguments, and those of
+    Pipeline as keywords, which override the decorator's; the function's come first where names are the same.
+
+    Raises:
+        DefinitionError: unknown arguments, or the function has ``**kwargs``.
+
+    >>> import numpy as np
+    >>> from dali_like import fn, pipeline_def
+    >>> @pipeline_def(batch_size=4)
+    ... def squares():
+    ...     return fn.external_source(source=lambda info: np.int32(info.idx_in_epoch**2), batch=False)
+    >>> pipe = squares()
+    >>> pipe.run()[0].as_array()
+    array([0, 1, 4, 9], dtype=int32)
+    >>> pipe.close()
+    """
+    unknown = sorted(set(options) - _PIPELINE_ARGUMENTS)
+    if unknown:
+        raise DefinitionError(f"pipeline_def got arguments that Pipeline does not have: {', '.join(unknown)}")
+    if function is None:
+        return lambda function: _PipelineFactory(function, options)
+    return _PipelineFactory(function, options)

@@ -1,0 +1,153 @@
+"""Data types, image types and what a callback is told about its sample.
+
+Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes only its import.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dali_like.errors import ArgumentError
+
+__all__ = [
+    "ANY_DATA",
+    "BGR",
+    "BOOL",
+    "FLOAT",
+    "FLOAT16",
+    "FLOAT64",
+    "GRAY",
+    "INT8",
+    "INT16",
+    "INT32",
+    "INT64",
+    "RGB",
+    "UINT8",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "BatchInfo",
+    "DALIDataType",
+    "DALIImageType",
+    "SampleInfo",
+    "to_dali_type",
+    "to_numpy_type",
+    "YCbCr",
+]
+
+
+class SampleInfo(NamedTuple):
+    """Which sample a per-sample callback is to make.
+
+    Everything counts from 0. ``idx_in_epoch`` runs over the samples of an epoch, ``idx_in_batch`` over those of a batch,
+    ``iteration`` over the batches of an epoch, and ``epoch_idx`` over the calls of `Pipeline.reset`.
+    """
+
+    idx_in_epoch: int
+    idx_in_batch: int
+    iteration: int
+    epoch_idx: int
+
+
+class BatchInfo(NamedTuple):
+    """Which batch a batch callback is to make: its number in the epoch, and the number of the epoch."""
+
+    iteration: int
+    epoch_idx: int
+
+
+class DALIDataType(enum.IntEnum):
+    """The element types of tensors."""
+
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    UINT64 = 3
+    INT8 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    FLOAT16 = 8
+    FLOAT = 9
+    FLOAT64 = 10
+    BOOL = 11
+
+    __str__ = enum.Enum.__str__
+
+
+class DALIImageType(enum.IntEnum):
+    """The colour formats of decoded images. ``ANY_DATA`` keeps the channels that the file has."""
+
+    RGB = 0
+    BGR = 1
+    GRAY = 2
+    YCbCr = 3
+    ANY_DATA = 4
+
+    __str__ = enum.Enum.__str__
+
+
+UINT8 = DALIDataType.UINT8
+UINT16 = DALIDataType.UINT16
+UINT32 = DALIDataType.UINT32
+UINT64 = DALIDataType.UINT64
+INT8 = DALIDataType.INT8
+INT16 = DALIDataType.INT16
+INT32 = DALIDataType.INT32
+INT64 = DALIDataType.INT64
+FLOAT16 = DALIDataType.FLOAT16
+FLOAT = DALIDataType.FLOAT
+FLOAT64 = DALIDataType.FLOAT64
+BOOL = DALIDataType.BOOL
+
+RGB = DALIImageType.RGB
+BGR = DALIImageType.BGR
+GRAY = DALIImageType.GRAY
+YCbCr = DALIImageType.YCbCr
+ANY_DATA = DALIImageType.ANY_DATA
+
+_NUMPY_TYPES: dict[DALIDataType, np.dtype[Any]] = {
+    UINT8: np.dtype(np.uint8),
+    UINT16: np.dtype(np.uint16),
+    UINT32: np.dtype(np.uint32),
+    UINT64: np.dtype(np.uint64),
+    INT8: np.dtype(np.int8),
+    INT16: np.dtype(np.int16),
+    INT32: np.dtype(np.int32),
+    INT64: np.dtype(np.int64),
+    FLOAT16: np.dtype(np.float16),
+    FLOAT: np.dtype(np.float32),
+    FLOAT64: np.dtype(np.float64),
+    BOOL: np.dtype(np.bool_),
+}
+_DALI_TYPES = {numpy_type: dali_type for dali_type, numpy_type in _NUMPY_TYPES.items()}
+
+
+def to_numpy_type(dtype: DALIDataType | int) -> np.dtype[Any]:
+    """The NumPy dtype of a `DALIDataType`.
+
+    >>> to_numpy_type(FLOAT)
+    dtype('float32')
+    """
+    return _NUMPY_TYPES[DALIDataType(dtype)]
+
+
+def to_dali_type(dtype: Any) -> DALIDataType:
+    """The `DALIDataType` of anything that names a data type: one of our own, a NumPy dtype, its name, a scalar type.
+
+    Raises:
+        ArgumentError: `dtype` is not a data type, or one that tensors cannot have.
+
+    >>> to_dali_type("uint8") is UINT8
+    True
+    """
+    if isinstance(dtype, DALIDataType):
+        return dtype
+    try:
+        return _DALI_TYPES[np.dtype(dtype).newbyteorder("=")]
+    except (TypeError, KeyError):
+        names = ", ".join(member.name for member in DALIDataType)
+        raise ArgumentError(f"{dtype!r} is not a data type of tensors; those are {names}") from None

@@ -1,0 +1,248 @@
+"""The seam between those who want batches and those who compute them.
+
+A pool makes batches of numbered sources. There are two: `dali_like.workers.pool.ProcessPool`, which has worker processes,
+and `InlinePool`, which computes in the calling thread. Both write through the same `TaskRunner` into slots of the same
+kind, and so give the same batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dali_like.errors import ClosedError, DaliLikeError, OutOfMemoryError
+from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
+from dali_like.workers.geometry import TASKS_PER_BATCH, Geometry, OutputLayout, task_size
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import PAGE_BYTES, Header, Status, align
+from dali_like.workers.ring import Ring, Slot
+from dali_like.workers.runner import TaskRunner
+from dali_like.workers.samples import Source
+
+#: Address space of a task's region: before anything is known of the samples, and at least, once it is.
+_FIRST_REGION_BYTES = 1 << 32
+_LEAST_REGION_BYTES = 1 << 20
+#: Regions have room for tasks this many times as large as the largest seen; they are made anew when less than the second
+#: factor is left.
+_REGION_FACTOR = 16
+_LEAST_REGION_FACTOR = 4
+#: An output that has had several shapes gets rows again after this many batches of one shape.
+_BATCHES_TO_TRUST = 8
+#: No region takes more than this part of the whole address space.
+_REGION_SHARE = 1 << 10
+
+
+class Pool(Protocol):
+    """Computes batches. One thread at a time may use it."""
+
+    def submit(self, key: BatchKey) -> Batch:
+        """Begin a batch. Batches are computed in the order of their submission, as far as workers are free."""
+
+    def poll(self) -> None:
+        """Take note of what has been completed, without waiting."""
+
+    def wait(self, batch: Batch) -> Sequence[Output]:
+        """Wait for a batch and return its outputs, or raise what its callback raised (StopIteration among it)."""
+
+    def cancel(self, batch: Batch) -> None:
+        """Forget a batch. Its slot is used again when no worker writes to it any more."""
+
+    def close(self) -> None:
+        """End the workers and give all memory back that nobody holds. May be called twice."""
+
+
+class Stage:
+    """What a pool knows of one source: its ring, and the layout and sizes that its batches have had.
+
+    Args:
+        declared: what the user says about the outputs, where anything.
+    """
+
+    def __init__(self, space: SharedSpace, source: Source, capacity: int, declared: Sequence[OutputLayout]) -> None:
+        self.source = source
+        self._space = space
+        self._capacity = capacity
+        self._largest_bytes = 0
+        self._sized = False
+        self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
+        self.usual_region_bytes = 0
+        #: Whether a batch has shown what samples look like. Until then only the first batch is computed.
+        self.known = False
+        region = min(_FIRST_REGION_BYTES, space.size // _REGION_SHARE)
+        self.ring = Ring(space, Geometry(capacity, align(region, PAGE_BYTES), tuple(declared)))
+
+    def begin(self, batch: Batch, ticket: int) -> Slot:
+        """Give a batch a slot and write the slot's header."""
+        slot = self.ring.acquire(self.usual_region_bytes)
+        key = batch.key
+        header = slot.header
+        header[Header.TICKET] = ticket
+        header[Header.CANCELLED] = 0
+        header[Header.SOURCE : Header.BATCH_SIZE + 1] = key
+        batch.begin(ticket, slot, slot.geometry.num_tasks(key.size))
+        return slot
+
+    def learn_early(self, batch: Batch, slot: Slot) -> None:
+        """Take the layout from the first task of the first batch, so that the next batches need not wait for all of it."""
+        try:
+            layouts = first_layout(slot, min(slot.geometry.task_size, batch.key.size), self.source)
+        except DaliLikeError:
+            return  # the batch will fail for the same reason when it is complete
+        self._adopt(layouts)
+
+    def finish(self, batch: Batch, slot: Slot) -> Sequence[Output]:
+        """The outputs of a batch that is complete; the slot passes to them."""
+        try:
+            outputs, layouts = assemble(batch, slot, self.ring, self.source)
+        except DaliLikeError:
+            self.ring.release(slot)
+            raise
+        if batch.described:
+            self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
+            self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
+            self._adopt(layouts)
+        return outputs
+
+    def enlarge(self, needed: int) -> None:
+        """Make the regions so large that a task which needs `needed` bytes fits with room to spare.
+
+        Raises:
+            OutOfMemoryError: the address space is too small for it.
+        """
+        region = self._region_bytes(needed * 2)
+        if region < needed:
+            raise OutOfMemoryError(
+                f"{self.source.name} returned samples of {needed >> 20} MiB in one task; the shared address space of "
+                f"{self._space.size >> 20} MiB is too small for them: raise `ulimit -v` or lower the batch size"
+            )
+        self._largest_bytes = max(self._largest_bytes, region // _REGION_FACTOR)
+        self.ring.geometry = Geometry(self._capacity, region, self.ring.geometry.outputs)
+
+    def _adopt(self, seen: tuple[OutputLayout, ...]) -> None:
+        """Follow what a batch has shown: new slots if that changes where samples go or how much room they need."""
+        geometry = self.ring.geometry
+        layouts = tuple(map(self._next_layout, range(len(seen)), geometry.outputs, seen))
+        region = geometry.region_bytes
+        if self._largest_bytes * _LEAST_REGION_FACTOR > region or (self._largest_bytes and not self._sized):
+            self._sized = True
+            region = self._region_bytes(self._largest_bytes * _REGION_FACTOR)
+        self.known = True
+        if layouts != geometry.outputs or region != geometry.region_bytes:
+            self.ring.geometry = Geometry(self._capacity, region, layouts)
+
+    def _next_layout(self, output: int, now: OutputLayout, seen: OutputLayout) -> OutputLayout:
+        """Rows for the first shape, until it proves not to be the only one; again after many batches of one shape.
+
+        A batch of one sample, say, always has one shape: following each batch would make new slots for each.
+        """
+        if not self.known or now.shape == seen.shape:
+            return seen
+        shape, times = self._streaks[output]
+        times = times + 1 if shape == seen.shape and shape is not None else 1
+        self._streaks[output] = (seen.shape, times)
+        if now.shape is None and times >= _BATCHES_TO_TRUST:
+            return seen
+        return OutputLayout(seen.dtype, seen.ndim, None)
+
+    def _region_bytes(self, wanted: int) -> int:
+        num_tasks = -(-self._capacity // task_size(self._capacity))
+        most = self._space.size // (TASKS_PER_BATCH * num_tasks)
+        wanted = max(wanted, _LEAST_REGION_BYTES)
+        return align(min(1 << (wanted - 1).bit_length(), most), PAGE_BYTES)
+
+
+class InlinePool:
+    """Computes batches in the calling thread, when they are submitted.
+
+    Args:
+        sources: with what is declared about the outputs of each.
+        capacity: the largest batch.
+    """
+
+    def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputLayout]]], capacity: int, space: SharedSpace) -> None:
+        self._stages = [Stage(space, source, capacity, declared) for source, declared in sources]
+        self._runner = TaskRunner(space, [source for source, _ in sources], memoryview(bytearray(8)).cast("q"))
+        self._closed = False
+
+    def submit(self, key: BatchKey) -> Batch:
+        if self._closed:
+            raise ClosedError("the pipeline has been closed")
+        batch = Batch(key)
+        stage = self._stages[key.source]
+        while batch.outcome is None:
+            slot = stage.begin(batch, 0)
+            try:
+                outcome = self._compute(batch, slot, stage)
+            except BaseException:
+                stage.ring.release(slot)
+                raise
+            if isinstance(outcome, int):
+                stage.ring.release(slot)
+                stage.enlarge(outcome)
+                continue
+            if isinstance(outcome, Exception):
+                stage.ring.release(slot)
+                batch.outcome = outcome
+            else:
+                batch.outcome = self._finish(batch, slot, stage)
+            batch.slot = None
+        return batch
+
+    def poll(self) -> None:
+        pass
+
+    def wait(self, batch: Batch) -> Sequence[Output]:
+        return result_of(batch)
+
+    def cancel(self, batch: Batch) -> None:
+        batch.outcome = None
+        batch.cancelled = True
+
+    def close(self) -> None:
+        self._closed = True
+        for stage in self._stages:
+            stage.ring.close()
+
+    def _compute(self, batch: Batch, slot: Slot, stage: Stage) -> Exception | int | None:
+        """None, what a callback raised, or how many bytes a region would have needed."""
+        for task in range(slot.geometry.num_tasks(batch.key.size)):
+            status, value = self._runner.run(slot.page, task)
+            if status is Status.DESCRIBED:
+                batch.described |= 1 << task
+                batch.region_bytes += value
+                batch.largest_region_bytes = max(batch.largest_region_bytes, value)
+            elif status is Status.STOPPED:
+                return StopIteration()
+            elif status is Status.FAILED:
+                error = self._runner.error
+                self._runner.error = None
+                assert error is not None
+                error.add_note(position_note(batch, stage.source, value, ""))
+                return error
+            elif status is Status.TOO_LARGE:
+                return value
+        return None
+
+    @staticmethod
+    def _finish(batch: Batch, slot: Slot, stage: Stage) -> Sequence[Output] | Exception:
+        try:
+            return stage.finish(batch, slot)
+        except DaliLikeError as error:
+            return error
+
+
+def result_of(batch: Batch) -> Sequence[Output]:
+    """The outputs of a batch whose outcome is known; or its exception is raised."""
+    if isinstance(batch.outcome, Exception):
+        raise batch.outcome
+    assert batch.outcome is not None
+    return batch.outcome
+
+
+def position_note(batch: Batch, source: Source, sample: int, where: str) -> str:
+    """The note on an exception that says which sample it belongs to."""
+    key = batch.key
+    return (
+        f"raised by {source.name} for sample {sample} of iteration {key.iteration} in epoch {key.epoch} "
+        f"(idx_in_epoch {key.first_sample + sample}){where}"
+    )

@@ -1,0 +1,161 @@
+"""A batch on its way through the workers, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import DtypeMismatchError, NdimMismatchError
+from dali_like.workers.geometry import OutputLayout, describe_rows
+from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, Word
+from dali_like.workers.ring import Lease, Ring, SampleList, Slot, leased_array
+from dali_like.workers.samples import Source, dtype_text, ndim_text
+
+#: What an output of a batch is: one array where all samples lie in their rows, else the samples.
+Output = NDArray[Any] | SampleList
+
+
+class BatchKey(NamedTuple):
+    """Which batch: everything that its samples depend on."""
+
+    source: int
+    epoch: int
+    iteration: int
+    first_sample: int
+    size: int
+
+
+class Batch:
+    """One batch of one source.
+
+    Attributes:
+        key: which batch it is.
+        ticket: its number on the wire; a batch that is computed again gets another.
+        slot: where it is assembled; None before and after.
+        open_tasks: a bit for each task that has not been reported.
+        described: a bit for each task whose samples have descriptors.
+        region_bytes: how much of their regions the tasks have used together.
+        cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
+        outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
+    """
+
+    __slots__ = (
+        "cancelled",
+        "described",
+        "failed_sample",
+        "failed_task",
+        "failed_worker",
+        "key",
+        "largest_region_bytes",
+        "needed_bytes",
+        "open_tasks",
+        "outcome",
+        "region_bytes",
+        "slot",
+        "ticket",
+    )
+
+    def __init__(self, key: BatchKey) -> None:
+        self.key = key
+        self.outcome: Sequence[Output] | Exception | None = None
+        self.cancelled = False
+        self.begin(0, None, 0)
+
+    def begin(self, ticket: int, slot: Slot | None, num_tasks: int) -> None:
+        """Start over with nothing done."""
+        self.ticket = ticket
+        self.slot = slot
+        self.open_tasks = (1 << num_tasks) - 1
+        self.described = 0
+        self.region_bytes = 0
+        self.largest_region_bytes = 0
+        self.needed_bytes = 0
+        self.failed_sample = self.key.size
+        self.failed_task = -1
+        self.failed_worker = -1
+
+    def fail(self, sample: int, task: int, worker: int) -> None:
+        """Record that a sample did not return. What counts in the end is the lowest."""
+        if sample < self.failed_sample:
+            self.failed_sample = sample
+            self.failed_task = task
+            self.failed_worker = worker
+
+
+def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list[Output], tuple[OutputLayout, ...]]:
+    """The outputs of a batch whose tasks are all done, and the layout that its samples suggest for the next.
+
+    Takes the slot under a lease that the outputs share.
+
+    Raises:
+        DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
+    """
+    geometry = slot.geometry
+    size = batch.key.size
+    address = slot.space.address + slot.offset
+    if not batch.described:
+        lease = Lease(ring, slot)
+        arrays: list[Output] = [
+            leased_array(lease, address + offset, (size, *output.shape), DTYPES[output.dtype])  # type: ignore[misc]
+            for offset, output in zip(geometry.rows, geometry.outputs, strict=True)
+        ]
+        return arrays, geometry.outputs
+    descriptors = slot.descriptors[:size].copy()
+    _complete(descriptors, batch, slot)
+    layouts = tuple(_layout(descriptors[:, j], source, j) for j in range(len(geometry.outputs)))
+    lease = Lease(ring, slot)
+    outputs: list[Output] = []
+    for j, layout in enumerate(layouts):
+        table = descriptors[:, j]
+        if layout.shape is not None and _is_contiguous(table[:, Word.OFFSET], layout.row_bytes):
+            first = address + int(table[0, Word.OFFSET])
+            outputs.append(leased_array(lease, first, (size, *layout.shape), DTYPES[layout.dtype]))
+        else:
+            outputs.append(SampleList(lease, address, table))
+    return outputs, layouts
+
+
+def first_layout(slot: Slot, num_samples: int, source: Source) -> tuple[OutputLayout, ...]:
+    """The layout that the first samples of a batch suggest.
+
+    Raises:
+        DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
+    """
+    descriptors = slot.descriptors[:num_samples]
+    return tuple(_layout(descriptors[:, j], source, j) for j in range(len(slot.geometry.outputs)))
+
+
+def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
+    """Describe the samples of tasks that put all of theirs into rows."""
+    geometry = slot.geometry
+    expected = slot.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
+    for task in range(geometry.num_tasks(batch.key.size)):
+        if not batch.described >> task & 1:
+            start = task * geometry.task_size
+            stop = min(start + geometry.task_size, batch.key.size)
+            for j in range(len(geometry.outputs)):
+                describe_rows(descriptors, j, expected[j], start, stop)
+
+
+def _layout(table: NDArray[np.int64], source: Source, output: int) -> OutputLayout:
+    dtype, ndim = int(table[0, Word.DTYPE]), int(table[0, Word.NDIM])
+    differs = table[:, Word.DTYPE] != dtype
+    if differs.any():
+        sample = int(differs.argmax())
+        message = dtype_text(source, output, DTYPES[dtype], DTYPES[int(table[sample, Word.DTYPE])])
+        raise DtypeMismatchError(f"{message} (sample {sample} of the batch against sample 0)")
+    differs = table[:, Word.NDIM] != ndim
+    if differs.any():
+        sample = int(differs.argmax())
+        message = ndim_text(source, output, ndim, int(table[sample, Word.NDIM]))
+        raise NdimMismatchError(f"{message} (sample {sample} of the batch against sample 0)")
+    shapes = table[:, Word.SHAPE : Word.SHAPE + ndim]
+    uniform = bool((shapes == shapes[0]).all())
+    return OutputLayout(dtype, ndim, tuple(shapes[0].tolist()) if uniform else None)
+
+
+def _is_contiguous(offsets: NDArray[np.int64], row_bytes: int) -> bool:
+    return bool((np.diff(offsets) == row_bytes).all())

@@ -1,0 +1,43 @@
+"""File descriptors with an owner.
+
+A forked child inherits every descriptor of its parent. Those of other pipelines would keep their pipes open and count
+against its limits, so the template closes all but its own; a plain number could not be closed safely, since whoever else
+holds it might close it again when it means something new.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Collection
+from typing import ClassVar
+
+
+class Descriptor:
+    """A file descriptor that is closed once: by `close`, or when its owner is gone."""
+
+    _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._open.add(self)
+
+    def fileno(self) -> int:
+        """The number; -1 when closed."""
+        return self._fd
+
+    def close(self) -> None:
+        """Close it, unless that has been done."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    @classmethod
+    def close_all_but(cls, kept: Collection[Descriptor]) -> None:
+        """In a forked child: close all that the parent had open except those given."""
+        for descriptor in list(cls._open):
+            if descriptor not in kept:
+                descriptor.close()

@@ -1,0 +1,158 @@
+"""Where things lie in the slots of a source: computed once for each shape of its batches.
+
+The main process makes a `Geometry`; workers read the same numbers from a slot's header.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.workers.protocol import (
+    DESCRIPTOR_WORDS,
+    DTYPES,
+    HEADER_WORDS,
+    UNKNOWN,
+    WORD_BYTES,
+    Header,
+    Word,
+    align,
+)
+
+#: A batch is cut into about this many tasks, whatever its size: few enough for the pipes and the main process, enough to
+#: balance the load of many workers and to have the first batch after B*t/W.
+TASKS_PER_BATCH = 16
+
+_numbers = itertools.count(1)
+
+
+def task_size(batch_size: int) -> int:
+    """How many samples make a task: a function of the batch size alone."""
+    return -(-batch_size // TASKS_PER_BATCH)
+
+
+class OutputLayout(NamedTuple):
+    """What is known of an output before its samples are there.
+
+    Attributes:
+        dtype: code of the element type in `DTYPES`, or UNKNOWN.
+        ndim: number of dimensions, or UNKNOWN.
+        shape: the shape that all samples are expected to have: they get rows. None: they go to regions.
+    """
+
+    dtype: int = UNKNOWN
+    ndim: int = UNKNOWN
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape) * DTYPES[self.dtype].itemsize if self.shape is not None else 0
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The inner measures of a slot; offsets count from its start.
+
+    Attributes:
+        capacity: number of samples a batch may have.
+        region_bytes: address space of the region of one task.
+        outputs: what is expected of each output.
+        task_size: number of samples in a task.
+        rows: offset of each output's rows; UNKNOWN for those without.
+        resident_bytes: everything before the regions; memory is put behind it when the slot is made.
+        slot_bytes: address space of the slot.
+        header: the words of the header and of the descriptors that follow it, to be completed for each batch.
+    """
+
+    capacity: int
+    region_bytes: int
+    outputs: tuple[OutputLayout, ...]
+    task_size: int = field(init=False)
+    marks_offset: int = field(init=False)
+    descriptors_offset: int = field(init=False)
+    rows: tuple[int, ...] = field(init=False)
+    resident_bytes: int = field(init=False)
+    slot_bytes: int = field(init=False)
+    header: NDArray[np.int64] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        task_samples = task_size(self.capacity)
+        num_tasks = -(-self.capacity // task_samples)
+        num_outputs = len(self.outputs)
+        marks = (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs) * WORD_BYTES
+        descriptors = align(marks + num_tasks * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES)
+        end = descriptors + self.capacity * num_outputs * DESCRIPTOR_WORDS * WORD_BYTES
+        rows = []
+        for output in self.outputs:
+            if output.shape is None:
+                rows.append(UNKNOWN)
+            else:
+                rows.append(align(end))
+                end = rows[-1] + self.capacity * output.row_bytes
+        resident = align(end)
+        values: dict[str, Any] = {
+            "task_size": task_samples,
+            "marks_offset": marks,
+            "descriptors_offset": descriptors,
+            "rows": tuple(rows),
+            "resident_bytes": resident,
+            "slot_bytes": resident + num_tasks * self.region_bytes,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "header", self._make_header())
+
+    @property
+    def all_dense(self) -> bool:
+        """Whether every output has rows."""
+        return UNKNOWN not in self.rows
+
+    def num_tasks(self, batch_size: int) -> int:
+        """How many tasks a batch of `batch_size` samples has."""
+        return -(-batch_size // self.task_size)
+
+    def region_offset(self, task: int) -> int:
+        """Where the region of a task begins."""
+        return self.resident_bytes + task * self.region_bytes
+
+    def _make_header(self) -> NDArray[np.int64]:
+        words = np.zeros(HEADER_WORDS + DESCRIPTOR_WORDS * len(self.outputs), np.int64)
+        words[Header.GEOMETRY] = next(_numbers)
+        words[Header.CAPACITY] = self.capacity
+        words[Header.TASK_SIZE] = self.task_size
+        words[Header.NUM_OUTPUTS] = len(self.outputs)
+        words[Header.MARKS_OFFSET] = self.marks_offset
+        words[Header.DESCRIPTORS_OFFSET] = self.descriptors_offset
+        words[Header.REGIONS_OFFSET] = self.resident_bytes
+        words[Header.REGION_BYTES] = self.region_bytes
+        table = words[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
+        for row, output, offset in zip(table, self.outputs, self.rows, strict=True):
+            row[Word.OFFSET] = offset
+            row[Word.NBYTES] = output.row_bytes
+            row[Word.DTYPE] = output.dtype
+            row[Word.NDIM] = output.ndim
+            if output.shape is not None:
+                row[Word.SHAPE : Word.SHAPE + len(output.shape)] = output.shape
+        return words
+
+
+def describe_rows(
+    descriptors: NDArray[np.int64], output: int, row: NDArray[np.int64] | list[int], start: int, stop: int
+) -> None:
+    """Write the descriptors of samples that lie in their rows.
+
+    Args:
+        descriptors: shape (samples, outputs, DESCRIPTOR_WORDS), changed in place.
+        output: which output.
+        row: the descriptor of that output in the header.
+        start: first sample.
+        stop: first sample after the last.
+    """
+    part = descriptors[start:stop, output]
+    part[:] = row
+    part[:, Word.OFFSET] += np.arange(start, stop) * row[Word.NBYTES]

@@ -1,0 +1,133 @@
+"""One sparse anonymous file, mapped once a process: all memory that passes between processes.
+
+The file (`memfd_create`) has no name: nobody else can open it, nothing stays behind whoever is killed, and the size of
+/dev/shm does not matter. It is far larger than it will ever be used; only touched pages cost memory. So nothing is ever
+remapped: growth takes another extent of the address space. It is sealed against shrinking, so that no process can pull
+pages from under another.
+
+The process that creates the space decides who uses which extent. All others map it and follow what they are told.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+import resource
+import threading
+from bisect import bisect_left, insort
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import OutOfMemoryError
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.protocol import PAGE_BYTES, align
+
+#: 4 TiB: a thirtieth of what a process can address, and more than any machine has memory.
+_SPACE_BYTES = 1 << 42
+_LEAST_SPACE_BYTES = 1 << 26
+
+
+class SharedSpace:
+    """The address space that a pipeline and its workers share.
+
+    Attributes:
+        fd: descriptor of the file.
+        size: bytes of address space.
+        map: the mapping.
+        bytes: the mapping as one array; every view of it keeps the mapping.
+        address: where the mapping begins in this process.
+    """
+
+    def __init__(self, fd: Descriptor, size: int) -> None:
+        self.fd = fd
+        self.size = size
+        self.map = mmap.mmap(fd.fileno(), size)
+        self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
+        self.address: int = self.bytes.__array_interface__["data"][0]
+        self._lock = threading.Lock()
+        self._free = [(0, size)]
+
+    @classmethod
+    def create(cls) -> SharedSpace:
+        """A new space, as large as the limits of this process allow.
+
+        Raises:
+            OutOfMemoryError: not even 64 MiB of address space can be had.
+        """
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        size = _SPACE_BYTES if limit == resource.RLIM_INFINITY else min(_SPACE_BYTES, align(limit // 4))
+        fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        while True:
+            os.ftruncate(fd.fileno(), size)
+            try:
+                space = cls(fd, size)
+                break
+            except OSError:
+                if size <= _LEAST_SPACE_BYTES:
+                    raise OutOfMemoryError(
+                        f"cannot map {size >> 20} MiB of address space for shared memory; the limit is `ulimit -v`"
+                    ) from None
+                size //= 2
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return space
+
+    def allocate(self, nbytes: int) -> int:
+        """Take an extent of at least `nbytes`, without memory behind it, and return its offset. Thread-safe.
+
+        Raises:
+            OutOfMemoryError: no free extent is that large.
+        """
+        nbytes = align(nbytes)
+        with self._lock:
+            for i, (offset, free_bytes) in enumerate(self._free):
+                if free_bytes >= nbytes:
+                    if free_bytes == nbytes:
+                        del self._free[i]
+                    else:
+                        self._free[i] = (offset + nbytes, free_bytes - nbytes)
+                    return offset
+        raise OutOfMemoryError(
+            f"no {nbytes >> 20} MiB are left of {self.size >> 20} MiB of shared address space; "
+            "hold fewer batches, make batches smaller, or raise `ulimit -v`"
+        )
+
+    def free(self, offset: int, nbytes: int) -> None:
+        """Give an extent back, its pages included. Thread-safe."""
+        nbytes = align(nbytes)
+        self.discard(offset, nbytes)
+        with self._lock:
+            i = bisect_left(self._free, (offset, 0))
+            if i < len(self._free) and self._free[i][0] == offset + nbytes:
+                nbytes += self._free.pop(i)[1]
+            if i > 0 and sum(self._free[i - 1]) == offset:
+                offset, before = self._free.pop(i - 1)
+                nbytes += before
+            insort(self._free, (offset, nbytes))
+
+    def commit(self, offset: int, nbytes: int) -> None:
+        """Put memory behind an extent now, so that touching it later cannot fail.
+
+        Raises:
+            OutOfMemoryError: the machine does not have it.
+        """
+        try:
+            os.posix_fallocate(self.fd.fileno(), offset, nbytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            raise OutOfMemoryError(
+                f"no memory for {max(nbytes >> 20, 1)} MiB of samples; hold fewer batches, lower the prefetch depths "
+                "or the batch size"
+            ) from error
+
+    def discard(self, offset: int, nbytes: int) -> None:
+        """Give the pages of an extent back to the system; it reads as zeros afterwards."""
+        self.map.madvise(mmap.MADV_REMOVE, offset, align(nbytes, PAGE_BYTES))
+
+    def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """A view of the space as an array."""
+        return np.ndarray(shape, dtype, self.map, offset)

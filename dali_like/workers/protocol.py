@@ -1,0 +1,122 @@
+"""What passes between the main process and its workers: two kinds of records, and the shape of a slot.
+
+Records go through kernel pipes, which write up to ``PIPE_BUF`` bytes atomically, so that any number of workers may share
+one pipe without a lock. Everything larger lies in shared memory (`dali_like.workers.memory`)::
+
+    control area     one cell of CELL_BYTES a worker: the task that it took last, and the sample that it is on
+    message areas    MESSAGE_BYTES a worker, for what it has to say before it can take a task
+    slots            one batch of one source each; made by the main process, addressed by the page they start on
+
+    a slot:   header       HEADER_WORDS words, then one descriptor an output: what the batch is, where its rows are
+              marks        a word a task: how much of the task's region has memory behind it
+              descriptors  one a sample and output, written by the worker for samples that are not in a row
+              rows         for each dense output an array of shape (batch_size, *sample_shape)
+              regions      one a task: large in address space, touched only as far as it is used
+
+The header is the main process's to write, and does not change while a task of the batch is on its way. The marks,
+descriptors, rows and region of a task belong to the one worker that has taken it. A worker may die at any instruction:
+its cell names the task that has to be done again.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Any
+
+import numpy as np
+
+PAGE_BYTES = 4096
+
+#: Main process to workers: ticket of the batch, page that its slot starts on, number of the task in the batch.
+TASK = struct.Struct("<QII")
+
+#: Workers to the main process: ticket, task, worker, `Status`, and a value whose meaning depends on the status.
+DONE = struct.Struct("<QIHHq")
+
+#: A ticket that no batch has. A task with it wakes a worker without giving it work.
+NO_TICKET = 0
+
+CELL_BYTES = 64
+#: Offset of the sample index in a worker's cell; the task record comes before it.
+CELL_SAMPLE = 16
+MESSAGE_BYTES = 1 << 20
+
+
+class Status(enum.IntEnum):
+    """How a task ended; in brackets what the value of the record says."""
+
+    DENSE = 0  #: every sample is in its row [0]
+    DESCRIBED = 1  #: every sample has a descriptor [bytes used of the task's region]
+    STOPPED = 2  #: the source raised StopIteration [index of the sample in the batch]
+    FAILED = 3  #: an exception, pickled at the start of the task's region [index of the sample in the batch]
+    TOO_LARGE = 4  #: the samples do not fit into the task's region [bytes that would have been needed so far]
+    SKIPPED = 5  #: the batch was cancelled before the task began [0]
+
+
+class Header(enum.IntEnum):
+    """The words of a slot's header."""
+
+    TICKET = 0
+    CANCELLED = 1
+    GEOMETRY = 2
+    SOURCE = 3
+    EPOCH = 4
+    ITERATION = 5
+    FIRST_SAMPLE = 6
+    BATCH_SIZE = 7
+    CAPACITY = 8
+    TASK_SIZE = 9
+    NUM_OUTPUTS = 10
+    MARKS_OFFSET = 11
+    DESCRIPTORS_OFFSET = 12
+    REGIONS_OFFSET = 13
+    REGION_BYTES = 14
+
+
+HEADER_WORDS = 16
+
+
+class Word(enum.IntEnum):
+    """The words of a descriptor. In a header, an unknown dtype or ndim is -1, and an output without rows has offset -1."""
+
+    OFFSET = 0
+    NBYTES = 1
+    DTYPE = 2
+    NDIM = 3
+    SHAPE = 4
+
+
+DESCRIPTOR_WORDS = 16
+MAX_NDIM = DESCRIPTOR_WORDS - Word.SHAPE
+UNKNOWN = -1
+WORD_BYTES = 8
+
+#: The element types that travel, by their code in a descriptor.
+DTYPES: tuple[np.dtype[Any], ...] = tuple(
+    np.dtype(name) for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "?")
+)
+DTYPE_CODES = {dtype: code for code, dtype in enumerate(DTYPES)}
+
+#: Samples in a region start at multiples of this, as DALI's do: enough for every vector instruction set.
+SAMPLE_ALIGNMENT = 128
+
+
+def align(nbytes: int, alignment: int = PAGE_BYTES) -> int:
+    """`nbytes` rounded up to a multiple of `alignment`."""
+    return -(-nbytes // alignment) * alignment
+
+
+def cell_offset(worker: int) -> int:
+    """Where the cell of a worker lies."""
+    return worker * CELL_BYTES
+
+
+def message_offset(worker: int, num_workers: int) -> int:
+    """Where the message area of a worker lies."""
+    return align(num_workers * CELL_BYTES) + worker * MESSAGE_BYTES
+
+
+def control_bytes(num_workers: int) -> int:
+    """The size of the control and message areas."""
+    return message_offset(num_workers, num_workers)

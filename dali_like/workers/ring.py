@@ -1,0 +1,221 @@
+"""The slots that batches travel in, and the leases that keep them.
+
+Slots live in the shared space of the main process, which alone makes, reuses and frees them. A slot is handed to the user
+under a `Lease`: while any array that was made of it is alive, so is the lease, and the slot is not used again. The
+finalizer of a lease may run in any thread and at any instruction, so it only appends to a deque; the slot returns to the
+ring when the main thread next asks for one. In a forked child it does nothing: the slot is the parent's.
+
+A lease keeps the shared space. Closing a pipeline therefore never invalidates a batch that somebody holds.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.workers.geometry import Geometry
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Word
+
+#: Pages of a region that one unusually large batch has touched are given back when the slot is reused and they are this
+#: many times what batches normally need. Giving back and touching again costs about as much as ten copies.
+_EXCESS = 4
+_EXCESS_BYTES = 1 << 24
+
+
+class Slot:
+    """An extent of the shared space that holds one batch of one source."""
+
+    __slots__ = ("descriptors", "geometry", "header", "marks", "offset", "records", "space", "tickets")
+
+    def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
+        self.space = space
+        self.geometry = geometry
+        self.offset = space.allocate(geometry.slot_bytes)
+        try:
+            space.commit(self.offset, geometry.resident_bytes)
+        except BaseException:
+            space.free(self.offset, geometry.slot_bytes)
+            raise
+        word = np.dtype(np.int64)
+        num_outputs = len(geometry.outputs)
+        self.header: NDArray[np.int64] = space.array(self.offset, geometry.header.shape, word)
+        self.header[:] = geometry.header
+        self.marks: NDArray[np.int64] = space.array(
+            self.offset + geometry.marks_offset, (geometry.num_tasks(geometry.capacity),), word
+        )
+        self.descriptors: NDArray[np.int64] = space.array(
+            self.offset + geometry.descriptors_offset, (geometry.capacity, num_outputs, DESCRIPTOR_WORDS), word
+        )
+
+    @property
+    def page(self) -> int:
+        """The page that the slot begins on."""
+        return self.offset // PAGE_BYTES
+
+    def discard_regions(self) -> None:
+        """Give back the pages behind the regions."""
+        self.marks[:] = 0
+        self.space.discard(
+            self.offset + self.geometry.resident_bytes, self.geometry.slot_bytes - self.geometry.resident_bytes
+        )
+
+    def discard(self) -> None:
+        """Give all pages back, but not the address space: takes no lock, and so may be called by a finalizer."""
+        self.space.discard(self.offset, self.geometry.slot_bytes)
+
+    def free(self) -> None:
+        """Give back everything."""
+        self.space.free(self.offset, self.geometry.slot_bytes)
+
+
+class Ring:
+    """The slots of one source."""
+
+    def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
+        self._space = space
+        self._geometry = geometry
+        self._free: list[Slot] = []
+        self._closed = False
+        self._returned: deque[Slot] = deque()
+        self.num_slots = 0
+
+    @property
+    def geometry(self) -> Geometry:
+        """The geometry of the slots that `acquire` gives."""
+        return self._geometry
+
+    @geometry.setter
+    def geometry(self, geometry: Geometry) -> None:
+        self._geometry = geometry
+        for slot in self._free:
+            self._drop(slot)
+        self._free = []
+
+    def acquire(self, usual_region_bytes: int) -> Slot:
+        """A slot that nobody uses, of the current geometry; the one used last if there are several, as it is warm.
+
+        Args:
+            usual_region_bytes: what batches normally use of all regions together.
+
+        Raises:
+            OutOfMemoryError: a new slot was needed, and there is no memory for it.
+        """
+        self._collect()
+        if not self._free:
+            slot = Slot(self._space, self._geometry)
+            self.num_slots += 1
+            return slot
+        slot = self._free.pop()
+        if not self._geometry.all_dense and int(slot.marks.sum()) > _EXCESS * usual_region_bytes + _EXCESS_BYTES:
+            slot.discard_regions()
+        return slot
+
+    def release(self, slot: Slot) -> None:
+        """Give a slot back. May be called from any thread; in a forked child it must not be."""
+        if self._closed:
+            slot.discard()
+        else:
+            self._returned.append(slot)
+
+    def close(self) -> None:
+        """Give the memory of all slots back, now or when their leases end."""
+        self._closed = True
+        self._collect()
+        for slot in self._free:
+            slot.discard()
+        self._free = []
+
+    def _collect(self) -> None:
+        while True:
+            try:
+                slot = self._returned.popleft()
+            except IndexError:
+                return
+            if slot.geometry is not self._geometry:
+                self._drop(slot)
+            else:
+                self._free.append(slot)
+
+    def _drop(self, slot: Slot) -> None:
+        slot.free()
+        self.num_slots -= 1
+
+
+_Memory_contra = TypeVar("_Memory_contra", contravariant=True)
+
+
+class Lessor(Protocol[_Memory_contra]):
+    """Whose memory is leased: a `Ring` its slots, say."""
+
+    def release(self, memory: _Memory_contra, /) -> None:
+        """Take memory back. Called by finalizers: in any thread, at any instruction, so no lock may be taken."""
+
+
+class Lease(Generic[_Memory_contra]):
+    """Keeps memory from being used again for as long as the lease lives."""
+
+    __slots__ = ("_lessor", "_memory", "_pid")
+
+    def __init__(self, lessor: Lessor[_Memory_contra], memory: _Memory_contra) -> None:
+        self._lessor = lessor
+        self._memory = memory
+        self._pid = os.getpid()
+
+    def __del__(self, getpid: Any = os.getpid) -> None:
+        if self._pid == getpid():
+            self._lessor.release(self._memory)
+
+
+class _Export:
+    """Memory of a slot in the form that NumPy makes arrays of; the array keeps this object, and this the lease."""
+
+    __slots__ = ("__array_interface__", "_lease")
+
+    def __init__(self, lease: Lease[Any], address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._lease = lease
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+
+
+def leased_array(lease: Lease[Any], address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A writable array over memory of a slot that keeps the slot leased."""
+    return np.asarray(_Export(lease, address, shape, dtype))
+
+
+class SampleList(Sequence[NDArray[Any]]):
+    """The samples of one output that do not lie in rows: arrays made of their descriptors when they are asked for.
+
+    Args:
+        lease: of the slot.
+        address: where the slot begins.
+        descriptors: shape (samples, DESCRIPTOR_WORDS); a copy, since those in the slot stay the worker's.
+    """
+
+    def __init__(self, lease: Lease[Any], address: int, descriptors: NDArray[np.int64]) -> None:
+        self._lease = lease
+        self._address = address
+        self._words: list[list[int]] = descriptors.tolist()
+
+    def __len__(self) -> int:
+        return len(self._words)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        words = self._words[index]
+        return leased_array(self._lease, self._address + words[Word.OFFSET], self.shape(index), DTYPES[words[Word.DTYPE]])
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """The shape of one sample."""
+        words = self._words[index]
+        return tuple(words[Word.SHAPE : Word.SHAPE + words[Word.NDIM]])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The dtype that all samples have."""
+        return DTYPES[self._words[0][Word.DTYPE]]

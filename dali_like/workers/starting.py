@@ -1,0 +1,138 @@
+"""Starting the template: by fork, or as a fresh interpreter."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.samples import Source
+from dali_like.workers.template import Boot, forked
+from dali_like.workers.worker import Channels, flush_streams, thread_variables
+
+START_METHODS = ("fork", "spawn")
+
+#: What the fresh interpreter runs. The main module of the program is not imported: sources carry with them what they need
+#: of it, so that programs need no ``if __name__ == "__main__"``.
+_PROGRAM = (
+    "import os, pickle, sys; boot = os.fdopen({fd}, 'rb'); sys.path[:], sys.argv[:] = pickle.load(boot); "
+    "from dali_like.workers.template import spawned; spawned(pickle.load(boot))"
+)
+
+
+@dataclass(frozen=True)
+class WorkerOptions:
+    """How workers are made.
+
+    Attributes:
+        num_workers: how many processes.
+        start_method: "fork" or "spawn".
+        threads: for the numerical libraries in each worker; None leaves them alone.
+        pickle_source: makes bytes of a callback, given a name for messages; used under spawn.
+    """
+
+    num_workers: int
+    start_method: str
+    threads: int | None
+    pickle_source: Callable[[Any, str], bytes]
+
+
+@dataclass(frozen=True)
+class TemplateEnds:
+    """The template's ends of what connects it and its workers with the main process."""
+
+    control: Descriptor
+    tasks: Descriptor
+    done: Descriptor
+
+    def close(self) -> None:
+        for descriptor in (self.control, self.tasks, self.done):
+            descriptor.close()
+
+
+def start_template(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
+    """Start the template and return its process id.
+
+    Raises:
+        PicklingError: a source cannot be pickled for spawn.
+    """
+    return (_fork if options.start_method == "fork" else _spawn)(sources, options, space, ends)
+
+
+def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
+    main_pid = os.getpid()
+    flush_streams()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
+        # documented with py_start_method.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _run_fork(main_pid, sources, options, space, ends)
+    return pid
+
+
+def _run_fork(
+    main_pid: int, sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds
+) -> NoReturn:
+    try:
+        Descriptor.close_all_but((space.fd, ends.control, ends.tasks, ends.done))
+        channels = Channels(ends.tasks.fileno(), ends.done.fileno(), space, options.num_workers)
+        forked(main_pid, ends.control.fileno(), channels, sources, options.threads)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(1)
+
+
+def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
+    boot = Boot(
+        main_pid=os.getpid(),
+        control_fd=ends.control.fileno(),
+        tasks_fd=ends.tasks.fileno(),
+        done_fd=ends.done.fileno(),
+        space_fd=space.fd.fileno(),
+        space_bytes=space.size,
+        num_workers=options.num_workers,
+        threads=options.threads,
+        sources=tuple(
+            (source.name, source.num_outputs, options.pickle_source(source.callback, source.name)) for source in sources
+        ),
+    )
+    boot_fd = os.memfd_create("dali_like_boot", os.MFD_CLOEXEC)
+    try:
+        with open(boot_fd, "wb", closefd=False) as file:
+            pickle.dump((sys.path, sys.argv), file)
+            pickle.dump(boot, file)
+        os.lseek(boot_fd, 0, os.SEEK_SET)
+        kept = (boot_fd, boot.control_fd, boot.tasks_fd, boot.done_fd, boot.space_fd)
+        command = [sys.executable, *_interpreter_flags(), "-c", _PROGRAM.format(fd=boot_fd)]
+        threads = thread_variables(options.threads) if options.threads is not None else {}
+        return _launch(command, {**os.environ, **threads}, kept)
+    finally:
+        os.close(boot_fd)
+
+
+def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]) -> int:
+    # Ctrl-C is the main process's affair from the first instruction on; a blocked signal stays blocked in the child.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        process = subprocess.Popen(command, env=environment, pass_fds=kept)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    pid = process.pid
+    process.returncode = 0  # the pool waits for it, so the destructor need not warn that nobody does
+    return pid
+
+
+def _interpreter_flags() -> list[str]:
+    # As multiprocessing does: the child warns, optimises and isolates itself as the parent does.
+    return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined,no-any-return]

@@ -1,0 +1,225 @@
+"""The template: a small single-threaded process that workers are forked from.
+
+Workers are never forked from the main process itself, except through the template, which is made once. Under ``fork`` the
+template is a fork of the main process as it was when the pipeline started its workers, with the sources as they were;
+under ``spawn`` it is a fresh interpreter that has imported NumPy and this package, and each worker unpickles the sources for
+itself. So replacements of dead workers are like the first ones, whatever the main process has become, and come in
+milliseconds.
+
+::
+
+    main process --(socket: start, stop)--> template --(fork)--> workers
+                 <--(socket: started, ended)--
+
+Who watches whom: the template watches the main process through a pidfd and ends with it, however it ends; the kernel kills
+the workers when the template, which has one thread, is gone (PR_SET_PDEATHSIG). The template waits for the workers, so that
+the main process learns how each one ended and none stays a zombie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import pickle
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NoReturn
+
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.samples import Source
+from dali_like.workers.worker import Channels, flush_streams, limit_threads, run_worker
+
+#: Kind of message, worker, and a value: the pid of a worker that started, the wait status of one that ended, the
+#: milliseconds that workers have to end by themselves.
+MESSAGE = struct.Struct("<iii")
+
+_PR_SET_NAME = 15
+_PR_SET_PDEATHSIG = 1
+
+
+class Message(IntEnum):
+    START = 1
+    STOP = 2
+    STARTED = 3
+    ENDED = 4
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What the main process tells a template under spawn, besides the descriptors."""
+
+    main_pid: int
+    control_fd: int
+    tasks_fd: int
+    done_fd: int
+    space_fd: int
+    space_bytes: int
+    num_workers: int
+    threads: int | None
+    #: (name, num_outputs, pickled callback) of each source
+    sources: tuple[tuple[str, int | None, bytes], ...]
+
+
+def spawned(boot: Boot) -> NoReturn:
+    """The life of a template that is a fresh interpreter."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes)
+    channels = Channels(boot.tasks_fd, boot.done_fd, space, boot.num_workers)
+
+    def make_sources() -> Sequence[Source]:
+        return [Source(name, pickle.loads(callback), outputs) for name, outputs, callback in boot.sources]
+
+    serve(boot.main_pid, boot.control_fd, channels, make_sources, boot.threads)
+
+
+def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[Source], threads: int | None) -> NoReturn:
+    """The life of a template that is a fork of the main process; the caller has closed what is not the template's."""
+    _reset_signals()
+    serve(main_pid, control, channels, lambda: sources, threads)
+
+
+def serve(
+    main_pid: int,
+    control: int,
+    channels: Channels,
+    make_sources: Callable[[], Sequence[Source]],
+    threads: int | None,
+) -> NoReturn:
+    """Start workers when told, report their ends, and end with the main process."""
+    try:
+        main = os.pidfd_open(main_pid)
+    except ProcessLookupError:
+        os._exit(0)
+    if os.getppid() != main_pid:
+        os._exit(0)
+    _name_process("dali_like:start")
+    stdin = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(stdin, 0)
+    os.close(stdin)
+    limit_threads(threads)
+    gc.collect()
+    gc.freeze()
+    template = _Template(main, control, channels, make_sources)
+    status = 0
+    try:
+        template.serve()
+    except BrokenPipeError:
+        pass  # the main process has closed its end: it no longer wants to know
+    except BaseException:
+        status = 1
+        sys.excepthook(*sys.exc_info())
+    finally:
+        flush_streams()
+        os._exit(status)
+
+
+class _Template:
+    def __init__(self, main: int, control: int, channels: Channels, make_sources: Callable[[], Sequence[Source]]) -> None:
+        self._main = main
+        self._control = control
+        self._channels = channels
+        self._make_sources = make_sources
+        self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: index, pid
+        self._poll = select.poll()
+        self._poll.register(main, select.POLLIN)
+        self._poll.register(control, select.POLLIN)
+        self._stopping = False
+        self._deadline: float | None = None  # when workers that have not ended by then are killed
+
+    def serve(self) -> None:
+        while not self._stopping or self._workers:
+            ready = [fd for fd, _ in self._poll.poll(self._timeout_ms())]
+            if self._main in ready:
+                return
+            for fd in ready:
+                if fd == self._control:
+                    message = os.read(fd, MESSAGE.size)
+                    if not message:
+                        return
+                    self._obey(*MESSAGE.unpack(message))
+                elif fd in self._workers:
+                    self._report_end(fd)
+            if self._timeout_ms() == 0:
+                self._deadline = None
+                for _, pid in self._workers.values():
+                    os.kill(pid, signal.SIGKILL)
+
+    def _timeout_ms(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+
+    def _obey(self, kind: int, worker: int, value: int) -> None:
+        if kind == Message.START:
+            self._start(worker)
+        elif kind == Message.STOP:
+            self._stopping = True
+            self._deadline = time.monotonic() + value / 1000
+
+    def _start(self, index: int) -> None:
+        template = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become_worker(index, template)
+        pidfd = os.pidfd_open(pid)
+        self._workers[pidfd] = (index, pid)
+        self._poll.register(pidfd, select.POLLIN)
+        os.write(self._control, MESSAGE.pack(Message.STARTED, index, pid))
+
+    def _report_end(self, pidfd: int) -> None:
+        index, pid = self._workers.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        os.write(self._control, MESSAGE.pack(Message.ENDED, index, status))
+
+    def _become_worker(self, index: int, template: int) -> NoReturn:
+        status = 1
+        try:
+            _die_with_parent(template)
+            _name_process(f"dali_like:{index}")
+            for fd in (*self._workers, self._main, self._control):
+                os.close(fd)
+            status = run_worker(index, self._channels, self._make_sources)
+        except SystemExit as stop:
+            status = _exit_status(stop)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            flush_streams()
+            os._exit(status)
+
+
+def _exit_status(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    return stop.code & 0xFF if isinstance(stop.code, int) else 1
+
+
+def _reset_signals() -> None:
+    """Undo what the main process has installed; Ctrl-C is its affair alone."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def _die_with_parent(parent: int) -> None:
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _name_process(name: str) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15])

@@ -1,0 +1,77 @@
+"""How exceptions travel from a worker to the main process.
+
+The type is kept wherever it can be: first by pickle, which finds classes by name; then by cloudpickle, which carries
+classes of ``__main__`` by value and gives the main process its own class back; then by rebuilding the object from its class,
+arguments and attributes, without calling its constructor, with what cannot travel replaced by its ``repr``. The
+traceback travels as text.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import Any
+
+import cloudpickle
+
+from dali_like.errors import WorkerError
+
+
+class WorkerTraceback(Exception):
+    """The cause of an exception that was raised in a worker: its traceback there, as text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"in a worker process:\n\n{self.text}"
+
+
+def pack_exception(error: Exception) -> bytes:
+    """An exception and its traceback as bytes."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        packed = _pack(error)
+    except Exception:  # a class that cannot even be pickled by value
+        packed = pickle.dumps(WorkerError(f"{type(error).__qualname__}: {error}"))
+    return pickle.dumps((packed, text))
+
+
+def unpack_exception(message: bytes) -> Exception:
+    """The exception that `pack_exception` was given, with a `WorkerTraceback` as its cause."""
+    packed, text = pickle.loads(message)
+    error = _unpack(packed)
+    error.__cause__ = WorkerTraceback(text)
+    return error
+
+
+def _pack(error: Exception) -> bytes:
+    for dumps in (pickle.dumps, cloudpickle.dumps):
+        try:
+            packed = dumps(error)
+            if type(pickle.loads(packed)) is type(error):
+                return bytes(packed)
+        except Exception:  # whatever a user's class does when pickled; there is another way below
+            continue
+    state = {name: _portable(value) for name, value in vars(error).items()}
+    return bytes(cloudpickle.dumps((type(error), tuple(map(_portable, error.args)), state)))
+
+
+def _unpack(packed: bytes) -> Exception:
+    loaded = pickle.loads(packed)
+    if isinstance(loaded, Exception):
+        return loaded
+    kind, args, state = loaded
+    error: Exception = kind.__new__(kind, *args)
+    error.args = args
+    vars(error).update(state)
+    return error
+
+
+def _portable(value: Any) -> Any:
+    try:
+        pickle.loads(cloudpickle.dumps(value))
+    except Exception:  # see _pack
+        return repr(value)
+    return value

@@ -1,0 +1,132 @@
+"""A worker process: takes tasks, computes them, reports.
+
+Taking a task and recording who has it is one system call: ``splice`` moves the record from the pipe that all workers read
+into the worker's own cell of the shared space. Read-then-record would lose the tasks of workers that die between the two.
+The record stays in the cell until the next task overwrites it, after the last one has been reported. So the main process
+always knows what a dead worker owes: what its cell names and no report has said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import (
+    CELL_BYTES,
+    CELL_SAMPLE,
+    DONE,
+    MESSAGE_BYTES,
+    NO_TICKET,
+    TASK,
+    WORD_BYTES,
+    Status,
+    cell_offset,
+    message_offset,
+)
+from dali_like.workers.runner import RegionFullError, TaskRunner
+from dali_like.workers.samples import Source
+from dali_like.workers.transport import pack_exception
+
+#: Exit status of a worker that could not start; its message area says why.
+START_FAILED = 70
+
+
+@dataclass(frozen=True)
+class Channels:
+    """What a worker shares with the main process and its siblings: the ends of the pipes, and the space."""
+
+    tasks: int
+    done: int
+    space: SharedSpace
+    num_workers: int
+
+
+def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequence[Source]]) -> int:
+    """The life of a worker; returns its exit status."""
+    space = channels.space
+    try:
+        sources = make_sources()
+    except Exception as error:  # whatever a user's class does when unpickled
+        _leave_message(index, channels, pack_exception(error))
+        return START_FAILED
+    cell = cell_offset(index)
+    # Another task may begin only when the last one has been reported, so one cell is enough.
+    current = memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_BYTES].cast("q")
+    runner = TaskRunner(space, sources, current)
+    splice, write, unpack, pack = os.splice, os.write, TASK.unpack_from, DONE.pack
+    tasks, done, fd, buffer = channels.tasks, channels.done, space.fd.fileno(), space.map
+    while splice(tasks, fd, TASK.size, offset_dst=cell):
+        ticket, page, task = unpack(buffer, cell)
+        if ticket == NO_TICKET:
+            break
+        status, value = runner.run(page, task)
+        if status is Status.FAILED:
+            _report_error(runner, page, task)
+        try:
+            write(done, pack(ticket, task, index, status, value))
+        except BrokenPipeError:  # the main process is gone, and this one will be in a moment
+            break
+    return 0
+
+
+def _report_error(runner: TaskRunner, page: int, task: int) -> None:
+    error = runner.error
+    runner.error = None
+    assert error is not None
+    try:
+        runner.write_message(page, task, pack_exception(error))
+    except RegionFullError:
+        short = RuntimeError(f"{type(error).__qualname__} with an unusually large state: {str(error)[:1000]}")
+        runner.write_message(page, task, pack_exception(short))
+
+
+def _leave_message(index: int, channels: Channels, message: bytes) -> None:
+    offset = message_offset(index, channels.num_workers)
+    message = message[: MESSAGE_BYTES - WORD_BYTES]
+    channels.space.map[offset : offset + WORD_BYTES] = len(message).to_bytes(WORD_BYTES, "little")
+    channels.space.map[offset + WORD_BYTES : offset + WORD_BYTES + len(message)] = message
+
+
+def flush_streams() -> None:
+    """Write out what Python still holds of the standard streams, as processes that end by ``_exit`` must."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):  # closed, replaced or gone: nobody is left to tell
+            continue
+
+
+def limit_threads(threads: int | None) -> None:
+    """Set the threads of the numerical libraries of this process; None leaves them alone.
+
+    Libraries that are loaded later follow the environment; those that are loaded already are told.
+    """
+    if threads is None:
+        return
+    os.environ.update(thread_variables(threads))
+    import threadpoolctl  # noqa: PLC0415  # loads ctypes, which few other things here need
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about combinations of OpenMP libraries, which are the user's affair
+        threadpoolctl.threadpool_limits(threads)
+    if (cv2 := sys.modules.get("cv2")) is not None:
+        cv2.setNumThreads(threads if threads > 1 else 0)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(threads)
+
+
+def thread_variables(threads: int) -> dict[str, str]:
+    """The environment variables by which libraries learn how many threads to use."""
+    names: tuple[Any, ...] = (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "NUMEXPR_NUM_THREADS",
+        "OPENCV_FOR_THREADS_NUM",
+    )
+    return dict.fromkeys(names, str(threads))

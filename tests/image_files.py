@@ -1,0 +1,262 @@
+"""Small image files of every kind, made of one photograph, for the tests of the image decoder.
+
+`FILES` names them; `image_file(name)` is the file as a 1-D uint8 array, and `stored_pixels(name)` what went into it, which
+is what `ANY_DATA` should decode to, or None where the format loses something. Sizes are odd, so that no block of a
+codec fits exactly, and height and width differ, so that a transposed image shows.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import struct
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import cv2
+import numpy as np
+import skimage.data
+import tifffile
+from PIL import Image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+RGB_PIXELS = np.ascontiguousarray(skimage.data.chelsea()[60:121, 120:209])
+HEIGHT, WIDTH = RGB_PIXELS.shape[:2]
+GRAY_PIXELS = cv2.cvtColor(RGB_PIXELS, cv2.COLOR_RGB2GRAY)[:, :, np.newaxis]
+ALPHA_PIXELS = (np.add.outer(np.arange(HEIGHT) * 3, np.arange(WIDTH) * 2) % 256).astype(np.uint8)[:, :, np.newaxis]
+RGBA_PIXELS = np.concatenate([RGB_PIXELS, ALPHA_PIXELS], axis=2)
+GRAY_ALPHA_PIXELS = np.concatenate([GRAY_PIXELS, ALPHA_PIXELS], axis=2)
+PALETTE_IMAGE = Image.fromarray(RGB_PIXELS).quantize(64)
+PALETTE_PIXELS = np.asarray(PALETTE_IMAGE.convert("RGB"))
+BILEVEL_IMAGE = Image.fromarray(GRAY_PIXELS[:, :, 0]).convert("1")
+BILEVEL_PIXELS = np.asarray(BILEVEL_IMAGE.convert("L"))[:, :, np.newaxis]
+CMYK_IMAGE = Image.fromarray(np.random.default_rng(1).integers(0, 256, (8, 11, 4), np.uint8), "CMYK").resize((WIDTH, HEIGHT))
+
+
+def sixteen_bit(pixels: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Samples whose upper eight bits are `pixels`, and whose lower ones are anything."""
+    noise = np.random.default_rng(2).integers(0, 256, pixels.shape, np.uint16)
+    return pixels.astype(np.uint16) * 256 + noise
+
+
+def with_pillow(pixels: NDArray[Any] | Image.Image, kind: str, **options: Any) -> bytes:
+    if not isinstance(pixels, Image.Image):
+        pixels = Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)
+    file = io.BytesIO()
+    pixels.save(file, kind, **options)
+    return file.getvalue()
+
+
+def with_opencv(pixels: NDArray[Any], suffix: str, *parameters: int) -> bytes:
+    bgr = pixels[:, :, [2, 1, 0, 3][: pixels.shape[2]]] if pixels.shape[2] > 1 else pixels
+    return bytes(cv2.imencode(suffix, np.ascontiguousarray(bgr), parameters)[1])
+
+
+def with_tifffile(pixels: NDArray[Any], **options: Any) -> bytes:
+    file = io.BytesIO()
+    tifffile.imwrite(file, pixels, **{"photometric": "rgb", **options})
+    return file.getvalue()
+
+
+def png_chunk(kind: bytes, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
+
+
+def png_of_16_bit_gray_and_alpha() -> bytes:
+    """By hand, because none of the libraries here writes it."""
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in sixteen_bit(GRAY_ALPHA_PIXELS))
+    header = struct.pack(">IIBBBBB", WIDTH, HEIGHT, 16, 4, 0, 0, 0)
+    chunks = png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunks
+
+
+def jpeg_of_plain_cmyk() -> bytes:
+    """Without the marker that tells that the inks are stored as Adobe does, inverted."""
+    data = image_file("jpeg_cmyk").tobytes()
+    start = data.index(b"\xff\xee")
+    return data[:start] + data[start + 2 + 14 :]
+
+
+def jpeg_of_ycck() -> bytes:
+    """Such that the same bytes are taken for YCCK: the last byte of the Adobe marker says so."""
+    data = bytearray(image_file("jpeg_cmyk").tobytes())
+    data[data.index(b"Adobe") + 11] = 2
+    return bytes(data)
+
+
+def jpeg_of_flat_gray(sampling: int, level: int = 128) -> bytes:
+    """A 3-component JPEG of 48x48 pixels of one gray, with any luma sampling factors (0x31: three by one).
+
+    Each block is "no difference, end of block", so that bits can be written by hand; `level` shifts the first block.
+    """
+    table = lambda kind, code_lengths, symbols: bytes([kind]) + bytes(code_lengths) + bytes(symbols)  # noqa: E731
+    segment = lambda marker, payload: bytes([0xFF, marker]) + struct.pack(">H", len(payload) + 2) + payload  # noqa: E731
+    across, down = sampling >> 4, sampling & 15
+    difference = (level - 128) * 8  # of the DC coefficient, quantized by 1
+    bits_of_first = abs(difference).bit_length()
+    # DC: category 0 is "0", the category of the first block "10". AC: end of block is "0".
+    tables = table(0x00, [1, 1, *[0] * 14], [0, bits_of_first]) + table(0x10, [1, *[0] * 15], [0])
+    value = difference if difference >= 0 else difference + (1 << bits_of_first) - 1
+    first_block = f"10{value:0{bits_of_first}b}0" if difference else "00"
+    units = -(-48 // (8 * across)) * -(-48 // (8 * down))
+    bits = first_block + "00" * (units * (across * down + 2) - 1)
+    bits += "1" * (-len(bits) % 8)
+    scan = int(bits, 2).to_bytes(len(bits) // 8, "big").replace(b"\xff", b"\xff\0")
+    return b"".join(
+        [
+            b"\xff\xd8",
+            segment(0xDB, b"\0" + b"\1" * 64),
+            segment(0xC0, struct.pack(">BHHB", 8, 48, 48, 3) + bytes([1, sampling, 0, 2, 0x11, 0, 3, 0x11, 0])),
+            segment(0xC4, tables),
+            segment(0xDA, bytes([3, 1, 0, 2, 0, 3, 0, 0, 63, 0])),
+            scan,
+            b"\xff\xd9",
+        ]
+    )
+
+
+class _Recipe(NamedTuple):
+    encode: Callable[[], bytes]
+    pixels: NDArray[np.uint8] | None = None
+
+
+_JPEG_SAMPLING = cv2.IMWRITE_JPEG_SAMPLING_FACTOR
+_RECIPES = {
+    "jpeg_444": _Recipe(lambda: with_pillow(RGB_PIXELS, "JPEG", quality=90, subsampling=0)),
+    "jpeg_422": _Recipe(lambda: with_pillow(RGB_PIXELS, "JPEG", quality=90, subsampling=1)),
+    "jpeg_420": _Recipe(lambda: with_pillow(RGB_PIXELS, "JPEG", quality=90, subsampling=2)),
+    "jpeg_440": _Recipe(lambda: with_opencv(RGB_PIXELS, ".jpg", _JPEG_SAMPLING, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_440)),
+    "jpeg_411": _Recipe(lambda: with_opencv(RGB_PIXELS, ".jpg", _JPEG_SAMPLING, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_411)),
+    "jpeg_restarts": _Recipe(lambda: with_opencv(RGB_PIXELS, ".jpg", cv2.IMWRITE_JPEG_RST_INTERVAL, 4)),
+    "jpeg_progressive": _Recipe(lambda: with_pillow(RGB_PIXELS, "JPEG", quality=90, progressive=True)),
+    "jpeg_rgb": _Recipe(lambda: with_pillow(RGB_PIXELS, "JPEG", quality=90, subsampling=0, keep_rgb=True)),
+    "jpeg_gray": _Recipe(lambda: with_pillow(GRAY_PIXELS, "JPEG", quality=90)),
+    "jpeg_cmyk": _Recipe(lambda: with_pillow(CMYK_IMAGE, "JPEG", quality=95)),
+    "jpeg_cmyk_plain": _Recipe(jpeg_of_plain_cmyk),
+    "jpeg_ycck": _Recipe(jpeg_of_ycck),
+    "jpeg_odd_sampling": _Recipe(lambda: jpeg_of_flat_gray(0x31, level=100)),
+    "png_gray": _Recipe(lambda: with_pillow(GRAY_PIXELS, "PNG"), GRAY_PIXELS),
+    "png_gray_16": _Recipe(lambda: with_opencv(sixteen_bit(GRAY_PIXELS), ".png"), GRAY_PIXELS),
+    "png_gray_1": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "PNG"), BILEVEL_PIXELS),
+    "png_gray_alpha": _Recipe(lambda: with_pillow(GRAY_ALPHA_PIXELS, "PNG"), GRAY_PIXELS),
+    "png_gray_alpha_16": _Recipe(png_of_16_bit_gray_and_alpha, GRAY_PIXELS),
+    "png_gray_transparent": _Recipe(
+        lambda: with_pillow(GRAY_PIXELS, "PNG", transparency=int(GRAY_PIXELS[5, 5, 0])), GRAY_PIXELS
+    ),
+    "png_rgb": _Recipe(lambda: with_pillow(RGB_PIXELS, "PNG"), RGB_PIXELS),
+    "png_rgb_16": _Recipe(lambda: with_opencv(sixteen_bit(RGB_PIXELS), ".png"), RGB_PIXELS),
+    "png_rgb_transparent": _Recipe(
+        lambda: with_pillow(RGB_PIXELS, "PNG", transparency=tuple(int(value) for value in RGB_PIXELS[5, 5])), RGB_PIXELS
+    ),
+    "png_rgba": _Recipe(lambda: with_pillow(RGBA_PIXELS, "PNG"), RGBA_PIXELS),
+    "png_rgba_16": _Recipe(lambda: with_opencv(sixteen_bit(RGBA_PIXELS), ".png"), RGBA_PIXELS),
+    "png_palette": _Recipe(lambda: with_pillow(PALETTE_IMAGE, "PNG"), PALETTE_PIXELS),
+    "png_palette_alpha": _Recipe(
+        lambda: with_pillow(PALETTE_IMAGE, "PNG", transparency=bytes(range(0, 256, 4))), PALETTE_PIXELS
+    ),
+    "webp_lossy": _Recipe(lambda: with_pillow(RGB_PIXELS, "WEBP", quality=90)),
+    "webp_lossy_alpha": _Recipe(lambda: with_pillow(RGBA_PIXELS, "WEBP", quality=90)),
+    "webp_lossless": _Recipe(lambda: with_pillow(RGB_PIXELS, "WEBP", lossless=True), RGB_PIXELS),
+    "webp_lossless_alpha": _Recipe(lambda: with_pillow(RGBA_PIXELS, "WEBP", lossless=True, exact=True), RGBA_PIXELS),
+    "bmp_rgb": _Recipe(lambda: with_pillow(RGB_PIXELS, "BMP"), RGB_PIXELS),
+    "bmp_rgb_32": _Recipe(lambda: with_pillow(RGBA_PIXELS, "BMP"), RGB_PIXELS),
+    "bmp_rgba": _Recipe(lambda: with_opencv(RGBA_PIXELS, ".bmp"), RGBA_PIXELS),
+    "bmp_gray": _Recipe(lambda: with_pillow(GRAY_PIXELS, "BMP"), GRAY_PIXELS),
+    "bmp_palette": _Recipe(lambda: with_pillow(PALETTE_IMAGE, "BMP"), PALETTE_PIXELS),
+    "bmp_1": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "BMP"), BILEVEL_PIXELS),
+    "tiff_rgb": _Recipe(lambda: with_pillow(RGB_PIXELS, "TIFF"), RGB_PIXELS),
+    "tiff_rgb_lzw": _Recipe(lambda: with_pillow(RGB_PIXELS, "TIFF", compression="tiff_lzw"), RGB_PIXELS),
+    "tiff_rgb_deflate": _Recipe(lambda: with_pillow(RGB_PIXELS, "TIFF", compression="tiff_adobe_deflate"), RGB_PIXELS),
+    "tiff_rgb_jpeg": _Recipe(lambda: with_pillow(RGB_PIXELS, "TIFF", compression="jpeg")),
+    "tiff_rgb_16": _Recipe(lambda: with_tifffile(sixteen_bit(RGB_PIXELS)), RGB_PIXELS),
+    "tiff_rgb_big_endian": _Recipe(lambda: with_tifffile(RGB_PIXELS, byteorder=">"), RGB_PIXELS),
+    "tiff_rgb_bigtiff": _Recipe(lambda: with_tifffile(RGB_PIXELS, bigtiff=True), RGB_PIXELS),
+    "tiff_rgb_tiles": _Recipe(lambda: with_tifffile(RGB_PIXELS, tile=(16, 32)), RGB_PIXELS),
+    "tiff_rgb_strips": _Recipe(lambda: with_tifffile(RGB_PIXELS, rowsperstrip=7), RGB_PIXELS),
+    "tiff_rgb_pages": _Recipe(lambda: with_tifffile(np.stack([RGB_PIXELS, RGB_PIXELS[::-1]])), RGB_PIXELS),
+    "tiff_rgb_planes": _Recipe(
+        lambda: with_tifffile(np.ascontiguousarray(RGB_PIXELS.transpose(2, 0, 1)), planarconfig="separate"), RGB_PIXELS
+    ),
+    "tiff_rgba": _Recipe(lambda: with_tifffile(RGBA_PIXELS, extrasamples=["unassalpha"]), RGBA_PIXELS),
+    "tiff_rgba_associated": _Recipe(lambda: with_tifffile(RGBA_PIXELS, extrasamples=["assocalpha"]), RGBA_PIXELS),
+    "tiff_rgba_16": _Recipe(lambda: with_tifffile(sixteen_bit(RGBA_PIXELS), extrasamples=["unassalpha"]), RGBA_PIXELS),
+    "tiff_gray": _Recipe(lambda: with_pillow(GRAY_PIXELS, "TIFF"), GRAY_PIXELS),
+    "tiff_gray_16": _Recipe(lambda: with_tifffile(sixteen_bit(GRAY_PIXELS[:, :, 0]), photometric="minisblack"), GRAY_PIXELS),
+    "tiff_gray_alpha": _Recipe(lambda: with_pillow(GRAY_ALPHA_PIXELS, "TIFF"), GRAY_PIXELS),
+    "tiff_gray_inverted": _Recipe(lambda: with_tifffile(255 - GRAY_PIXELS[:, :, 0], photometric="miniswhite"), GRAY_PIXELS),
+    "tiff_palette": _Recipe(lambda: with_pillow(PALETTE_IMAGE, "TIFF"), PALETTE_PIXELS),
+    "tiff_1": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "TIFF"), BILEVEL_PIXELS),
+    "tiff_fax": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "TIFF", compression="group4"), BILEVEL_PIXELS),
+    "tiff_cmyk": _Recipe(lambda: with_pillow(CMYK_IMAGE, "TIFF"), np.asarray(CMYK_IMAGE.convert("RGB"))),
+}
+FILES = tuple(_RECIPES)
+
+
+@functools.cache
+def image_file(name: str) -> NDArray[np.uint8]:
+    """The bytes of a file of `FILES`; read-only, as bytes that come from a mapped file are."""
+    return np.frombuffer(_RECIPES[name].encode(), np.uint8)
+
+
+def stored_pixels(name: str) -> NDArray[np.uint8] | None:
+    """What `ANY_DATA` should decode a file of `FILES` to; None for lossy formats."""
+    return _RECIPES[name].pixels
+
+
+def as_file(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+def exif(orientation: int, order: str = "<") -> bytes:
+    """The smallest EXIF block with an orientation tag."""
+    entry = struct.pack(f"{order}HHIHH", 0x112, 3, 1, orientation, 0)
+    return {"<": b"II", ">": b"MM"}[order] + struct.pack(f"{order}HIH", 42, 8, 1) + entry + bytes(4)
+
+
+def jpeg_with_exif(block: bytes, data: bytes | None = None) -> bytes:
+    """A JPEG with an APP1 segment of this EXIF block right after its start marker."""
+    data = image_file("jpeg_420").tobytes() if data is None else data
+    return data[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 8) + b"Exif\0\0" + block + data[2:]
+
+
+def png_with_exif(block: bytes, *, at_end: bool = False) -> bytes:
+    """A PNG with an eXIf chunk right after its header, or right before its end."""
+    data = image_file("png_rgb").tobytes()
+    position = len(data) - 12 if at_end else 8 + 25
+    return data[:position] + png_chunk(b"eXIf", block) + data[position:]
+
+
+ORIENTED_FILES: dict[str, Callable[[int], bytes]] = {
+    "jpeg": lambda orientation: jpeg_with_exif(exif(orientation)),
+    "jpeg_big_endian": lambda orientation: jpeg_with_exif(exif(orientation, ">")),
+    "jpeg_gray": lambda orientation: jpeg_with_exif(exif(orientation), image_file("jpeg_gray").tobytes()),
+    "jpeg_cmyk": lambda orientation: jpeg_with_exif(exif(orientation), image_file("jpeg_cmyk").tobytes()),
+    "png": lambda orientation: png_with_exif(exif(orientation)),
+    "png_at_end": lambda orientation: png_with_exif(exif(orientation), at_end=True),
+    "png_rgba": lambda orientation: with_pillow(RGBA_PIXELS, "PNG", exif=exif(orientation)),
+    "webp": lambda orientation: with_pillow(RGB_PIXELS, "WEBP", quality=90, exif=exif(orientation)),
+    "tiff": lambda orientation: with_pillow(RGB_PIXELS, "TIFF", tiffinfo={0x112: orientation}),
+    "tiff_rgba": lambda orientation: with_pillow(RGBA_PIXELS, "TIFF", tiffinfo={0x112: orientation}),
+    "tiff_rgb_16": lambda orientation: with_tifffile(
+        sixteen_bit(RGB_PIXELS), extratags=[(0x112, "H", 1, orientation, True)]
+    ),
+}
+
+
+def turned(pixels: NDArray[np.uint8], orientation: int) -> NDArray[np.uint8]:
+    """How EXIF means stored pixels to be seen: which sides of the scene its row 0 and column 0 are."""
+    transposed = pixels.transpose(1, 0, 2)
+    return {
+        1: pixels,
+        2: pixels[:, ::-1],
+        3: pixels[::-1, ::-1],
+        4: pixels[::-1],
+        5: transposed,
+        6: transposed[:, ::-1],
+        7: transposed[::-1, ::-1],
+        8: transposed[::-1],
+    }[orientation]
