@@ -77,8 +77,8 @@ def decode_image(
     `output_type` chooses the channels. RGB, BGR and YCbCr have three: gray is repeated, alpha is dropped, not blended.
     GRAY has one. ANY_DATA has those of the file: 1 for gray, 3 for colour, palettes and CMYK, 4 for colour with alpha;
     alpha beside gray is dropped, and so is a colour or palette entry that is declared transparent. 16-bit samples keep
-    their upper eight bits. YCbCr is RGB converted by ITU-R BT.601 with studio range. Of several frames or pages the
-    first is decoded.
+    their upper eight bits (those of RGB TIFFs are rounded to eight). YCbCr is RGB converted by ITU-R BT.601 with studio
+    range. Of several frames or pages the first is decoded.
 
     Args:
         encoded: the bytes of the file, 1-D uint8.

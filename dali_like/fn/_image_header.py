@@ -223,61 +223,66 @@ class _TiffLayout(NamedTuple):
 
 _TIFF_LAYOUTS = {42: _TiffLayout("4xI", "H", "HHI", "I"), 43: _TiffLayout("8xQ", "Q", "HHQ", "Q")}  # TIFF, BigTIFF
 _TIFF_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # BYTE, SHORT, LONG and BigTIFF's LONG8
-_WIDTH, _LENGTH, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 262, 274, 277, 338
+_WIDTH, _LENGTH, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 258, 262, 274, 277, 338
 _SEGMENTS = ((273, 279), (324, 325))  # offsets and byte counts, of strips and of tiles
 _CMYK = 5
 _TIFF_COLOURS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
 _UNASSOCIATED_ALPHA, _ASSOCIATED_ALPHA = 2, 1
 
 
-def _tiff_fields(data: memoryview) -> dict[int, _Field]:
-    """The tags of the first directory that are integers; those before the end where the data end within it."""
+class _Directory(NamedTuple):
+    """The first directory of a TIFF: its tags that are integers, and where it ends, which may be beyond the data."""
+
+    fields: dict[int, _Field]
+    end: int
+
+
+def _tiff_directory(data: memoryview) -> _Directory:
     fields: dict[int, _Field] = {}
     order = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]))
-    if order is None or len(data) < 4:
-        return fields
+    if order is None or len(data) < 16:
+        return _Directory(fields, 16)
     layout = _TIFF_LAYOUTS.get(struct.unpack_from(f"{order}H", data, 2)[0])
     if layout is None:
-        return fields
+        return _Directory(fields, 0)
     first_directory, entry_count, entry, value = (struct.Struct(order + codes) for codes in layout)
-    try:
-        (position,) = first_directory.unpack_from(data)
-        (count,) = entry_count.unpack_from(data, position)
-        position += entry_count.size
-        for _ in range(count):
-            tag, kind, length = entry.unpack_from(data, position)
-            position += entry.size
-            if kind in _TIFF_TYPES:
-                dtype = np.dtype(order + _TIFF_TYPES[kind])
-                fits = length * dtype.itemsize <= value.size
-                start = position if fits else value.unpack_from(data, position)[0]
-                fields.setdefault(tag, _Field(start, length, dtype))
-            position += value.size
-    except (struct.error, OverflowError):  # beyond the data, and beyond what can be an offset
-        pass
-    return fields
+    (position,) = first_directory.unpack_from(data)
+    start = position + entry_count.size
+    if start > len(data):
+        return _Directory(fields, start)
+    (count,) = entry_count.unpack_from(data, position)
+    end = start + count * (entry.size + value.size)
+    for position in range(start, min(end, len(data)) - entry.size - value.size + 1, entry.size + value.size):
+        tag, kind, length = entry.unpack_from(data, position)
+        if kind in _TIFF_TYPES:
+            dtype = np.dtype(order + _TIFF_TYPES[kind])
+            at = position + entry.size
+            if length * dtype.itemsize > value.size:
+                (at,) = value.unpack_from(data, at)
+            fields.setdefault(tag, _Field(at, length, dtype))
+    return _Directory(fields, end)
 
 
 def _exif_orientation(exif: memoryview) -> int:
     """The orientation in an EXIF block, with or without the name before it; 1 where there is none that makes sense."""
     if bytes(exif[:6]) == _EXIF_NAME:
         exif = exif[6:]
-    field = _tiff_fields(exif).get(_ORIENTATION)
+    field = _tiff_directory(exif).fields.get(_ORIENTATION)
     values = field.values(exif) if field is not None else []
     return values[0] if values and 1 <= values[0] <= 8 else 1
 
 
 def _tiff_facts(data: memoryview) -> FileFacts:
-    fields = _tiff_fields(data)
+    fields, needs_bytes = _tiff_directory(data)
 
     def first(tag: int, default: int) -> int:
         values = fields[tag].values(data) if tag in fields else []
         return values[0] if values else default
 
-    needs_bytes = 0
+    for tag in (_BITS, *_SEGMENTS[0], *_SEGMENTS[1]):
+        needs_bytes = max(needs_bytes, fields[tag].end() if tag in fields else 0)
     for starts, sizes in _SEGMENTS:
         if starts in fields and sizes in fields:
-            needs_bytes = max(needs_bytes, fields[starts].end(), fields[sizes].end())
             segments = zip(fields[starts].values(data), fields[sizes].values(data), strict=False)
             needs_bytes = max(needs_bytes, *(start + size for start, size in segments), 0)
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from dali_like.errors import ClosedError, DaliLikeError, OutOfMemoryError
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
-from dali_like.workers.geometry import TASKS_PER_BATCH, Geometry, OutputLayout, task_size
+from dali_like.workers.geometry import Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import PAGE_BYTES, Header, Status, align
 from dali_like.workers.ring import Ring, Slot
@@ -28,8 +28,8 @@ _REGION_FACTOR = 16
 _LEAST_REGION_FACTOR = 4
 #: An output that has had several shapes gets rows again after this many batches of one shape.
 _BATCHES_TO_TRUST = 8
-#: No region takes more than this part of the whole address space.
-_REGION_SHARE = 1 << 10
+#: The regions of a slot take no more than this part of the whole address space.
+_MAX_SLOT_SHARE = 64
 
 
 class Pool(Protocol):
@@ -56,20 +56,30 @@ class Stage:
 
     Args:
         declared: what the user says about the outputs, where anything.
+        num_workers: how many share a batch; 0 where it is not shared.
     """
 
-    def __init__(self, space: SharedSpace, source: Source, capacity: int, declared: Sequence[OutputLayout]) -> None:
+    def __init__(
+        self,
+        space: SharedSpace,
+        source: Source,
+        capacity: int,
+        declared: Sequence[OutputLayout],
+        num_workers: int,
+    ) -> None:
         self.source = source
         self._space = space
         self._capacity = capacity
+        self._task_size = task_size(capacity, num_workers)
+        self._most_region_bytes = space.size // _MAX_SLOT_SHARE // -(-capacity // self._task_size)
         self._largest_bytes = 0
         self._sized = False
         self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
         self.usual_region_bytes = 0
         #: Whether a batch has shown what samples look like. Until then only the first batch is computed.
         self.known = False
-        region = min(_FIRST_REGION_BYTES, space.size // _REGION_SHARE)
-        self.ring = Ring(space, Geometry(capacity, align(region, PAGE_BYTES), tuple(declared)))
+        region = self._region_bytes(_FIRST_REGION_BYTES)
+        self.ring = Ring(space, Geometry(capacity, self._task_size, region, tuple(declared)))
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
         """Give a batch a slot and write the slot's header."""
@@ -116,7 +126,7 @@ class Stage:
                 f"{self._space.size >> 20} MiB is too small for them: raise `ulimit -v` or lower the batch size"
             )
         self._largest_bytes = max(self._largest_bytes, region // _REGION_FACTOR)
-        self.ring.geometry = Geometry(self._capacity, region, self.ring.geometry.outputs)
+        self.ring.geometry = Geometry(self._capacity, self._task_size, region, self.ring.geometry.outputs)
 
     def _adopt(self, seen: tuple[OutputLayout, ...]) -> None:
         """Follow what a batch has shown: new slots if that changes where samples go or how much room they need."""
@@ -128,7 +138,7 @@ class Stage:
             region = self._region_bytes(self._largest_bytes * _REGION_FACTOR)
         self.known = True
         if layouts != geometry.outputs or region != geometry.region_bytes:
-            self.ring.geometry = Geometry(self._capacity, region, layouts)
+            self.ring.geometry = Geometry(self._capacity, self._task_size, region, layouts)
 
     def _next_layout(self, output: int, now: OutputLayout, seen: OutputLayout) -> OutputLayout:
         """Rows for the first shape, until it proves not to be the only one; again after many batches of one shape.
@@ -145,10 +155,8 @@ class Stage:
         return OutputLayout(seen.dtype, seen.ndim, None)
 
     def _region_bytes(self, wanted: int) -> int:
-        num_tasks = -(-self._capacity // task_size(self._capacity))
-        most = self._space.size // (TASKS_PER_BATCH * num_tasks)
         wanted = max(wanted, _LEAST_REGION_BYTES)
-        return align(min(1 << (wanted - 1).bit_length(), most), PAGE_BYTES)
+        return align(min(1 << (wanted - 1).bit_length(), self._most_region_bytes), PAGE_BYTES)
 
 
 class InlinePool:
@@ -160,7 +168,7 @@ class InlinePool:
     """
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputLayout]]], capacity: int, space: SharedSpace) -> None:
-        self._stages = [Stage(space, source, capacity, declared) for source, declared in sources]
+        self._stages = [Stage(space, source, capacity, declared, 0) for source, declared in sources]
         self._runner = TaskRunner(space, [source for source, _ in sources], memoryview(bytearray(8)).cast("q"))
         self._closed = False
 

@@ -24,16 +24,17 @@ from dali_like.workers.protocol import (
     align,
 )
 
-#: A batch is cut into about this many tasks, whatever its size: few enough for the pipes and the main process, enough to
-#: balance the load of many workers and to have the first batch after B*t/W.
-TASKS_PER_BATCH = 16
+#: A batch is cut into a few tasks for each worker, so that the slow and the fast ones even out, but into no more than the
+#: pipes and the main process can take: each costs a report, and each report may wake the main process.
+_TASKS_PER_WORKER = 4
+_MAX_TASKS = 32
 
 _numbers = itertools.count(1)
 
 
-def task_size(batch_size: int) -> int:
-    """How many samples make a task: a function of the batch size alone."""
-    return -(-batch_size // TASKS_PER_BATCH)
+def task_size(batch_size: int, num_workers: int) -> int:
+    """How many samples make a task. Without workers, all."""
+    return -(-batch_size // max(1, min(_TASKS_PER_WORKER * num_workers, _MAX_TASKS)))
 
 
 class OutputLayout(NamedTuple):
@@ -60,9 +61,9 @@ class Geometry:
 
     Attributes:
         capacity: number of samples a batch may have.
+        task_size: number of samples in a task.
         region_bytes: address space of the region of one task.
         outputs: what is expected of each output.
-        task_size: number of samples in a task.
         rows: offset of each output's rows; UNKNOWN for those without.
         resident_bytes: everything before the regions; memory is put behind it when the slot is made.
         slot_bytes: address space of the slot.
@@ -70,9 +71,9 @@ class Geometry:
     """
 
     capacity: int
+    task_size: int
     region_bytes: int
     outputs: tuple[OutputLayout, ...]
-    task_size: int = field(init=False)
     marks_offset: int = field(init=False)
     descriptors_offset: int = field(init=False)
     rows: tuple[int, ...] = field(init=False)
@@ -81,8 +82,7 @@ class Geometry:
     header: NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        task_samples = task_size(self.capacity)
-        num_tasks = -(-self.capacity // task_samples)
+        num_tasks = self.num_tasks(self.capacity)
         num_outputs = len(self.outputs)
         marks = (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs) * WORD_BYTES
         descriptors = align(marks + num_tasks * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES)
@@ -96,7 +96,6 @@ class Geometry:
                 end = rows[-1] + self.capacity * output.row_bytes
         resident = align(end)
         values: dict[str, Any] = {
-            "task_size": task_samples,
             "marks_offset": marks,
             "descriptors_offset": descriptors,
             "rows": tuple(rows),

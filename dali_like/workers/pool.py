@@ -100,7 +100,7 @@ class ProcessPool:
         self._space = space
         self._control_offset = space.allocate(control_bytes(options.num_workers))
         assert self._control_offset == 0, "workers expect their cells at the start of the space"
-        self._stages = [Stage(space, source, capacity, declared) for source, declared in sources]
+        self._stages = [Stage(space, source, capacity, declared, options.num_workers) for source, declared in sources]
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self._backlog: deque[Batch] = deque()

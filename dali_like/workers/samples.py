@@ -100,9 +100,7 @@ def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dty
 
 def ndim_text(source: Source, output: int, expected: int, got: int) -> str:
     """The message for a number of dimensions that differs."""
-    return (
-        f"{source.name} returned data with {got} dimensions in output {output}; declared or seen before: {expected}"
-    )
+    return f"{source.name} returned data with {got} dimensions in output {output}; declared or seen before: {expected}"
 
 
 def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
