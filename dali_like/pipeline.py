@@ -47,6 +47,8 @@ class Pipeline:
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
             "spawn" starts fresh interpreters; sources travel by value.
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
+        py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
+            again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed.
@@ -63,6 +65,7 @@ class Pipeline:
         py_num_workers: int = 1,
         py_start_method: str = "fork",
         py_worker_threads: int | None = 1,
+        py_worker_restarts: int | None = 3,
     ) -> None:
         if num_threads is None:
             num_threads = len(os.sched_getaffinity(0))
@@ -71,6 +74,8 @@ class Pipeline:
         _check_at_least_one("prefetch_queue_depth", prefetch_queue_depth)
         if py_worker_threads is not None:
             _check_at_least_one("py_worker_threads", py_worker_threads)
+        if py_worker_restarts is not None and (not _is_int(py_worker_restarts) or py_worker_restarts < 0):
+            raise ArgumentError(f"py_worker_restarts must be an integer from 0 on, or None, not {py_worker_restarts!r}")
         if py_start_method not in START_METHODS:
             raise ArgumentError(f"py_start_method must be one of {', '.join(START_METHODS)}, not {py_start_method!r}")
         self._batch_size = batch_size
@@ -81,6 +86,7 @@ class Pipeline:
         self._py_num_workers = py_num_workers
         self._py_start_method = py_start_method
         self._py_worker_threads = py_worker_threads
+        self._py_worker_restarts = py_worker_restarts
         self._graph: Graph | None = None
         self._space: SharedSpace | None = None
         self._buffers: BufferPool | None = None
@@ -159,7 +165,13 @@ class Pipeline:
             self._check_workers()
         space = SharedSpace.create()
         if parallel:
-            options = WorkerOptions(self._py_num_workers, self._py_start_method, self._py_worker_threads, pickling.dumps)
+            options = WorkerOptions(
+                self._py_num_workers,
+                self._py_start_method,
+                self._py_worker_threads,
+                self._py_worker_restarts,
+                pickling.dumps,
+            )
             self._process_pool = ProcessPool(
                 [(node.external.source, node.external.declared) for node in parallel], self._batch_size, space, options
             )
@@ -256,7 +268,7 @@ class Pipeline:
 
     def _check_workers(self) -> None:
         workers = self._py_num_workers
-        if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
+        if not _is_int(workers) or workers < 1:
             raise ArgumentError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
                 f"processes: `py_num_workers` must be a positive integer, not {workers!r}"
@@ -268,8 +280,12 @@ class Pipeline:
 
 
 def _check_at_least_one(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not _is_int(value) or value < 1:
         raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 class _PipelineFactory(Generic[_P]):

@@ -102,7 +102,7 @@ def decode_image(
     if encoded.size < facts.needs_bytes:
         raise _error(encoded, facts, f"truncated, the file should have {facts.needs_bytes} bytes or more")
     if facts.header is None:
-        raise _error(encoded, facts, "incomplete or broken header")
+        raise _error(encoded, facts, facts.problem)
 
     shape = _shape(facts.header, output_type, adjust_orientation)
     if out is not None:
@@ -184,7 +184,7 @@ def _decode_with_opencv(
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     elif pixels.dtype != np.uint8:
-        raise _error(encoded, facts, f"its samples are {pixels.dtype}, not integers of 8 or 16 bits")
+        raise _error(encoded, facts, f"samples of type {pixels.dtype}, uint8 and uint16 are possible")
 
     if pixels.ndim == 2:
         return pixels[:, :, np.newaxis]

@@ -43,9 +43,10 @@ class FileFacts(NamedTuple):
 
     Attributes:
         format: as in `ImageHeader`.
-        header: None where it is broken.
+        header: None where there is a problem with it.
         needs_bytes: a shorter file is truncated; 0 where that is left to the decoder.
         ink: of a CMYK JPEG: "plain", 0 is no ink, or "inverted", 255 is no ink, as Adobe stores it; otherwise "none".
+        problem: what is wrong where `header` is None.
         patches: (position, bytes) to overwrite in a copy of the file before OpenCV reads it.
     """
 
@@ -53,6 +54,7 @@ class FileFacts(NamedTuple):
     header: ImageHeader | None = None
     needs_bytes: int = 0
     ink: Literal["none", "plain", "inverted"] = "none"
+    problem: str = "incomplete or broken header"
     patches: tuple[tuple[int, bytes], ...] = ()
 
 
@@ -286,6 +288,8 @@ def _tiff_facts(data: memoryview) -> FileFacts:
             segments = zip(fields[starts].values(data), fields[sizes].values(data), strict=False)
             needs_bytes = max(needs_bytes, *(start + size for start, size in segments), 0)
 
+    if (bits := first(_BITS, 1)) > 16:
+        return FileFacts("tiff", None, needs_bytes, problem=f"samples of {bits} bits, 16 is the most")
     height, width, samples = first(_LENGTH, 0), first(_WIDTH, 0), first(_SAMPLES, 1)
     photometric = first(_PHOTOMETRIC, -1)
     colours = _TIFF_COLOURS.get(photometric, min(samples, 3))

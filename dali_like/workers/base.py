@@ -7,6 +7,7 @@ kind, and so give the same batches.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -83,7 +84,11 @@ class Stage:
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
         """Give a batch a slot and write the slot's header."""
-        slot = self.ring.acquire(self.usual_region_bytes)
+        try:
+            slot = self.ring.acquire(self.usual_region_bytes)
+        except OutOfMemoryError:
+            gc.collect()  # batches may be held by nothing but garbage
+            slot = self.ring.acquire(self.usual_region_bytes)
         key = batch.key
         header = slot.header
         header[Header.TICKET] = ticket

@@ -39,6 +39,7 @@ class Batch:
         described: a bit for each task whose samples have descriptors.
         region_bytes: how much of their regions the tasks have used together.
         cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
+        fatal: why the sample that failed was given up, if it kills its workers.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
     """
 
@@ -48,6 +49,7 @@ class Batch:
         "failed_sample",
         "failed_task",
         "failed_worker",
+        "fatal",
         "key",
         "largest_region_bytes",
         "needed_bytes",
@@ -76,6 +78,7 @@ class Batch:
         self.failed_sample = self.key.size
         self.failed_task = -1
         self.failed_worker = -1
+        self.fatal: Exception | None = None
 
     def fail(self, sample: int, task: int, worker: int) -> None:
         """Record that a sample did not return. What counts in the end is the lowest."""

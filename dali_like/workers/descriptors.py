@@ -7,18 +7,27 @@ holds it might close it again when it means something new.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import weakref
 from collections.abc import Collection
 from typing import ClassVar
 
+_FIRST_FREE = 3
+
 
 class Descriptor:
-    """A file descriptor that is closed once: by `close`, or when its owner is gone."""
+    """A file descriptor that is closed once: by `close`, or when its owner is gone.
+
+    It is moved away from the numbers of the standard streams, should those be free: somebody may open them one day.
+    """
 
     _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
 
     def __init__(self, fd: int) -> None:
+        if fd < _FIRST_FREE:
+            fd, low = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE), fd
+            os.close(low)
         self._fd = fd
         self._open.add(self)
 

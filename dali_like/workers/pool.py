@@ -15,6 +15,9 @@ There is no lock that a dying worker could hold, and no thread: the main process
 only, and one ``poll`` call waits for reports and for the death of workers alike. While it is busy elsewhere, workers go on
 with the tasks that lie in the pipe.
 
+A dead worker owes what its cell names, unless that has been reported. The task is posted again, for a worker in its place,
+after the process has been collected: so no task ever has two writers.
+
 Ctrl-C may interrupt the main process between any two instructions, and it must be able to go on afterwards: reports are
 read into a buffer that is cleared after they have been noted, and noting one twice does nothing.
 """
@@ -26,13 +29,11 @@ import fcntl
 import itertools
 import os
 import select
-import signal
-import socket
 import time
-import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -40,16 +41,19 @@ from dali_like.errors import (
     ClosedError,
     DaliLikeError,
     ForkedError,
+    OutOfMemoryError,
     WorkerDiedError,
     WorkerError,
     WorkerStartError,
 )
 from dali_like.workers.base import Stage, position_note, result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.crew import TEMPLATE, Crew, End, describe_exit
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
+    CELL_BYTES,
     CELL_SAMPLE,
     DONE,
     MESSAGE_BYTES,
@@ -64,21 +68,28 @@ from dali_like.workers.protocol import (
 )
 from dali_like.workers.ring import Slot
 from dali_like.workers.samples import Source
-from dali_like.workers.starting import TemplateEnds, WorkerOptions, start_template
-from dali_like.workers.template import MESSAGE, Message
+from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import unpack_exception
 from dali_like.workers.worker import START_FAILED
 
-#: How long workers have to finish their sample when the pool is closed; then they are killed.
-_GRACE_S = 0.5
-#: How long the template has for the rest.
-_TEMPLATE_GRACE_S = 2.0
+#: The time over which restarts of a worker are counted against its allowance.
+_RESTART_PERIOD_S = 60.0
+#: So many workers may die of the same sample; then the sample is given up.
+_DEATHS_PER_SAMPLE = 3
 
 _TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
 _REPORTS = 170  # that fit into a page of a pipe
 _LITTLE: Literal["little"] = "little"
 #: In the place of the task that failed: the batch ended by StopIteration.
 _STOPPED = -2
+
+
+class _Debt(NamedTuple):
+    """A task that a dead worker had taken and not reported, and the sample of the batch that it was on."""
+
+    batch: Batch
+    task: int
+    sample: int
 
 
 class ProcessPool:
@@ -98,57 +109,41 @@ class ProcessPool:
     ) -> None:
         self._options = options
         self._space = space
-        self._control_offset = space.allocate(control_bytes(options.num_workers))
-        assert self._control_offset == 0, "workers expect their cells at the start of the space"
+        self._pid = os.getpid()
+        if space.allocate(control_bytes(options.num_workers)) != 0:
+            raise RuntimeError("workers expect their cells at the start of the space, so a space has one pool")
         self._stages = [Stage(space, source, capacity, declared, options.num_workers) for source, declared in sources]
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self._backlog: deque[Batch] = deque()
         self._open_tasks = 0
         self._failure: Exception | None = None
-        self._pids = [0] * options.num_workers
-        self._ended: list[tuple[int, int] | None] = []  # worker and exit code; None for the template
-        self._pid = os.getpid()
+        self._no_memory: OutOfMemoryError | None = None
+        self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
+        self._deaths: Counter[tuple[BatchKey, int]] = Counter()
 
         tasks_read, self._tasks = map(Descriptor, os.pipe())
         self._done, done_write = map(Descriptor, os.pipe())
-        self._control, template_control = (
-            Descriptor(end.detach()) for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        )
-        ends = TemplateEnds(template_control, tasks_read, done_write)
         os.set_blocking(self._done.fileno(), False)
-        os.set_blocking(self._control.fileno(), False)
         # Pipes are small, the more so once a user has many of them. Half of each is used, so that nobody ever blocks on one.
         self._max_open_tasks = min(_pipe_bytes(self._tasks) // TASK.size, _pipe_bytes(self._done) // DONE.size) // 2
         self._reports = bytearray(_REPORTS * DONE.size)
         self._no_reports = bytes(len(self._reports))
         self._records = np.zeros(self._stages[0].ring.geometry.num_tasks(capacity), _TASK_RECORD)
         self._records["task"] = np.arange(len(self._records))
+        farewell = partial(_wake_all, self._in_flight, self._tasks, options.num_workers)
+        self._crew = Crew([source for source, _ in sources], options, space, tasks_read, done_write, farewell)
         self._poll = select.poll()
         self._poll.register(self._done, select.POLLIN)
-        self._poll.register(self._control, select.POLLIN)
-        template_pid = start_template([source for source, _ in sources], options, space, ends)
-        ends.close()
-        # Everything that ends the workers, without a reference to the pool.
-        self._finalizer = weakref.finalize(
-            self,
-            _end_workers,
-            self._pid,
-            template_pid,
-            self._control,
-            self._tasks,
-            self._done,
-            self._in_flight,
-            options.num_workers,
-        )
-        for worker in range(options.num_workers):
-            os.write(self._control.fileno(), MESSAGE.pack(Message.START, worker, 0))
+        self._poll.register(self._crew.control, select.POLLIN)
+        self._closed = False
 
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that are known to have started."""
-        self._read_messages()
-        return [pid for pid in self._pids if pid]
+        if not self._closed:
+            self._crew.read_news()
+        return [pid for pid in self._crew.pids if pid]
 
     def submit(self, key: BatchKey) -> Batch:
         self._check()
@@ -169,13 +164,15 @@ class ProcessPool:
             self._post()
             if self._failure is not None:
                 raise self._failure
+            if self._no_memory is not None and batch in self._backlog:
+                raise self._no_memory
             for fd, _ in self._poll.poll():
                 if fd == self._done.fileno():
                     self._read_reports()
                 else:
-                    self._read_messages()
-            if self._ended and self._failure is None:
-                self._handle_ends()
+                    self._crew.read_news()
+            while (end := self._crew.take_end()) is not None:
+                self._handle_end(end)
         self._post()
         return result_of(batch)
 
@@ -188,8 +185,10 @@ class ProcessPool:
             self._backlog.remove(batch)
 
     def close(self) -> None:
-        self._finalizer()
-        self._failure = ClosedError("the pipeline has been closed")
+        if self._closed:
+            return
+        self._closed = True
+        self._crew.stop()
         if self._pid == os.getpid():
             for batch in self._in_flight.values():
                 if batch.slot is not None:
@@ -197,19 +196,22 @@ class ProcessPool:
             self._in_flight.clear()
             for stage in self._stages:
                 stage.ring.close()
+        self._tasks.close()
+        self._done.close()
 
     def _check(self) -> None:
         if self._pid != os.getpid():
             raise ForkedError(
                 f"this pipeline belongs to process {self._pid}, which this one was forked from; build another one here"
             )
-        if not self._finalizer.alive:
+        if self._closed:
             raise ClosedError("the pipeline has been closed")
 
     # Posting tasks
 
     def _post(self) -> None:
         """Send out the tasks of the batches that wait, as far as the pipes have room for all their records."""
+        self._no_memory = None
         while self._backlog and self._failure is None:
             batch = self._backlog[0]
             stage = self._stages[batch.key.source]
@@ -220,7 +222,11 @@ class ProcessPool:
             if self._open_tasks and self._open_tasks + num_tasks > self._max_open_tasks:
                 return
             ticket = next(self._tickets)
-            slot = stage.begin(batch, ticket)
+            try:
+                slot = stage.begin(batch, ticket)
+            except OutOfMemoryError as error:
+                self._no_memory = error  # to be raised when the batch is asked for, if there is still none then
+                return
             try:
                 self._in_flight[ticket] = batch
                 self._open_tasks += num_tasks
@@ -230,10 +236,10 @@ class ProcessPool:
                 records["page"] = slot.page
                 os.write(self._tasks.fileno(), records.data)
             except BaseException:
-                self._post_again(batch, slot, num_tasks)
+                self._post_anew(batch, slot, num_tasks)
                 raise
 
-    def _post_again(self, batch: Batch, slot: Slot, num_tasks: int) -> None:
+    def _post_anew(self, batch: Batch, slot: Slot, num_tasks: int) -> None:
         """Ctrl-C came while tasks were sent, and nobody knows whether they were: leave the slot to them, take another."""
         stale = Batch(batch.key)
         stale.begin(batch.ticket, slot, num_tasks)
@@ -315,69 +321,102 @@ class ProcessPool:
     def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
         if batch.failed_task == _STOPPED:
             return StopIteration()
-        self._read_messages()
+        if batch.fatal is not None and batch.failed_worker < 0:
+            return batch.fatal
+        self._crew.read_news()
         start = slot.offset + slot.geometry.region_offset(batch.failed_task)
         error = unpack_exception(_read_message(self._space, start, slot.geometry.region_bytes))
         worker = batch.failed_worker
-        where = f", in worker {worker} (pid {self._pids[worker]})"
+        where = f", in worker {worker} (pid {self._crew.pids[worker]})"
         error.add_note(position_note(batch, stage.source, batch.failed_sample, where))
         return error
 
-    # The lives of the workers
+    # When workers end
 
-    def _read_messages(self) -> None:
-        """Take what the template has said: who has started, who has ended."""
-        while True:
-            try:
-                message = os.read(self._control.fileno(), MESSAGE.size)
-            except BlockingIOError:
-                return
-            except ConnectionResetError:
-                message = b""
-            if not message:
-                self._ended.append(None)
-                return
-            kind, worker, value = MESSAGE.unpack(message)
-            if kind == Message.STARTED:
-                self._pids[worker] = value
-            elif kind == Message.ENDED:
-                self._ended.append((worker, os.waitstatus_to_exitcode(value)))
-
-    def _handle_ends(self) -> None:
-        """Draw the consequences when workers have ended."""
-        # What they have completed before counts.
+    def _handle_end(self, end: End) -> None:
+        """A worker has ended without being told to: start another in its place, or give up."""
+        # What it has completed before counts.
         self._read_reports()
-        end = self._ended[0]
-        if end is None:
-            self._failure = WorkerError("the process that starts the workers has ended, and the workers with it")
+        if end.worker == TEMPLATE:
+            self._failure = self._failure or WorkerError(
+                "the process that starts the workers has ended, and the workers with it"
+            )
+            return
+        if end.exitcode == START_FAILED:
+            self._failure = self._failure or self._start_error(end)
+            return
+        debt = self._debt_of(end.worker)
+        error = WorkerDiedError(
+            f"worker {end.worker} (pid {end.pid}) {describe_exit(end.exitcode)} {self._describe(debt)}",
+            end.pid,
+            end.exitcode,
+        )
+        if not self._may_restart(end.worker):
+            self._failure = self._failure or error
+            return
+        # The cell of a dead worker must not name a task that somebody else may have by then.
+        cell = cell_offset(end.worker)
+        self._space.map[cell : cell + CELL_BYTES] = bytes(CELL_BYTES)
+        if debt is not None:
+            self._post_debt(debt, error)
+        self._crew.start(end.worker)
+
+    def _post_debt(self, debt: _Debt, error: WorkerDiedError) -> None:
+        """Post the task of a dead worker again, unless its sample has killed too many."""
+        batch, task, sample = debt
+        self._deaths[batch.key, sample] += 1
+        if batch.cancelled:
+            self._note(batch.ticket, task, 0, Status.SKIPPED, 0)
+        elif self._deaths[batch.key, sample] >= _DEATHS_PER_SAMPLE:
+            error.add_note(f"{_DEATHS_PER_SAMPLE} workers have died of this sample; it is given up")
+            batch.fatal = error
+            self._note(batch.ticket, task, _NO_WORKER, Status.FAILED, sample)
         else:
-            self._failure = self._explain_end(*end)
+            assert batch.slot is not None
+            os.write(self._tasks.fileno(), TASK.pack(batch.ticket, batch.slot.page, task))
 
-    def _explain_end(self, worker: int, exitcode: int) -> Exception:
-        pid = self._pids[worker]
-        if exitcode == START_FAILED:
-            start = message_offset(worker, self._options.num_workers)
-            cause = unpack_exception(_read_message(self._space, start, MESSAGE_BYTES))
-            error = WorkerStartError(f"worker {worker} (pid {pid}) could not start: {cause!r}")
-            error.__cause__ = cause
-            return error
-        what = f"worker {worker} (pid {pid}) {_describe_exit(exitcode)} {self._describe_work(worker)}"
-        return WorkerDiedError(what, pid, exitcode)
+    def _may_restart(self, worker: int) -> bool:
+        allowed = self._options.restarts
+        if allowed is None:
+            return True
+        recent = self._restarts[worker]
+        now = time.monotonic()
+        while recent and recent[0] < now - _RESTART_PERIOD_S:
+            recent.popleft()
+        if len(recent) >= allowed:
+            return False
+        recent.append(now)
+        return True
 
-    def _describe_work(self, worker: int) -> str:
-        """What a dead worker was doing: its cell names its last task; if that is still open, it was on it."""
+    def _start_error(self, end: End) -> Exception:
+        start = message_offset(end.worker, self._options.num_workers)
+        cause = unpack_exception(_read_message(self._space, start, MESSAGE_BYTES))
+        error = WorkerStartError(f"worker {end.worker} (pid {end.pid}) could not start: {cause!r}")
+        error.__cause__ = cause
+        return error
+
+    def _debt_of(self, worker: int) -> _Debt | None:
+        """What a dead worker owes: the task that its cell names, if that is still open."""
         cell = cell_offset(worker)
         ticket, _, task = TASK.unpack_from(self._space.map, cell)
         batch = self._in_flight.get(ticket)
         if batch is None or not batch.open_tasks >> task & 1:
-            return "while it was idle"
+            return None
         where = cell + CELL_SAMPLE
-        sample = int.from_bytes(self._space.map[where : where + WORD_BYTES], _LITTLE)
-        key = batch.key
+        return _Debt(batch, task, int.from_bytes(self._space.map[where : where + WORD_BYTES], _LITTLE))
+
+    def _describe(self, debt: _Debt | None) -> str:
+        if debt is None:
+            return "while it was idle"
+        key = debt.batch.key
         return (
-            f"while {self._stages[key.source].source.name} was making sample {sample} of iteration {key.iteration} in "
-            f"epoch {key.epoch} (idx_in_epoch {key.first_sample + sample})"
+            f"while {self._stages[key.source].source.name} was making sample {debt.sample} of iteration {key.iteration} in "
+            f"epoch {key.epoch} (idx_in_epoch {key.first_sample + debt.sample})"
         )
+
+
+#: In the place of the worker that reported a failure: nobody did.
+_NO_WORKER = -1
 
 
 def _pipe_bytes(pipe: Descriptor) -> int:
@@ -389,55 +428,13 @@ def _read_message(space: SharedSpace, start: int, limit: int) -> bytes:
     return bytes(space.map[start + WORD_BYTES : start + WORD_BYTES + length])
 
 
-def _describe_exit(exitcode: int) -> str:
-    if exitcode >= 0:
-        return f"ended with exit code {exitcode}"
-    try:
-        name = signal.Signals(-exitcode).name
-    except ValueError:
-        name = f"signal {-exitcode}"
-    hint = " (by the system for want of memory?)" if -exitcode == signal.SIGKILL else ""
-    return f"was killed by {name}{hint}"
-
-
-def _end_workers(
-    pid: int,
-    template_pid: int,
-    control: Descriptor,
-    tasks: Descriptor,
-    done: Descriptor,
-    in_flight: dict[int, Batch],
-    num_workers: int,
-) -> None:
-    """Let workers finish their sample, kill those that do not, and wait for all of them to be gone."""
-    if os.getpid() == pid:
-        for batch in in_flight.values():
-            if batch.slot is not None:
-                batch.slot.header[Header.CANCELLED] = 1
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            # Workers read the end of the pipe when nobody else has inherited its other end; these records do without.
-            os.set_blocking(tasks.fileno(), False)
-            os.write(tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
-        with contextlib.suppress(OSError):
-            os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
-        tasks.close()
-        _reap(template_pid, control, time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S)
-    for descriptor in (control, tasks, done):
-        descriptor.close()
-
-
-def _reap(template_pid: int, control: Descriptor, deadline: float) -> None:
-    """Wait for the template to end, or end it."""
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
-    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        try:
-            if not os.read(control.fileno(), MESSAGE.size):
-                break
-        except ConnectionResetError:
-            break
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(template_pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):  # somebody else has waited for all children
-        os.waitpid(template_pid, 0)
+def _wake_all(in_flight: dict[int, Batch], tasks: Descriptor, num_workers: int) -> None:
+    """Let workers find the end of their work: nothing is left to be done, and nothing more will come."""
+    for batch in in_flight.values():
+        if batch.slot is not None:
+            batch.slot.header[Header.CANCELLED] = 1
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        # Closing would do, if nobody else could have inherited the pipe.
+        os.set_blocking(tasks.fileno(), False)
+        os.write(tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+    tasks.close()

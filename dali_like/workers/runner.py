@@ -161,8 +161,8 @@ class TaskRunner:
         try:
             for i in range(start, stop):
                 current[0] = i
-                # This loop is what a sample costs besides its callback: 0.3 us. Making the tuple by its class, comparing dtypes
-                # by value, or naming `strict` in the call of zip would each add 0.1 us.
+                # This loop is what a sample costs besides its callback: 0.3 us. Making the tuple by its class, comparing
+                # dtypes by value, or naming `strict` in the call of zip would each add 0.1 us.
                 sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
                 if region is None:
                     outputs = (sample,) if single else sample

@@ -36,12 +36,14 @@ class WorkerOptions:
         num_workers: how many processes.
         start_method: "fork" or "spawn".
         threads: for the numerical libraries in each worker; None leaves them alone.
+        restarts: how often a minute a worker that has died is replaced; None: always.
         pickle_source: makes bytes of a callback, given a name for messages; used under spawn.
     """
 
     num_workers: int
     start_method: str
     threads: int | None
+    restarts: int | None
     pickle_source: Callable[[Any, str], bytes]
 
 

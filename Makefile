@@ -1,0 +1,41 @@
+# Everything happens in virtual environments of its own, made on first use under .venv/.
+#
+#   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
+#   make test                 linters, types and tests
+#   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
+#   make bench [ARGS=...]     benchmarks against both; see docs/benchmarks.md
+#   make clean                removes what the others have made
+
+PYTHON ?= python3
+PIP := -m pip install --quiet --disable-pip-version-check
+TEST_ENV := .venv/$(if $(PEERS),peers,test)
+
+.PHONY: demo test bench lint clean
+
+demo: .venv/demo/.ready
+	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
+
+test: lint
+	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
+
+lint: $(TEST_ENV)/.ready
+	$(TEST_ENV)/bin/ruff check .
+	$(TEST_ENV)/bin/ruff format --check .
+	$(TEST_ENV)/bin/mypy
+
+bench: .venv/peers/.ready
+	.venv/peers/bin/python -m benchmarks $(ARGS)
+
+.venv/demo/.ready: PARTS := --group demo
+.venv/test/.ready: PARTS := --group test
+.venv/peers/.ready: PARTS := --group test --group peers
+
+# `pip install --group` needs pip 25.1.
+.venv/%/.ready: pyproject.toml
+	$(PYTHON) -m venv --clear .venv/$*
+	.venv/$*/bin/python $(PIP) --upgrade "pip>=25.1"
+	.venv/$*/bin/python $(PIP) -e ".[images]" $(PARTS)
+	touch $@
+
+clean:
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,144 @@
+"""The workers as processes: started, watched and ended through their template."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.samples import Source
+from dali_like.workers.starting import TemplateEnds, WorkerOptions, start_template
+from dali_like.workers.template import MESSAGE, Message
+
+#: How long workers have to finish their sample when they are told to stop; then they are killed.
+_GRACE_S = 0.5
+#: How long the template has for the rest.
+_TEMPLATE_GRACE_S = 2.0
+
+#: In the place of a worker: the template itself has ended, and all workers with it.
+TEMPLATE = -1
+
+
+class End(NamedTuple):
+    """A worker has ended: which, its process id, and its exit code, minus the signal's number if it was killed."""
+
+    worker: int
+    pid: int
+    exitcode: int
+
+
+class Crew:
+    """The worker processes of a pool.
+
+    They are stopped by `stop`, or when the crew is dropped, or at the end of the program.
+
+    Args:
+        tasks, done: the workers' ends of the pipes.
+        farewell: called before the workers are stopped, so that they find the end. Must not refer to the crew.
+
+    Attributes:
+        control: becomes readable when there is news.
+        pids: the process id of each worker; 0 before it has started.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        options: WorkerOptions,
+        space: SharedSpace,
+        tasks: Descriptor,
+        done: Descriptor,
+        farewell: Callable[[], None],
+    ) -> None:
+        self.pids = [0] * options.num_workers
+        self._ends: list[End] = []
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control = Descriptor(ours.detach())
+        os.set_blocking(self.control.fileno(), False)
+        ends = TemplateEnds(Descriptor(theirs.detach()), tasks, done)
+        template_pid = start_template(sources, options, space, ends)
+        ends.close()
+        self._finalizer = weakref.finalize(self, _stop, os.getpid(), template_pid, self.control, farewell)
+        for worker in range(options.num_workers):
+            self.start(worker)
+
+    def start(self, worker: int) -> None:
+        """Start a worker that is not running."""
+        self._send(Message.START, worker)
+
+    def read_news(self) -> None:
+        """Take note of what the template has said."""
+        while True:
+            try:
+                message = os.read(self.control.fileno(), MESSAGE.size)
+            except BlockingIOError:
+                return
+            except ConnectionResetError:
+                message = b""
+            if not message:
+                self._ends.append(End(TEMPLATE, 0, 0))
+                return
+            kind, worker, value = MESSAGE.unpack(message)
+            if kind == Message.STARTED:
+                self.pids[worker] = value
+            elif kind == Message.ENDED:
+                self._ends.append(End(worker, self.pids[worker], os.waitstatus_to_exitcode(value)))
+
+    def take_end(self) -> End | None:
+        """The next end that has not been taken, if there is one."""
+        return self._ends.pop(0) if self._ends else None
+
+    def stop(self) -> None:
+        """End all workers and the template, and wait until they are gone."""
+        self._finalizer()
+
+    def _send(self, kind: Message, worker: int) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the template is gone; `read_news` will say so
+            os.write(self.control.fileno(), MESSAGE.pack(kind, worker, 0))
+
+
+def describe_exit(exitcode: int) -> str:
+    """How a process ended, in words."""
+    if exitcode >= 0:
+        return f"ended with exit code {exitcode}"
+    try:
+        name = signal.Signals(-exitcode).name
+    except ValueError:
+        name = f"signal {-exitcode}"
+    hint = " (by the system for want of memory?)" if -exitcode == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"
+
+
+def _stop(pid: int, template_pid: int, control: Descriptor, farewell: Callable[[], None]) -> None:
+    """Let workers finish their sample, kill those that do not, and wait for all of them to be gone."""
+    if os.getpid() == pid:
+        farewell()
+        with contextlib.suppress(OSError):
+            os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
+        _reap(template_pid, control, time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S)
+    control.close()
+
+
+def _reap(template_pid: int, control: Descriptor, deadline: float) -> None:
+    """Wait for the template to end, or end it."""
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+        try:
+            if not os.read(control.fileno(), MESSAGE.size):
+                break
+        except ConnectionResetError:
+            break
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(template_pid, signal.SIGKILL)
+    with contextlib.suppress(ChildProcessError):  # somebody else has waited for all children
+        os.waitpid(template_pid, 0)
