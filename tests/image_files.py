@@ -119,6 +119,14 @@ def jpeg_of_flat_gray(sampling: int, level: int = 128) -> bytes:
     )
 
 
+def bmp_of_rgba() -> bytes:
+    """With the BITMAPV4HEADER that says which bits are alpha; libraries differ in what they write."""
+    masks = struct.pack("<4I", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    pixels = np.ascontiguousarray(RGBA_PIXELS[::-1, :, [2, 1, 0, 3]]).tobytes()
+    header = struct.pack("<IiiHHIIiiII", 108, WIDTH, HEIGHT, 1, 32, 3, len(pixels), 0, 0, 0, 0) + masks + b"BGRs" + bytes(48)
+    return b"BM" + struct.pack("<IHHI", 14 + 108 + len(pixels), 0, 0, 14 + 108) + header + pixels
+
+
 class _Recipe(NamedTuple):
     encode: Callable[[], bytes]
     pixels: NDArray[np.uint8] | None = None
@@ -164,7 +172,7 @@ _RECIPES = {
     "webp_lossless_alpha": _Recipe(lambda: with_pillow(RGBA_PIXELS, "WEBP", lossless=True, exact=True), RGBA_PIXELS),
     "bmp_rgb": _Recipe(lambda: with_pillow(RGB_PIXELS, "BMP"), RGB_PIXELS),
     "bmp_rgb_32": _Recipe(lambda: with_pillow(RGBA_PIXELS, "BMP"), RGB_PIXELS),
-    "bmp_rgba": _Recipe(lambda: with_opencv(RGBA_PIXELS, ".bmp"), RGBA_PIXELS),
+    "bmp_rgba": _Recipe(bmp_of_rgba, RGBA_PIXELS),
     "bmp_gray": _Recipe(lambda: with_pillow(GRAY_PIXELS, "BMP"), GRAY_PIXELS),
     "bmp_palette": _Recipe(lambda: with_pillow(PALETTE_IMAGE, "BMP"), PALETTE_PIXELS),
     "bmp_1": _Recipe(lambda: with_pillow(BILEVEL_IMAGE, "BMP"), BILEVEL_PIXELS),
@@ -175,7 +183,7 @@ _RECIPES = {
     "tiff_rgb_16": _Recipe(lambda: with_tifffile(sixteen_bit(RGB_PIXELS)), RGB_PIXELS),
     "tiff_rgb_big_endian": _Recipe(lambda: with_tifffile(RGB_PIXELS, byteorder=">"), RGB_PIXELS),
     "tiff_rgb_bigtiff": _Recipe(lambda: with_tifffile(RGB_PIXELS, bigtiff=True), RGB_PIXELS),
-    "tiff_rgb_tiles": _Recipe(lambda: with_tifffile(RGB_PIXELS, tile=(16, 32)), RGB_PIXELS),
+    "tiff_rgb_tiles": _Recipe(lambda: with_tifffile(RGB_PIXELS, tile=(32, 32)), RGB_PIXELS),
     "tiff_rgb_strips": _Recipe(lambda: with_tifffile(RGB_PIXELS, rowsperstrip=7), RGB_PIXELS),
     "tiff_rgb_pages": _Recipe(lambda: with_tifffile(np.stack([RGB_PIXELS, RGB_PIXELS[::-1]])), RGB_PIXELS),
     "tiff_rgb_planes": _Recipe(

@@ -126,10 +126,8 @@ _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type
 
 def _png_facts(data: memoryview) -> FileFacts:
     header = None
-    orientation, position = 1, 8
-    while True:
-        if position + 8 > len(data):
-            return FileFacts("png", header, needs_bytes=position + 12)
+    orientation, position, ended = 1, 8, False
+    while not ended and position + 8 <= len(data):
         length, kind = struct.unpack_from(">I4s", data, position)
         payload = data[position + 8 : position + 8 + length]
         position += 12 + length
@@ -139,9 +137,9 @@ def _png_facts(data: memoryview) -> FileFacts:
                 header = ImageHeader("png", height, width, _PNG_CHANNELS[colour], 1)
         elif kind == b"eXIf":
             orientation = _exif_orientation(payload)
-        elif kind == b"IEND" or position > len(data):
-            header = header and header._replace(orientation=orientation)
-            return FileFacts("png", header, needs_bytes=position)
+        ended = kind == b"IEND"
+    header = header and header._replace(orientation=orientation)
+    return FileFacts("png", header, needs_bytes=position if ended else position + 12)
 
 
 def _webp_facts(data: memoryview) -> FileFacts:

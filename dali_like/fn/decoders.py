@@ -38,7 +38,7 @@ def image(
     *,
     device: Literal["cpu"] = "cpu",
     output_type: types.DALIImageType = types.RGB,
-    adjust_orientation: bool = True,
+    adjust_orientation: bool = False,
 ) -> DataNode:
     """Decode images: JPEG, PNG, WebP, BMP and TIFF, told apart by their first bytes.
 
@@ -47,7 +47,8 @@ def image(
         device: where to decode: "cpu".
         output_type: colour format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
-        adjust_orientation: turn the image upright as its EXIF orientation says.
+        adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
+            that is the default; its ``experimental.decoders.image`` has this argument.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".

@@ -1,0 +1,128 @@
+"""What all tests share: above all the check that no test leaves anything behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from dali_like import Pipeline, fn, pipeline_def
+
+#: How long anything may take that should happen at once, on a machine that is busy with other things.
+DEADLINE_S = 30.0
+
+START_METHODS = ("fork", "spawn")
+
+
+def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
+    """Wait for a condition to become true and return its value; fail when it does not before the deadline."""
+    end = time.monotonic() + deadline_s
+    while not (value := condition()):
+        if time.monotonic() > end:
+            pytest.fail(f"{what} has not come about within {deadline_s} s")
+        time.sleep(0.002)
+    return value
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and is not a zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+class Resources:
+    """What this process holds: children, descriptors, mappings of ours, threads, names in /dev/shm."""
+
+    def __init__(self) -> None:
+        self.children = {child.pid for child in psutil.Process().children(recursive=True)}
+        self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
+        self.mappings = Path("/proc/self/maps").read_text().count("/memfd:dali_like")
+        self.threads = {thread.name for thread in threading.enumerate()}
+        self.shared_memory = set(os.listdir("/dev/shm"))
+
+    def more_than(self, before: Resources) -> dict[str, Any]:
+        """What is there that was not before."""
+        more = {
+            "children": self.children - before.children,
+            "descriptors": {fd: target for fd, target in self.descriptors.items() if fd not in before.descriptors},
+            "mappings": max(0, self.mappings - before.mappings),
+            "threads": self.threads - before.threads,
+            "shared memory": self.shared_memory - before.shared_memory,
+        }
+        return {name: value for name, value in more.items() if value}
+
+
+def _target(fd: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except FileNotFoundError:  # the one that the listing itself used
+        return ""
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
+    gc.collect()
+    before = Resources()
+    yield
+    gc.collect()
+    end = time.monotonic() + 5
+    while (more := Resources().more_than(before)) and time.monotonic() < end:
+        time.sleep(0.01)
+        gc.collect()
+    assert not more, f"the test has left behind: {more}"
+
+
+@pytest.fixture(params=["serial", *START_METHODS])
+def way(request: pytest.FixtureRequest) -> str:
+    """How sources are called: in the main process, in forked workers, in spawned workers."""
+    return str(request.param)
+
+
+@pytest.fixture(params=START_METHODS)
+def start_method(request: pytest.FixtureRequest) -> str:
+    """How workers are started."""
+    return str(request.param)
+
+
+@pytest.fixture
+def make_pipeline() -> Iterator[Callable[..., Pipeline]]:
+    """Makes pipelines of one source and closes them after the test.
+
+    ``make_pipeline(source, way, num_outputs=None, batch_size=4, workers=2, pipeline options..., source={options})``
+    """
+    pipelines: list[Pipeline] = []
+
+    def make(
+        source: Callable[..., Any],
+        way: str = "fork",
+        *,
+        num_outputs: int | None = None,
+        batch_size: int = 4,
+        workers: int = 2,
+        source_options: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Pipeline:
+        method = {} if way == "serial" else {"py_start_method": way}
+
+        @pipeline_def(batch_size=batch_size, num_threads=2, py_num_workers=workers, **method, **options)
+        def pipeline() -> Any:
+            return fn.external_source(
+                source=source, num_outputs=num_outputs, batch=False, parallel=way != "serial", **(source_options or {})
+            )
+
+        pipelines.append(pipeline())
+        return pipelines[-1]
+
+    yield make
+    for pipe in pipelines:
+        pipe.close()
