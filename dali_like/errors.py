@@ -21,7 +21,10 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
     |-- WorkerError(RuntimeError)             the worker processes
     |   |-- WorkerStartError                  ... could not be started
-    |   `-- WorkerDiedError                   ... ended without being told to
+    |   |-- WorkerDiedError                   ... ended without being told to
+    |   |-- WorkerTimeoutError(TimeoutError)  ... are on one sample for too long
+    |   `-- CorruptionError                   ... have written what no worker writes
+    |-- DescriptorLimitError(OSError)         no file descriptors are left
     `-- OutOfMemoryError(MemoryError)         no memory to hold another batch
 """
 
@@ -30,9 +33,11 @@ from __future__ import annotations
 __all__ = [
     "ArgumentError",
     "ClosedError",
+    "CorruptionError",
     "DaliLikeError",
     "DecodeError",
     "DefinitionError",
+    "DescriptorLimitError",
     "DeviceError",
     "DtypeMismatchError",
     "ForkedError",
@@ -48,6 +53,7 @@ __all__ = [
     "WorkerDiedError",
     "WorkerError",
     "WorkerStartError",
+    "WorkerTimeoutError",
 ]
 
 
@@ -135,6 +141,18 @@ class WorkerDiedError(WorkerError):
         super().__init__(message)
         self.pid = pid
         self.exitcode = exitcode
+
+
+class WorkerTimeoutError(WorkerError, TimeoutError):
+    """A worker has been on one sample for longer than ``py_timeout_s``; the message shows its Python stack."""
+
+
+class CorruptionError(WorkerError):
+    """A pipe or the shared memory holds what no worker writes: a callback has written where it must not."""
+
+
+class DescriptorLimitError(DaliLikeError, OSError):
+    """The process may not open more files; the message says how to raise the limit."""
 
 
 class OutOfMemoryError(DaliLikeError, MemoryError):

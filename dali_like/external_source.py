@@ -45,6 +45,7 @@ def make_external_source(
     batch: bool,
     parallel: bool,
     prefetch_queue_depth: int | None,
+    on_error: str | Callable[[SampleInfo, Exception], Any],
 ) -> ExternalSource:
     """Check the arguments of ``fn.external_source``; see there.
 
@@ -64,6 +65,8 @@ def make_external_source(
             raise ArgumentError("prefetch_queue_depth of an external source needs parallel=True")
         if not _is_int(prefetch_queue_depth) or prefetch_queue_depth < 1:
             raise ArgumentError(f"prefetch_queue_depth must be a positive integer, not {prefetch_queue_depth!r}")
+    if not callable(on_error) and on_error not in ("raise", "skip"):
+        raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
     count = 1 if num_outputs is None else num_outputs
     layouts = tuple(_per_output("layout", layout or "", count, str, ""))
     dtypes = _per_output("dtype", UNKNOWN if dtype is None else dtype, count, object, UNKNOWN)
@@ -71,7 +74,7 @@ def make_external_source(
     declared = tuple(map(_declare, dtypes, ndims, layouts))
     label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
     return ExternalSource(
-        Source(label, _check_callable(source, label, parallel), num_outputs),
+        Source(label, _check_callable(source, label, parallel), num_outputs, on_error),
         declared,
         layouts,
         parallel,

@@ -6,13 +6,12 @@ defined in ``__main__`` or in a notebook's cell, travels with its code and the g
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
 
 from dali_like.errors import PicklingError
+from dali_like.introspection import parts_of
 
 
 def dumps(source: Any, name: str) -> bytes:
@@ -39,37 +38,13 @@ def _find_culprit(value: Any, path: str) -> tuple[str, Any]:
     """The innermost part of `value` that cannot be pickled, and how one gets there."""
     seen = {id(value)}
     while True:
-        for step, part in _parts(value):
+        for step, part in parts_of(value):
             if id(part) not in seen and not _can_be_pickled(part):
                 seen.add(id(part))
                 path, value = path + step, part
                 break
         else:
             return path, value
-
-
-def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    if inspect.ismethod(value):
-        yield ".__self__", value.__self__
-        return
-    if inspect.isfunction(value):
-        variables = inspect.getclosurevars(value)
-        for name, part in {**variables.globals, **variables.nonlocals}.items():
-            yield f" -> {name}", part
-        return
-    if isinstance(value, dict):
-        for key, part in value.items():
-            yield f"[{key!r}]", part
-        return
-    if isinstance(value, (list, tuple, set, frozenset)):
-        for i, part in enumerate(value):
-            yield f"[{i}]", part
-        return
-    for attribute in ("func", "args", "keywords"):  # functools.partial
-        if type(value).__name__ == "partial":
-            yield f".{attribute}", getattr(value, attribute)
-    for name, part in getattr(value, "__dict__", {}).items():
-        yield f".{name}", part
 
 
 def _can_be_pickled(value: Any) -> bool:

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import itertools
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, overload
 
 from dali_like import pickling
-from dali_like.errors import ArgumentError, ClosedError, DefinitionError
+from dali_like.errors import ArgumentError, ClosedError, DefinitionError, DescriptorLimitError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
 from dali_like.graph.lockstep import Feed, Lockstep
-from dali_like.graph.nodes import DataNode, Graph, make_graph
+from dali_like.graph.nodes import DataNode, Graph, SourceNode, make_graph
+from dali_like.hazards import fork_hazards
 from dali_like.tensors import TensorListCPU
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.starting import START_METHODS, WorkerOptions
 
-__all__ = ["Pipeline", "pipeline_def"]
+__all__ = ["Pipeline", "PipelineStatistics", "pipeline_def"]
 
 _P = ParamSpec("_P")
+
+
+@dataclass(frozen=True)
+class PipelineStatistics:
+    """What has happened in a pipeline.
+
+    Attributes:
+        worker_restarts: how often a worker that had died was replaced.
+        replaced_samples: how many samples were replaced as a source's ``on_error`` says.
+        held_bytes: memory behind the batches, being made, ready or held by the user, and kept for the next.
+    """
+
+    worker_restarts: int
+    replaced_samples: int
+    held_bytes: int
 
 
 class Pipeline:
@@ -49,6 +68,10 @@ class Pipeline:
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
         py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
+        py_timeout_s: how long a worker may be on one sample. Then its Python stack is taken, and it is replaced; when the
+            sample hangs again, or no worker may be replaced, `run` raises. None: for ever.
+        max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what is
+            available when the workers are started.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed.
@@ -66,6 +89,8 @@ class Pipeline:
         py_start_method: str = "fork",
         py_worker_threads: int | None = 1,
         py_worker_restarts: int | None = 3,
+        py_timeout_s: float | None = None,
+        max_held_bytes: int | None = None,
     ) -> None:
         if num_threads is None:
             num_threads = len(os.sched_getaffinity(0))
@@ -78,6 +103,10 @@ class Pipeline:
             raise ArgumentError(f"py_worker_restarts must be an integer from 0 on, or None, not {py_worker_restarts!r}")
         if py_start_method not in START_METHODS:
             raise ArgumentError(f"py_start_method must be one of {', '.join(START_METHODS)}, not {py_start_method!r}")
+        if py_timeout_s is not None and not (_is_number(py_timeout_s) and py_timeout_s > 0):
+            raise ArgumentError(f"py_timeout_s must be a positive number of seconds or None, not {py_timeout_s!r}")
+        if max_held_bytes is not None:
+            _check_at_least_one("max_held_bytes", max_held_bytes)
         self._batch_size = batch_size
         self._num_threads = num_threads
         self._device_id = device_id
@@ -87,6 +116,9 @@ class Pipeline:
         self._py_start_method = py_start_method
         self._py_worker_threads = py_worker_threads
         self._py_worker_restarts = py_worker_restarts
+        self._py_timeout_s = py_timeout_s
+        self._max_held_bytes = max_held_bytes
+        self._lock = threading.Lock()
         self._graph: Graph | None = None
         self._space: SharedSpace | None = None
         self._buffers: BufferPool | None = None
@@ -137,6 +169,15 @@ class Pipeline:
         """The process ids of the workers; empty before they have started."""
         return self._process_pool.worker_pids if self._process_pool is not None else []
 
+    def statistics(self) -> PipelineStatistics:
+        """What has happened so far."""
+        pools = (self._process_pool, self._inline_pool)
+        return PipelineStatistics(
+            worker_restarts=self._process_pool.num_restarts if self._process_pool is not None else 0,
+            replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
+            held_bytes=self._space.used_bytes if self._space is not None else 0,
+        )
+
     def set_outputs(self, *outputs: DataNode) -> None:
         """Say which nodes `run` delivers.
 
@@ -155,7 +196,12 @@ class Pipeline:
         Raises:
             ArgumentError: ``py_num_workers`` is not positive, although a source is parallel.
             PicklingError: a source cannot travel to spawned workers.
+            DescriptorLimitError: the process may not open more files.
         """
+        with self._lock:
+            self._start_py_workers()
+
+    def _start_py_workers(self) -> None:
         self._check_open()
         if self._space is not None:
             return
@@ -163,19 +209,31 @@ class Pipeline:
         parallel = [node for node in sources if node.external.parallel]
         if parallel:
             self._check_workers()
-        space = SharedSpace.create()
-        if parallel:
-            options = WorkerOptions(
-                self._py_num_workers,
-                self._py_start_method,
-                self._py_worker_threads,
-                self._py_worker_restarts,
-                pickling.dumps,
-            )
-            self._process_pool = ProcessPool(
-                [(node.external.source, node.external.declared) for node in parallel], self._batch_size, space, options
-            )
+            self._warn_of_hazards(parallel)
+        try:
+            space = SharedSpace.create(self._max_held_bytes)
+            if parallel:
+                self._process_pool = self._start_pool(parallel, space)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise DescriptorLimitError(
+                error.errno,
+                "no file descriptors are left for a pipeline, which needs 8 of its own; close some, or raise `ulimit -n`",
+            ) from error
         self._space = space
+
+    def _start_pool(self, parallel: list[SourceNode], space: SharedSpace) -> ProcessPool:
+        options = WorkerOptions(
+            self._py_num_workers,
+            self._py_start_method,
+            self._py_worker_threads,
+            self._py_timeout_s,
+            self._py_worker_restarts,
+            pickling.dumps,
+        )
+        sources = [(node.external.source, node.external.declared) for node in parallel]
+        return ProcessPool(sources, self._batch_size, space, options)
 
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so where it has not been done.
@@ -186,10 +244,14 @@ class Pipeline:
             DefinitionError: the pipeline has no outputs, or illegal ones.
             ArgumentError, PicklingError: see `start_py_workers`.
         """
+        with self._lock:
+            self._build()
+
+    def _build(self) -> None:
         self._check_open()
         if self._executor is not None:
             return
-        self.start_py_workers()
+        self._start_py_workers()
         assert self._space is not None
         graph = self._make_graph()
         serial = [node for node in graph.sources if not node.external.parallel]
@@ -215,16 +277,18 @@ class Pipeline:
             WorkerDiedError: a worker process has ended without being told to.
             ClosedError: the pipeline has been closed.
         """
-        if self._executor is None or self._closed:
-            self.build()
-            assert self._executor is not None
-        return self._executor.run()
+        with self._lock:
+            if self._executor is None or self._closed:
+                self._build()
+                assert self._executor is not None
+            return self._executor.run()
 
     def reset(self) -> None:
         """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
-        self._check_open()
-        if self._executor is not None:
-            self._executor.reset()
+        with self._lock:
+            self._check_open()
+            if self._executor is not None:
+                self._executor.reset()
 
     def close(self) -> None:
         """End the workers and give back all memory but that of batches which somebody still holds. May be called twice.
@@ -232,9 +296,12 @@ class Pipeline:
         A pipeline that is dropped, or left behind at the end of the program, closes itself.
         """
         self._closed = True
-        for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
-            if part is not None:
-                part.close()
+        if self._process_pool is not None:
+            self._process_pool.stop_workers()  # which ends a run() that another thread may be in
+        with self._lock:
+            for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
+                if part is not None:
+                    part.close()
 
     def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
         self._check_open()
@@ -274,6 +341,18 @@ class Pipeline:
                 f"processes: `py_num_workers` must be a positive integer, not {workers!r}"
             )
 
+    def _warn_of_hazards(self, parallel: list[SourceNode]) -> None:
+        if self._py_start_method != "fork":
+            return
+        for node in parallel:
+            for hazard in fork_hazards(node.external.source.callback):
+                warnings.warn(
+                    f"{node.external.source.name} does not fork well: {hazard}. Make it in the worker, at the first call, "
+                    "or use py_start_method='spawn'",
+                    RuntimeWarning,
+                    stacklevel=5,
+                )
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
@@ -282,6 +361,10 @@ class Pipeline:
 def _check_at_least_one(name: str, value: Any) -> None:
     if not _is_int(value) or value < 1:
         raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _is_int(value: Any) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, overload
 
 from dali_like.external_source import make_external_source
 from dali_like.fn import decoders
 from dali_like.graph.nodes import DataNode, SourceNode
+from dali_like.types import SampleInfo
 
 __all__ = ["decoders", "external_source"]
 
@@ -25,6 +26,7 @@ def external_source(
     batch: bool = True,
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
+    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
 ) -> DataNode: ...
 
 
@@ -41,6 +43,7 @@ def external_source(
     batch: bool = True,
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
+    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
 ) -> list[DataNode]: ...
 
 
@@ -56,6 +59,7 @@ def external_source(
     batch: bool = True,
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
+    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
 ) -> DataNode | list[DataNode]:
     """Data from a Python callable, as in ``nvidia.dali.fn.external_source``.
 
@@ -78,6 +82,10 @@ def external_source(
         parallel: True: worker processes call copies of the source. False: the main process does, in `run`.
         prefetch_queue_depth: how many batches parallel workers compute ahead, on top of the pipeline's own
             prefetch_queue_depth. Default 1.
+        on_error: what happens when the callable raises, or returns what cannot be delivered. "raise": `run` raises it.
+            "skip": the sample of the next index that succeeds stands in, which no other row notices. Or a callable: it is
+            given the SampleInfo and the exception, and returns what stands in. Replaced samples are logged, to the logger
+            "dali_like", and counted in `Pipeline.statistics`.
 
     Returns:
         A node, or a list of nodes if `num_outputs` is given.
@@ -96,6 +104,7 @@ def external_source(
         batch=batch,
         parallel=parallel,
         prefetch_queue_depth=prefetch_queue_depth,
+        on_error=on_error,
     )
     node = SourceNode(external)
     outputs = [DataNode(f"{external.source.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]

@@ -174,8 +174,14 @@ class InlinePool:
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputLayout]]], capacity: int, space: SharedSpace) -> None:
         self._stages = [Stage(space, source, capacity, declared, 0) for source, declared in sources]
-        self._runner = TaskRunner(space, [source for source, _ in sources], memoryview(bytearray(8)).cast("q"))
+        self._cell = memoryview(bytearray(16)).cast("q")
+        self._runner = TaskRunner(space, [source for source, _ in sources], self._cell)
         self._closed = False
+
+    @property
+    def num_replaced(self) -> int:
+        """How many samples were replaced by what a source's ``on_error`` says."""
+        return int(self._cell[1])
 
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:

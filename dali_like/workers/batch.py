@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import DtypeMismatchError, NdimMismatchError
-from dali_like.workers.geometry import OutputLayout, describe_rows
-from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, Word
+from dali_like.errors import CorruptionError, DtypeMismatchError, NdimMismatchError
+from dali_like.workers.geometry import Geometry, OutputLayout, describe_rows
+from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot, leased_array
 from dali_like.workers.samples import Source, dtype_text, ndim_text
 
 #: What an output of a batch is: one array where all samples lie in their rows, else the samples.
 Output = NDArray[Any] | SampleList
+
+_ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
 
 
 class BatchKey(NamedTuple):
@@ -108,6 +110,7 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
         return arrays, geometry.outputs
     descriptors = slot.descriptors[:size].copy()
     _complete(descriptors, batch, slot)
+    _check(descriptors, geometry, source)
     layouts = tuple(_layout(descriptors[:, j], source, j) for j in range(len(geometry.outputs)))
     lease = Lease(ring, slot)
     outputs: list[Output] = []
@@ -127,20 +130,46 @@ def first_layout(slot: Slot, num_samples: int, source: Source) -> tuple[OutputLa
     Raises:
         DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
     """
-    descriptors = slot.descriptors[:num_samples]
+    descriptors = slot.descriptors[:num_samples].copy()
+    _check(descriptors, slot.geometry, source)
     return tuple(_layout(descriptors[:, j], source, j) for j in range(len(slot.geometry.outputs)))
 
 
 def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
     """Describe the samples of tasks that put all of theirs into rows."""
     geometry = slot.geometry
-    expected = slot.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
+    expected = geometry.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
     for task in range(geometry.num_tasks(batch.key.size)):
         if not batch.described >> task & 1:
             start = task * geometry.task_size
             stop = min(start + geometry.task_size, batch.key.size)
             for j in range(len(geometry.outputs)):
                 describe_rows(descriptors, j, expected[j], start, stop)
+
+
+def _check(descriptors: NDArray[np.int64], geometry: Geometry, source: Source) -> None:
+    """Hold descriptors against the slot: arrays are made of them, and must not reach beyond it.
+
+    Raises:
+        CorruptionError: one is not what a worker writes.
+    """
+    words = descriptors.reshape(-1, DESCRIPTOR_WORDS)
+    offset, nbytes, dtype, ndim = (words[:, word] for word in (Word.OFFSET, Word.NBYTES, Word.DTYPE, Word.NDIM))
+    good = (offset >= 0) & (nbytes >= 0) & (offset <= geometry.slot_bytes) & (nbytes <= geometry.slot_bytes - offset)
+    good &= (dtype >= 0) & (dtype < len(DTYPES)) & (ndim >= 0) & (ndim <= MAX_NDIM)
+    if good.all():
+        shape = words[:, Word.SHAPE :]
+        inside = np.arange(MAX_NDIM) < ndim[:, None]
+        good &= ((shape >= 0) & (shape <= geometry.slot_bytes) | ~inside).all(axis=1)
+        # In floating point a product cannot wrap around to a number that looks right.
+        sizes = np.where(inside, shape, 1).astype(np.float64).prod(axis=1) * _ITEM_BYTES[dtype]
+        good &= sizes == nbytes
+    if not good.all():
+        sample = int((~good).argmax()) // descriptors.shape[1]
+        raise CorruptionError(
+            f"the description of sample {sample} of {source.name} is not what a worker writes; a callback has written into "
+            "memory that is not its own"
+        )
 
 
 def _layout(table: NDArray[np.int64], source: Source, output: int) -> OutputLayout:

@@ -74,6 +74,10 @@ class Crew:
         """Start a worker that is not running."""
         self._send(Message.START, worker)
 
+    def signal(self, worker: int, number: int) -> None:
+        """Send a signal to a worker, if it is there."""
+        self._send(Message.SIGNAL, worker, number)
+
     def read_news(self) -> None:
         """Take note of what the template has said."""
         while True:
@@ -100,9 +104,9 @@ class Crew:
         """End all workers and the template, and wait until they are gone."""
         self._finalizer()
 
-    def _send(self, kind: Message, worker: int) -> None:
+    def _send(self, kind: Message, worker: int, value: int = 0) -> None:
         with contextlib.suppress(BrokenPipeError):  # the template is gone; `read_news` will say so
-            os.write(self.control.fileno(), MESSAGE.pack(kind, worker, 0))
+            os.write(self.control.fileno(), MESSAGE.pack(kind, worker, value))
 
 
 def describe_exit(exitcode: int) -> str:
@@ -135,6 +139,8 @@ def _reap(template_pid: int, control: Descriptor, deadline: float) -> None:
         try:
             if not os.read(control.fileno(), MESSAGE.size):
                 break
+        except BlockingIOError:  # a thread that was waiting for news has read it
+            continue
         except ConnectionResetError:
             break
     else:

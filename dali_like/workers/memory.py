@@ -24,11 +24,13 @@ from numpy.typing import NDArray
 
 from dali_like.errors import OutOfMemoryError
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.limits import available_bytes
 from dali_like.workers.protocol import PAGE_BYTES, align
 
 #: 4 TiB: a thirtieth of what a process can address, and more than any machine has memory.
 _SPACE_BYTES = 1 << 42
 _LEAST_SPACE_BYTES = 1 << 26
+_BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
 
 
 class SharedSpace:
@@ -37,14 +39,16 @@ class SharedSpace:
     Attributes:
         fd: descriptor of the file.
         size: bytes of address space.
+        limit_bytes: how much memory may be behind it.
         map: the mapping.
         bytes: the mapping as one array; every view of it keeps the mapping.
         address: where the mapping begins in this process.
     """
 
-    def __init__(self, fd: Descriptor, size: int) -> None:
+    def __init__(self, fd: Descriptor, size: int, limit_bytes: int) -> None:
         self.fd = fd
         self.size = size
+        self.limit_bytes = limit_bytes
         self.map = mmap.mmap(fd.fileno(), size)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
         self.address: int = self.bytes.__array_interface__["data"][0]
@@ -52,19 +56,24 @@ class SharedSpace:
         self._free = [(0, size)]
 
     @classmethod
-    def create(cls) -> SharedSpace:
+    def create(cls, limit_bytes: int | None = None) -> SharedSpace:
         """A new space, as large as the limits of this process allow.
+
+        Args:
+            limit_bytes: how much memory may be behind it. Default: half of what is available now.
 
         Raises:
             OutOfMemoryError: not even 64 MiB of address space can be had.
         """
+        if limit_bytes is None:
+            limit_bytes = available_bytes() // 2
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         size = _SPACE_BYTES if limit == resource.RLIM_INFINITY else min(_SPACE_BYTES, align(limit // 4))
         fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         while True:
             os.ftruncate(fd.fileno(), size)
             try:
-                space = cls(fd, size)
+                space = cls(fd, size, limit_bytes)
                 break
             except OSError:
                 if size <= _LEAST_SPACE_BYTES:
@@ -74,6 +83,11 @@ class SharedSpace:
                 size //= 2
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return space
+
+    @property
+    def used_bytes(self) -> int:
+        """How much memory is behind the space."""
+        return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
 
     def allocate(self, nbytes: int) -> int:
         """Take an extent of at least `nbytes`, without memory behind it, and return its offset. Thread-safe.
@@ -112,17 +126,26 @@ class SharedSpace:
         """Put memory behind an extent now, so that touching it later cannot fail.
 
         Raises:
-            OutOfMemoryError: the machine does not have it.
+            OutOfMemoryError: the limit would be exceeded, or the machine or the control group does not have it.
         """
+        used = self.used_bytes
+        if used + nbytes > self.limit_bytes:
+            raise OutOfMemoryError(
+                f"batches take {_mib(used)} and need {_mib(nbytes)} more; the limit is {_mib(self.limit_bytes)}. "
+                "Hold fewer batches, lower the prefetch depths or the batch size, or raise max_held_bytes"
+            )
+        available = available_bytes()
+        if nbytes > available:
+            raise OutOfMemoryError(
+                f"batches need {_mib(nbytes)} more, and {_mib(available)} are available (they take {_mib(used)} now). "
+                "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
+            )
         try:
             os.posix_fallocate(self.fd.fileno(), offset, nbytes)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
-            raise OutOfMemoryError(
-                f"no memory for {max(nbytes >> 20, 1)} MiB of samples; hold fewer batches, lower the prefetch depths "
-                "or the batch size"
-            ) from error
+            raise OutOfMemoryError(f"batches need {_mib(nbytes)} more, which the system refuses") from error
 
     def discard(self, offset: int, nbytes: int) -> None:
         """Give the pages of an extent back to the system; it reads as zeros afterwards."""
@@ -131,3 +154,7 @@ class SharedSpace:
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """A view of the space as an array."""
         return np.ndarray(shape, dtype, self.map, offset)
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes / (1 << 20):.1f} MiB"

@@ -29,9 +29,10 @@ import fcntl
 import itertools
 import os
 import select
+import signal
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -39,21 +40,25 @@ import numpy as np
 
 from dali_like.errors import (
     ClosedError,
+    CorruptionError,
     DaliLikeError,
     ForkedError,
     OutOfMemoryError,
     WorkerDiedError,
     WorkerError,
     WorkerStartError,
+    WorkerTimeoutError,
 )
 from dali_like.workers.base import Stage, position_note, result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.crew import TEMPLATE, Crew, End, describe_exit
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
     CELL_BYTES,
+    CELL_REPLACED,
     CELL_SAMPLE,
     DONE,
     MESSAGE_BYTES,
@@ -76,6 +81,8 @@ from dali_like.workers.worker import START_FAILED
 _RESTART_PERIOD_S = 60.0
 #: So many workers may die of the same sample; then the sample is given up.
 _DEATHS_PER_SAMPLE = 3
+#: One that hangs is tried once more.
+_HANGS_PER_SAMPLE = 2
 
 _TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
 _REPORTS = 170  # that fit into a page of a pipe
@@ -121,6 +128,9 @@ class ProcessPool:
         self._no_memory: OutOfMemoryError | None = None
         self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
         self._deaths: Counter[tuple[BatchKey, int]] = Counter()
+        #: How often a worker has been started in the place of one that had died.
+        self.num_restarts = 0
+        self._replaced_before = 0
 
         tasks_read, self._tasks = map(Descriptor, os.pipe())
         self._done, done_write = map(Descriptor, os.pipe())
@@ -133,6 +143,10 @@ class ProcessPool:
         self._records["task"] = np.arange(len(self._records))
         farewell = partial(_wake_all, self._in_flight, self._tasks, options.num_workers)
         self._crew = Crew([source for source, _ in sources], options, space, tasks_read, done_write, farewell)
+        self._watch: HangWatch | None = None
+        if options.timeout_s is not None:
+            self._watch = HangWatch(self._crew, space, options.num_workers, options.timeout_s)
+        self._hung: dict[int, WorkerTimeoutError] = {}
         self._poll = select.poll()
         self._poll.register(self._done, select.POLLIN)
         self._poll.register(self._crew.control, select.POLLIN)
@@ -144,6 +158,11 @@ class ProcessPool:
         if not self._closed:
             self._crew.read_news()
         return [pid for pid in self._crew.pids if pid]
+
+    @property
+    def num_replaced(self) -> int:
+        """How many samples were replaced by what a source's ``on_error`` says."""
+        return self._replaced_before + sum(map(self._replaced_by, range(self._options.num_workers)))
 
     def submit(self, key: BatchKey) -> Batch:
         self._check()
@@ -166,13 +185,17 @@ class ProcessPool:
                 raise self._failure
             if self._no_memory is not None and batch in self._backlog:
                 raise self._no_memory
-            for fd, _ in self._poll.poll():
+            ready = self._poll.poll(None if self._watch is None else self._watch.poll_ms)
+            self._check()  # another thread may have closed the pipeline
+            for fd, _ in ready:
                 if fd == self._done.fileno():
                     self._read_reports()
                 else:
                     self._crew.read_news()
             while (end := self._crew.take_end()) is not None:
                 self._handle_end(end)
+            if self._watch is not None and self._watch.due():
+                self._look_for_hangs(self._watch)
         self._post()
         return result_of(batch)
 
@@ -184,11 +207,13 @@ class ProcessPool:
         elif batch in self._backlog:
             self._backlog.remove(batch)
 
-    def close(self) -> None:
-        if self._closed:
-            return
+    def stop_workers(self) -> None:
+        """End the workers; may be called in any thread. A `wait` in another one then raises ClosedError."""
         self._closed = True
         self._crew.stop()
+
+    def close(self) -> None:
+        self.stop_workers()
         if self._pid == os.getpid():
             for batch in self._in_flight.values():
                 if batch.slot is not None:
@@ -272,6 +297,12 @@ class ProcessPool:
         batch = self._in_flight.get(ticket)
         if batch is None or not batch.open_tasks >> task & 1:
             return
+        if not self._is_plausible(batch, worker, status, value):
+            self._failure = CorruptionError(
+                f"a report says what no worker says (task {task}, worker {worker}, status {status}, value {value}); a "
+                "callback has written where it must not, into memory or into a file descriptor that is not its own"
+            )
+            return
         if status == Status.DENSE:
             pass
         elif status == Status.DESCRIBED:
@@ -291,6 +322,16 @@ class ProcessPool:
         elif task == 0 and status == Status.DESCRIBED and not self._stages[batch.key.source].known:
             assert batch.slot is not None
             self._stages[batch.key.source].learn_early(batch, batch.slot)
+
+    def _is_plausible(self, batch: Batch, worker: int, status: int, value: int) -> bool:
+        if (worker >= self._options.num_workers and worker != _NO_WORKER) or value < 0:
+            return False
+        if status in (Status.STOPPED, Status.FAILED):
+            return value < batch.key.size
+        if status == Status.DESCRIBED:
+            assert batch.slot is not None
+            return value <= batch.slot.geometry.region_bytes
+        return status in _STATUSES
 
     def _complete(self, batch: Batch) -> None:
         """All tasks of a batch have been reported: what has become of it?"""
@@ -346,34 +387,61 @@ class ProcessPool:
             self._failure = self._failure or self._start_error(end)
             return
         debt = self._debt_of(end.worker)
-        error = WorkerDiedError(
-            f"worker {end.worker} (pid {end.pid}) {describe_exit(end.exitcode)} {self._describe(debt)}",
-            end.pid,
-            end.exitcode,
-        )
+        error: WorkerError | None = self._hung.pop(end.worker, None)
+        if error is None:
+            what = f"worker {end.worker} (pid {end.pid}) {describe_exit(end.exitcode)} {self._describe(debt)}"
+            error = WorkerDiedError(what, end.pid, end.exitcode)
         if not self._may_restart(end.worker):
             self._failure = self._failure or error
             return
-        # The cell of a dead worker must not name a task that somebody else may have by then.
-        cell = cell_offset(end.worker)
-        self._space.map[cell : cell + CELL_BYTES] = bytes(CELL_BYTES)
+        self._clear_traces(end.worker)
         if debt is not None:
             self._post_debt(debt, error)
         self._crew.start(end.worker)
 
-    def _post_debt(self, debt: _Debt, error: WorkerDiedError) -> None:
+    def _clear_traces(self, worker: int) -> None:
+        """The cell of a dead worker must not name a task that somebody else may have by then."""
+        self._replaced_before += self._replaced_by(worker)
+        cell = cell_offset(worker)
+        self._space.map[cell : cell + CELL_BYTES] = bytes(CELL_BYTES)
+        self._space.discard(message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
+        if self._watch is not None:
+            self._watch.forget(worker)
+        self.num_restarts += 1
+
+    def _post_debt(self, debt: _Debt, error: WorkerError) -> None:
         """Post the task of a dead worker again, unless its sample has killed too many."""
         batch, task, sample = debt
         self._deaths[batch.key, sample] += 1
+        allowed = _HANGS_PER_SAMPLE if isinstance(error, WorkerTimeoutError) else _DEATHS_PER_SAMPLE
         if batch.cancelled:
             self._note(batch.ticket, task, 0, Status.SKIPPED, 0)
-        elif self._deaths[batch.key, sample] >= _DEATHS_PER_SAMPLE:
-            error.add_note(f"{_DEATHS_PER_SAMPLE} workers have died of this sample; it is given up")
+        elif self._deaths[batch.key, sample] >= allowed:
+            error.add_note(f"this is the worker number {allowed} that has come to its end on this sample, so it is given up")
             batch.fatal = error
             self._note(batch.ticket, task, _NO_WORKER, Status.FAILED, sample)
         else:
             assert batch.slot is not None
             os.write(self._tasks.fileno(), TASK.pack(batch.ticket, batch.slot.page, task))
+
+    def _look_for_hangs(self, watch: HangWatch) -> None:
+        """Kill the workers that have been on one sample for too long; `_handle_end` then does the rest."""
+        debts = [self._debt_of(worker) for worker in range(self._options.num_workers)]
+        waiting = self._open_tasks > sum(debt is not None for debt in debts)
+        for worker, debt in enumerate(debts):
+            if worker in self._hung or not self._crew.pids[worker]:
+                continue
+            if debt is not None:
+                state: Hashable = (debt.batch.ticket, debt.task, debt.sample)
+            else:
+                # An idle worker is fine, unless it has been stopped and leaves tasks lying.
+                state = "idle" if waiting and watch.is_stopped(worker) else None
+            if watch.is_overdue(worker, state):
+                self._hung[worker] = WorkerTimeoutError(
+                    f"worker {worker} (pid {self._crew.pids[worker]}) has shown no progress for {self._options.timeout_s} s "
+                    f"{self._describe(debt)}:\n{watch.stack_of(worker)}"
+                )
+                self._crew.signal(worker, signal.SIGKILL)
 
     def _may_restart(self, worker: int) -> bool:
         allowed = self._options.restarts
@@ -405,6 +473,10 @@ class ProcessPool:
         where = cell + CELL_SAMPLE
         return _Debt(batch, task, int.from_bytes(self._space.map[where : where + WORD_BYTES], _LITTLE))
 
+    def _replaced_by(self, worker: int) -> int:
+        where = cell_offset(worker) + CELL_REPLACED
+        return int.from_bytes(self._space.map[where : where + WORD_BYTES], _LITTLE)
+
     def _describe(self, debt: _Debt | None) -> str:
         if debt is None:
             return "while it was idle"
@@ -417,6 +489,7 @@ class ProcessPool:
 
 #: In the place of the worker that reported a failure: nobody did.
 _NO_WORKER = -1
+_STATUSES = frozenset(Status)
 
 
 def _pipe_bytes(pipe: Descriptor) -> int:

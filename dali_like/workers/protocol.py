@@ -38,8 +38,9 @@ DONE = struct.Struct("<QIHHq")
 NO_TICKET = 0
 
 CELL_BYTES = 64
-#: Offset of the sample index in a worker's cell; the task record comes before it.
+#: Where in a worker's cell the index of its sample is, and how many samples it has replaced; the task record comes first.
 CELL_SAMPLE = 16
+CELL_REPLACED = 24
 MESSAGE_BYTES = 1 << 20
 
 

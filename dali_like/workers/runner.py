@@ -11,6 +11,7 @@ slot.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -41,8 +42,13 @@ from dali_like.workers.samples import Source, as_array, check_array, split_outpu
 _MAX_VIEWS = 256
 _MAX_CELLS = 1 << 16
 
-#: Memory is put behind a region in steps of at least this, since each step is a system call.
-_COMMIT_BYTES = 1 << 18
+#: Memory is put behind a region in steps of at least this, since each step is a few system calls.
+_COMMIT_BYTES = 1 << 20
+
+#: So many indices are tried in the place of one that fails.
+_MAX_SKIPPED = 1000
+
+_log = logging.getLogger("dali_like")
 
 
 class RegionFullError(Exception):
@@ -65,6 +71,10 @@ class _Cell(NamedTuple):
 _NO_CELL = _Cell(np.empty(0), np.dtype(float), None)
 
 
+def _cell(rows: NDArray[Any] | None, i: int) -> _Cell:
+    return _NO_CELL if rows is None else _Cell(rows[i, ...], rows.dtype, rows.shape[1:])
+
+
 class _SlotView:
     """A slot as the one who fills it sees it."""
 
@@ -84,18 +94,22 @@ class _SlotView:
         self.expected: list[list[int]] = space.array(
             offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
         ).tolist()
-        #: By task, for each sample its row in each output; made when a task is first computed here.
-        self.cells: dict[int, list[tuple[_Cell, ...]]] = {}
+        self._cells: dict[int, list[tuple[_Cell, ...]]] = {}
         self._capacity = capacity
         self._rows = [self._rows_of(space, expected) for expected in self.expected]
 
+    @property
+    def num_cells(self) -> int:
+        """How many samples' rows are kept."""
+        return sum(map(len, self._cells.values()))
+
     def cells_of(self, task: int) -> list[tuple[_Cell, ...]]:
-        """The rows of the samples of a task."""
-        samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
-        return [
-            tuple(_NO_CELL if rows is None else _Cell(rows[i, ...], rows.dtype, rows.shape[1:]) for rows in self._rows)
-            for i in samples
-        ]
+        """For each sample of a task, its row in each output."""
+        cells = self._cells.get(task)
+        if cells is None:
+            samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
+            cells = self._cells[task] = [tuple(_cell(rows, i) for rows in self._rows) for i in samples]
+        return cells
 
     def _rows_of(self, space: SharedSpace, expected: list[int]) -> NDArray[Any] | None:
         if expected[Word.OFFSET] == UNKNOWN:
@@ -110,16 +124,15 @@ class TaskRunner:
     Args:
         space: where the slots are.
         sources: by their number in the slots' headers.
-        current: a cell of one number, which always says the index in the batch of the sample that is being made.
+        cell: two numbers: the index in the batch of the sample that is being made; how many samples were replaced.
     """
 
-    def __init__(self, space: SharedSpace, sources: Sequence[Source], current: memoryview) -> None:
+    def __init__(self, space: SharedSpace, sources: Sequence[Source], cell: memoryview) -> None:
         self._space = space
         self._sources = sources
-        self._current = current
+        self._cell = cell
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, _SlotView] = {}
-        self._num_cells = 0
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
 
@@ -133,34 +146,40 @@ class TaskRunner:
             return Status.SKIPPED, 0
         view = self._views.get(page)
         if view is None or view.geometry != words[Header.GEOMETRY]:
-            if len(self._views) >= _MAX_VIEWS or self._num_cells > _MAX_CELLS:
+            if len(self._views) >= _MAX_VIEWS or sum(view.num_cells for view in self._views.values()) > _MAX_CELLS:
                 self._views.clear()
                 self._headers.clear()
-                self._num_cells = 0
             view = self._views[page] = _SlotView(self._space, page * PAGE_BYTES, words)
         return self._run(view, words, task)
 
     def _run(self, view: _SlotView, words: list[int], task: int) -> tuple[Status, int]:
-        source = self._sources[words[Header.SOURCE]]
-        epoch = words[Header.EPOCH]
-        iteration = words[Header.ITERATION]
-        first = words[Header.FIRST_SAMPLE]
-        start = task * view.task_size
-        stop = min(start + view.task_size, words[Header.BATCH_SIZE])
-        callback = source.callback
-        single = source.num_outputs is None
-        count = source.output_count
-        cells = view.cells.get(task)
-        if cells is None:
-            cells = view.cells[task] = view.cells_of(task)
-            self._num_cells += len(cells)
-        current = self._current
-        new, ndarray = tuple.__new__, np.ndarray
-        region: _Region | None = None
-        i = start
+        job = _Job(self._space, view, self._sources[words[Header.SOURCE]], words, task)
         try:
-            for i in range(start, stop):
-                current[0] = i
+            i = job.start
+            while i < job.stop:
+                i = self._make(job, i)
+        except StopIteration:
+            return Status.STOPPED, self._cell[0]
+        except RegionFullError as full:
+            return Status.TOO_LARGE, full.needed
+        except Exception as error:
+            self.error = error
+            return Status.FAILED, self._cell[0]
+        if job.region is None:
+            return Status.DENSE, 0
+        return Status.DESCRIBED, job.region.used
+
+    def _make(self, job: _Job, begin: int) -> int:
+        """Make the samples from `begin` on, up to the end of the task or the first that must be replaced; the next index."""
+        source, start, first, iteration, epoch = job.source, job.start, job.first, job.iteration, job.epoch
+        callback, single, count = source.callback, source.num_outputs is None, source.output_count
+        cell, cells = self._cell, job.cells
+        new, ndarray = tuple.__new__, np.ndarray
+        region = job.region
+        i = begin
+        try:
+            for i in range(begin, job.stop):
+                cell[0] = i
                 # This loop is what a sample costs besides its callback: 0.3 us. Making the tuple by its class, comparing
                 # dtypes by value, or naming `strict` in the call of zip would each add 0.1 us.
                 sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
@@ -175,29 +194,56 @@ class TaskRunner:
                                 break
                         else:
                             continue
-                    region = _Region(self._space, view, task)
-                    for output, expected in enumerate(view.expected):
-                        describe_rows(view.descriptors, output, expected, start, i)
-                self._store(view, region, cells[i - start], i, sample, source)
-        except StopIteration:
-            return Status.STOPPED, i
-        except RegionFullError as full:
-            return Status.TOO_LARGE, full.needed
+                self._store(job, i, sample)
+                region = job.region
+        except (StopIteration, RegionFullError):
+            raise
         except Exception as error:
-            self.error = error
-            return Status.FAILED, i
-        if region is None:
-            return Status.DENSE, 0
-        return Status.DESCRIBED, region.used
+            if source.on_error == "raise":
+                raise
+            self._replace(job, i, error)
+            return i + 1
+        return job.stop
 
-    def _store(
-        self, view: _SlotView, region: _Region, cells: tuple[_Cell, ...], i: int, sample: Any, source: Source
-    ) -> None:
+    def _replace(self, job: _Job, i: int, error: Exception) -> None:
+        """Put another sample in the place of one that could not be made.
+
+        Raises:
+            Exception: the original one, if no other can be found either.
+        """
+        source = job.source
+        index = job.first + i
+        if callable(source.on_error):
+            self._store(job, i, source.on_error(SampleInfo(index, i, job.iteration, job.epoch), error))
+            by = "what on_error returned"
+        else:
+            for other in range(index + 1, index + 1 + _MAX_SKIPPED):
+                try:
+                    self._store(job, i, source.callback(SampleInfo(other, i, job.iteration, job.epoch)))
+                except RegionFullError:
+                    raise
+                except StopIteration:
+                    raise error from None
+                except Exception:  # that one too: on to the next
+                    continue
+                by = f"that of idx_in_epoch {other}"
+                break
+            else:
+                raise error
+        self._cell[1] += 1
+        _log.warning("%s: the sample of idx_in_epoch %d is replaced by %s: %r", source.name, index, by, error)
+
+    def _store(self, job: _Job, i: int, sample: Any) -> None:
+        """Write any sample that may be written, and describe where it is."""
+        source, view = job.source, job.view
+        region = job.region
+        if region is None:
+            region = job.begin_region()
         for output, value in enumerate(split_outputs(sample, source)):
             array = as_array(value, source, output)
             expected = view.expected[output]
             check_array(array, expected[Word.DTYPE], expected[Word.NDIM], source, output)
-            row, dtype, shape = cells[output]
+            row, dtype, shape = job.cells[i - job.start][output]
             if array.shape == shape and array.dtype == dtype:
                 row[...] = array
                 offset = expected[Word.OFFSET] + i * expected[Word.NBYTES]
@@ -216,6 +262,37 @@ class TaskRunner:
         """Leave a message at the start of a task's region, in place of its samples."""
         region = _Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+class _Job:
+    """One task while it is computed.
+
+    Attributes:
+        start, stop: the samples of the batch that it consists of.
+        first: idx_in_epoch of the batch's first sample.
+        cells: the rows of each sample.
+        region: where samples go that have no row; None as long as all had one.
+    """
+
+    def __init__(self, space: SharedSpace, view: _SlotView, source: Source, words: list[int], task: int) -> None:
+        self._space = space
+        self._task = task
+        self.view = view
+        self.source = source
+        self.epoch = words[Header.EPOCH]
+        self.iteration = words[Header.ITERATION]
+        self.first = words[Header.FIRST_SAMPLE]
+        self.start = task * view.task_size
+        self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
+        self.cells = view.cells_of(task)
+        self.region: _Region | None = None
+
+    def begin_region(self) -> _Region:
+        """From now on each sample is described, and so are those that lie in their rows already."""
+        self.region = _Region(self._space, self.view, self._task)
+        for output, expected in enumerate(self.view.expected):
+            describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
+        return self.region
 
 
 class _Region:

@@ -23,11 +23,15 @@ class Source:
         name: how messages call the source.
         callback: makes one sample.
         num_outputs: how many arrays make a sample; None where the callback returns the array itself.
+        on_error: what happens when the callback raises, or returns what cannot be delivered: "raise"; "skip", the sample of
+            the next index that succeeds stands in; or a callable that is given the SampleInfo and the exception and returns
+            what stands in.
     """
 
     name: str
     callback: Callable[[SampleInfo], Any]
     num_outputs: int | None = None
+    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise"
 
     @property
     def output_count(self) -> int:

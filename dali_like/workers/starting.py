@@ -36,6 +36,7 @@ class WorkerOptions:
         num_workers: how many processes.
         start_method: "fork" or "spawn".
         threads: for the numerical libraries in each worker; None leaves them alone.
+        timeout_s: how long a worker may be on one sample; None: for ever.
         restarts: how often a minute a worker that has died is replaced; None: always.
         pickle_source: makes bytes of a callback, given a name for messages; used under spawn.
     """
@@ -43,6 +44,7 @@ class WorkerOptions:
     num_workers: int
     start_method: str
     threads: int | None
+    timeout_s: float | None
     restarts: int | None
     pickle_source: Callable[[Any, str], bytes]
 
@@ -103,10 +105,17 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         done_fd=ends.done.fileno(),
         space_fd=space.fd.fileno(),
         space_bytes=space.size,
+        limit_bytes=space.limit_bytes,
         num_workers=options.num_workers,
         threads=options.threads,
         sources=tuple(
-            (source.name, source.num_outputs, options.pickle_source(source.callback, source.name)) for source in sources
+            (
+                source.name,
+                source.num_outputs,
+                options.pickle_source(source.callback, source.name),
+                options.pickle_source(source.on_error, f"on_error of {source.name}"),
+            )
+            for source in sources
         ),
     )
     boot_fd = os.memfd_create("dali_like_boot", os.MFD_CLOEXEC)

@@ -8,7 +8,7 @@ milliseconds.
 
 ::
 
-    main process --(socket: start, stop)--> template --(fork)--> workers
+    main process --(socket: start, stop, signal)--> template --(fork)--> workers
                  <--(socket: started, ended)--
 
 Who watches whom: the template watches the main process through a pidfd and ends with it, however it ends; the kernel kills
@@ -37,8 +37,8 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
 from dali_like.workers.worker import Channels, flush_streams, limit_threads, run_worker
 
-#: Kind of message, worker, and a value: the pid of a worker that started, the wait status of one that ended, the
-#: milliseconds that workers have to end by themselves.
+#: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
+#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED).
 MESSAGE = struct.Struct("<iii")
 
 _PR_SET_NAME = 15
@@ -48,8 +48,9 @@ _PR_SET_PDEATHSIG = 1
 class Message(IntEnum):
     START = 1
     STOP = 2
-    STARTED = 3
-    ENDED = 4
+    SIGNAL = 3
+    STARTED = 4
+    ENDED = 5
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,25 @@ class Boot:
     done_fd: int
     space_fd: int
     space_bytes: int
+    limit_bytes: int
     num_workers: int
     threads: int | None
-    #: (name, num_outputs, pickled callback) of each source
-    sources: tuple[tuple[str, int | None, bytes], ...]
+    #: name, number of outputs, pickled callback and pickled on_error of each source
+    sources: tuple[tuple[str, int | None, bytes, bytes], ...]
 
 
 def spawned(boot: Boot) -> NoReturn:
     """The life of a template that is a fresh interpreter."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes)
+    space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
     channels = Channels(boot.tasks_fd, boot.done_fd, space, boot.num_workers)
 
     def make_sources() -> Sequence[Source]:
-        return [Source(name, pickle.loads(callback), outputs) for name, outputs, callback in boot.sources]
+        return [
+            Source(name, pickle.loads(callback), outputs, pickle.loads(on_error))
+            for name, outputs, callback, on_error in boot.sources
+        ]
 
     serve(boot.main_pid, boot.control_fd, channels, make_sources, boot.threads)
 
@@ -95,6 +100,7 @@ def serve(
     threads: int | None,
 ) -> NoReturn:
     """Start workers when told, report their ends, and end with the main process."""
+    _close_stdin()
     try:
         main = os.pidfd_open(main_pid)
     except ProcessLookupError:
@@ -102,9 +108,6 @@ def serve(
     if os.getppid() != main_pid:
         os._exit(0)
     _name_process("dali_like:start")
-    stdin = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(stdin, 0)
-    os.close(stdin)
     limit_threads(threads)
     gc.collect()
     gc.freeze()
@@ -162,6 +165,10 @@ class _Template:
         elif kind == Message.STOP:
             self._stopping = True
             self._deadline = time.monotonic() + value / 1000
+        elif kind == Message.SIGNAL:
+            for index, pid in self._workers.values():
+                if index == worker:
+                    os.kill(pid, value)
 
     def _start(self, index: int) -> None:
         template = os.getpid()
@@ -212,6 +219,14 @@ def _reset_signals() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def _close_stdin() -> None:
+    """What is typed is for the main process."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    if null != 0:
+        os.dup2(null, 0)
+        os.close(null)
 
 
 def _die_with_parent(parent: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import cloudpickle
 
-from dali_like.errors import WorkerError
+from dali_like.errors import CorruptionError, WorkerError
 
 
 class WorkerTraceback(Exception):
@@ -40,8 +40,14 @@ def pack_exception(error: Exception) -> bytes:
 
 def unpack_exception(message: bytes) -> Exception:
     """The exception that `pack_exception` was given, with a `WorkerTraceback` as its cause."""
-    packed, text = pickle.loads(message)
-    error = _unpack(packed)
+    try:
+        packed, text = pickle.loads(message)
+    except Exception as reason:  # pickle raises whatever it stumbles over
+        raise CorruptionError(f"the message about an exception in a worker cannot be read: {reason!r}") from reason
+    try:
+        error = _unpack(packed)
+    except Exception as reason:  # a class that cannot be found or made here
+        error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
     error.__cause__ = WorkerTraceback(text)
     return error
 

@@ -8,7 +8,9 @@ always knows what a dead worker owes: what its cell names and no report has said
 
 from __future__ import annotations
 
+import faulthandler
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -32,6 +34,9 @@ from dali_like.workers.runner import RegionFullError, TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.transport import pack_exception
 
+#: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
+STACK_SIGNAL = signal.SIGRTMAX - 1
+
 #: Exit status of a worker that could not start; its message area says why.
 START_FAILED = 70
 
@@ -54,10 +59,10 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     except Exception as error:  # whatever a user's class does when unpickled
         _leave_message(index, channels, pack_exception(error))
         return START_FAILED
+    _answer_with_stack(index, channels)
     cell = cell_offset(index)
     # Another task may begin only when the last one has been reported, so one cell is enough.
-    current = memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_BYTES].cast("q")
-    runner = TaskRunner(space, sources, current)
+    runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_BYTES].cast("q"))
     splice, write, unpack, pack = os.splice, os.write, TASK.unpack_from, DONE.pack
     tasks, done, fd, buffer = channels.tasks, channels.done, space.fd.fileno(), space.map
     while splice(tasks, fd, TASK.size, offset_dst=cell):
@@ -83,6 +88,16 @@ def _report_error(runner: TaskRunner, page: int, task: int) -> None:
     except RegionFullError:
         short = RuntimeError(f"{type(error).__qualname__} with an unusually large state: {str(error)[:1000]}")
         runner.write_message(page, task, pack_exception(short))
+
+
+def _answer_with_stack(index: int, channels: Channels) -> None:
+    """Write the Python stack into the message area whenever it is asked for."""
+    try:
+        fd = os.open(f"/proc/self/fd/{channels.space.fd.fileno()}", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:  # no /proc, or no descriptor left: hangs are then noticed without a stack
+        return
+    os.lseek(fd, message_offset(index, channels.num_workers) + WORD_BYTES, os.SEEK_SET)
+    faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
 
 
 def _leave_message(index: int, channels: Channels, message: bytes) -> None:

@@ -1,0 +1,58 @@
+"""What a fork does not carry over: warnings for sources that hold such things.
+
+A forked worker has its own copy of a lock, which nobody will ever unlock; a share in a file's position and in a connection;
+and none of the parent's threads. None of that need be wrong, but it often is, and shows as a hang or as mixed-up data.
+"""
+
+from __future__ import annotations
+
+import io
+import socket
+import sqlite3
+import threading
+import types
+from collections.abc import Iterator
+from typing import Any
+
+from dali_like.introspection import parts_of
+
+#: How deep into a source one looks, and at how many parts of each thing: enough for its attributes and their attributes.
+_DEPTH = 3
+_PARTS = 200
+
+
+def fork_hazards(source: Any) -> list[str]:
+    """What in a source will not work as expected in a forked worker, each in a sentence."""
+    return list(_search(source, "source", _DEPTH, set()))
+
+
+def _search(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[str]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if (problem := _problem(value)) is not None:
+        yield f"{path} is {problem}"
+    elif depth and not isinstance(value, (type, types.ModuleType)):
+        for i, (step, part) in enumerate(parts_of(value)):
+            if i >= _PARTS:
+                break
+            yield from _search(part, path + step, depth - 1, seen)
+
+
+def _problem(value: Any) -> str | None:
+    if isinstance(value, (type(threading.Lock()), type(threading.RLock()))):
+        # A lock of another thread cannot be told from one of this thread; a free one is harmless.
+        if isinstance(value, type(threading.Lock())) and value.locked():
+            return "a locked lock, which stays locked in the workers for ever"
+    elif isinstance(value, threading.Thread):
+        if value.is_alive():
+            return "a running thread, which does not run in the workers"
+    elif isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+        if not value.closed:
+            return "an open file, whose position all workers share"
+    elif isinstance(value, socket.socket):
+        if value.fileno() >= 0:
+            return "an open socket, which all workers share"
+    elif isinstance(value, sqlite3.Connection):
+        return "a database connection, which must not be used after a fork"
+    return None

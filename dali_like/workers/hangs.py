@@ -1,0 +1,106 @@
+"""Notices workers that stay on one sample for too long, and asks them where they are.
+
+The main process looks at the workers' cells while it waits anyway; workers do nothing for it. A worker that shows the same
+task and sample for longer than the time-out hangs. Its Python stack comes from `faulthandler`, which the worker has set up
+on a real-time signal: it answers in C, whatever the worker is doing, unless the process is stopped. The text goes to the
+worker's message area through a descriptor of the shared space that has a position of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from pathlib import Path
+
+from dali_like.workers.crew import Crew
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import MESSAGE_BYTES, WORD_BYTES, message_offset
+from dali_like.workers.worker import STACK_SIGNAL
+
+#: How long a worker has to write its stack, and how long the text must have stayed the same to be taken as whole.
+_STACK_S = 1.0
+_STEADY_S = 0.03
+#: Workers are looked at so often in the time that they have.
+_LOOKS = 8
+
+
+class HangWatch:
+    """Watches the workers of a crew.
+
+    Args:
+        timeout_s: how long a worker may stay in one state.
+    """
+
+    def __init__(self, crew: Crew, space: SharedSpace, num_workers: int, timeout_s: float) -> None:
+        self._crew = crew
+        self._space = space
+        self._num_workers = num_workers
+        self._timeout_s = timeout_s
+        self._since: list[tuple[Hashable, float]] = [(None, 0.0)] * num_workers
+        self._next_look_s = 0.0
+
+    @property
+    def poll_ms(self) -> float:
+        """How long to wait for news before looking at the workers again."""
+        return self._timeout_s / _LOOKS * 1000
+
+    def due(self) -> bool:
+        """Whether it is time to look at the workers."""
+        now = time.monotonic()
+        if now < self._next_look_s:
+            return False
+        self._next_look_s = now + self._timeout_s / _LOOKS
+        return True
+
+    def is_overdue(self, worker: int, state: Hashable) -> bool:
+        """Take note of what a worker is on (None: nothing); whether it has been on it for too long."""
+        now = time.monotonic()
+        before, since = self._since[worker]
+        if state is None or state != before:
+            self._since[worker] = (state, now)
+            return False
+        return now - since > self._timeout_s
+
+    def forget(self, worker: int) -> None:
+        """Another process is in the worker's place."""
+        self._since[worker] = (None, 0.0)
+
+    def is_stopped(self, worker: int) -> bool:
+        """Whether a signal has stopped the worker."""
+        try:
+            stat = Path(f"/proc/{self._crew.pids[worker]}/stat").read_text()
+        except OSError:
+            return False
+        return stat.rpartition(") ")[2][:1] in ("T", "t")
+
+    def stack_of(self, worker: int) -> str:
+        """The Python stack of a worker, or why there is none."""
+        if self.is_stopped(worker):
+            return "the process is stopped, so that it cannot show its Python stack"
+        self._crew.signal(worker, STACK_SIGNAL)
+        deadline = time.monotonic() + _STACK_S
+        text, steady_since = b"", 0.0
+        while (now := time.monotonic()) < deadline:
+            before, text = text, self._read_text(worker)
+            if text != before or not text:
+                steady_since = now
+            elif now - steady_since > _STEADY_S:
+                break
+            time.sleep(_STEADY_S / 3)
+        return _trim(text.decode(errors="replace")) or "the process has not shown its Python stack"
+
+    def _read_text(self, worker: int) -> bytes:
+        start = message_offset(worker, self._num_workers) + WORD_BYTES
+        text = self._space.map[start : start + MESSAGE_BYTES - WORD_BYTES]
+        return text[: text.find(b"\0")]
+
+
+def _trim(stack: str) -> str:
+    """Leave out the frames below the worker's loop, which are those of the process that it was forked from."""
+    kept, below = [], False
+    for line in stack.splitlines():
+        below = below and line.startswith("  File")
+        if not below:
+            kept.append(line)
+        below = below or line.endswith("in run_worker")
+    return "\n".join(kept)
