@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.limits import oom_kills
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import TemplateEnds, WorkerOptions, start_template
@@ -60,6 +61,7 @@ class Crew:
     ) -> None:
         self.pids = [0] * options.num_workers
         self._ends: list[End] = []
+        self._oom_kills_before = oom_kills()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = Descriptor(ours.detach())
         os.set_blocking(self.control.fileno(), False)
@@ -100,6 +102,10 @@ class Crew:
         """The next end that has not been taken, if there is one."""
         return self._ends.pop(0) if self._ends else None
 
+    def describe_exit(self, end: End) -> str:
+        """How a worker ended, in words."""
+        return _describe_exit(end.exitcode, oom_kills() > self._oom_kills_before)
+
     def stop(self) -> None:
         """End all workers and the template, and wait until they are gone."""
         self._finalizer()
@@ -109,16 +115,16 @@ class Crew:
             os.write(self.control.fileno(), MESSAGE.pack(kind, worker, value))
 
 
-def describe_exit(exitcode: int) -> str:
-    """How a process ended, in words."""
+def _describe_exit(exitcode: int, oom: bool) -> str:
     if exitcode >= 0:
         return f"ended with exit code {exitcode}"
     try:
         name = signal.Signals(-exitcode).name
     except ValueError:
         name = f"signal {-exitcode}"
-    hint = " (by the system for want of memory?)" if -exitcode == signal.SIGKILL else ""
-    return f"was killed by {name}{hint}"
+    if oom and -exitcode == signal.SIGKILL:
+        return f"was killed by {name}, probably by the out-of-memory killer, which has been at work,"
+    return f"was killed by {name}"
 
 
 def _stop(pid: int, template_pid: int, control: Descriptor, farewell: Callable[[], None]) -> None:

@@ -22,6 +22,15 @@ def available_bytes(root: Path = Path("/")) -> int:
     return min([_available_in_machine(root), *_left_in_groups(root)])
 
 
+def oom_kills(root: Path = Path("/")) -> int:
+    """How often the kernel's out-of-memory killer has killed a process since the machine has started."""
+    for line in _read(root / "proc/vmstat").splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill":
+            return int(value)
+    return 0
+
+
 def _available_in_machine(root: Path) -> int:
     for line in _read(root / "proc/meminfo").splitlines():
         name, _, value = line.partition(":")

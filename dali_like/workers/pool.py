@@ -15,8 +15,7 @@ There is no lock that a dying worker could hold, and no thread: the main process
 only, and one ``poll`` call waits for reports and for the death of workers alike. While it is busy elsewhere, workers go on
 with the tasks that lie in the pipe.
 
-A dead worker owes what its cell names, unless that has been reported. The task is posted again, for a worker in its place,
-after the process has been collected: so no task ever has two writers.
+What a dead worker owes is posted again: `dali_like.workers.recovery`.
 
 Ctrl-C may interrupt the main process between any two instructions, and it must be able to go on afterwards: reports are
 read into a buffer that is cleared after they have been noted, and noting one twice does nothing.
@@ -29,12 +28,12 @@ import fcntl
 import itertools
 import os
 import select
-import signal
-import time
-from collections import Counter, deque
-from collections.abc import Hashable, Sequence
+import termios
+from array import array
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -44,59 +43,34 @@ from dali_like.errors import (
     DaliLikeError,
     ForkedError,
     OutOfMemoryError,
-    WorkerDiedError,
     WorkerError,
-    WorkerStartError,
-    WorkerTimeoutError,
 )
 from dali_like.workers.base import Stage, position_note, result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
-from dali_like.workers.crew import TEMPLATE, Crew, End, describe_exit
+from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
-from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
-    CELL_BYTES,
-    CELL_REPLACED,
-    CELL_SAMPLE,
     DONE,
-    MESSAGE_BYTES,
     NO_TICKET,
     TASK,
     WORD_BYTES,
     Header,
     Status,
-    cell_offset,
     control_bytes,
-    message_offset,
 )
+from dali_like.workers.recovery import Debt, Recovery
 from dali_like.workers.ring import Slot
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.transport import unpack_exception
-from dali_like.workers.worker import START_FAILED
-
-#: The time over which restarts of a worker are counted against its allowance.
-_RESTART_PERIOD_S = 60.0
-#: So many workers may die of the same sample; then the sample is given up.
-_DEATHS_PER_SAMPLE = 3
-#: One that hangs is tried once more.
-_HANGS_PER_SAMPLE = 2
+from dali_like.workers.transport import read_message, unpack_exception
 
 _TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
 _REPORTS = 170  # that fit into a page of a pipe
 _LITTLE: Literal["little"] = "little"
 #: In the place of the task that failed: the batch ended by StopIteration.
 _STOPPED = -2
-
-
-class _Debt(NamedTuple):
-    """A task that a dead worker had taken and not reported, and the sample of the batch that it was on."""
-
-    batch: Batch
-    task: int
-    sample: int
 
 
 class ProcessPool:
@@ -126,11 +100,6 @@ class ProcessPool:
         self._open_tasks = 0
         self._failure: Exception | None = None
         self._no_memory: OutOfMemoryError | None = None
-        self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
-        self._deaths: Counter[tuple[BatchKey, int]] = Counter()
-        #: How often a worker has been started in the place of one that had died.
-        self.num_restarts = 0
-        self._replaced_before = 0
 
         tasks_read, self._tasks = map(Descriptor, os.pipe())
         self._done, done_write = map(Descriptor, os.pipe())
@@ -143,10 +112,7 @@ class ProcessPool:
         self._records["task"] = np.arange(len(self._records))
         farewell = partial(_wake_all, self._in_flight, self._tasks, options.num_workers)
         self._crew = Crew([source for source, _ in sources], options, space, tasks_read, done_write, farewell)
-        self._watch: HangWatch | None = None
-        if options.timeout_s is not None:
-            self._watch = HangWatch(self._crew, space, options.num_workers, options.timeout_s)
-        self._hung: dict[int, WorkerTimeoutError] = {}
+        self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
         self._poll.register(self._done, select.POLLIN)
         self._poll.register(self._crew.control, select.POLLIN)
@@ -162,7 +128,12 @@ class ProcessPool:
     @property
     def num_replaced(self) -> int:
         """How many samples were replaced by what a source's ``on_error`` says."""
-        return self._replaced_before + sum(map(self._replaced_by, range(self._options.num_workers)))
+        return self._recovery.num_replaced
+
+    @property
+    def num_restarts(self) -> int:
+        """How often a worker has been started in the place of one that had died."""
+        return self._recovery.num_restarts
 
     def submit(self, key: BatchKey) -> Batch:
         self._check()
@@ -173,29 +144,26 @@ class ProcessPool:
 
     def poll(self) -> None:
         self._check()
-        self._read_reports()
+        self.read_reports()
         self._post()
 
     def wait(self, batch: Batch) -> Sequence[Output]:
         self._check()
-        self._read_reports()
+        self.read_reports()
         while batch.outcome is None:
             self._post()
             if self._failure is not None:
                 raise self._failure
             if self._no_memory is not None and batch in self._backlog:
                 raise self._no_memory
-            ready = self._poll.poll(None if self._watch is None else self._watch.poll_ms)
+            ready = self._poll.poll(self._recovery.poll_ms)
             self._check()  # another thread may have closed the pipeline
             for fd, _ in ready:
                 if fd == self._done.fileno():
-                    self._read_reports()
+                    self.read_reports()
                 else:
                     self._crew.read_news()
-            while (end := self._crew.take_end()) is not None:
-                self._handle_end(end)
-            if self._watch is not None and self._watch.due():
-                self._look_for_hangs(self._watch)
+            self._recovery.look(self)
         self._post()
         return result_of(batch)
 
@@ -237,7 +205,7 @@ class ProcessPool:
     def _post(self) -> None:
         """Send out the tasks of the batches that wait, as far as the pipes have room for all their records."""
         self._no_memory = None
-        while self._backlog and self._failure is None:
+        while self._backlog and self._failure is None and not self._recovery.holds_back:
             batch = self._backlog[0]
             stage = self._stages[batch.key.source]
             # The first batch of a source shows what its samples look like; the others would only have to guess.
@@ -276,7 +244,7 @@ class ProcessPool:
 
     # Reading reports
 
-    def _read_reports(self) -> None:
+    def read_reports(self) -> None:
         """Note all reports that lie in the pipe."""
         reports = self._reports
         while True:
@@ -343,7 +311,10 @@ class ProcessPool:
         if batch.cancelled:
             stage.ring.release(slot)
         elif batch.failed_sample < batch.key.size:
-            batch.outcome = self._read_failure(batch, slot, stage)
+            try:
+                batch.outcome = self._read_failure(batch, slot, stage)
+            except CorruptionError as error:
+                batch.outcome = error
             stage.ring.release(slot)
         else:
             batch.outcome = self._finish(batch, slot, stage)
@@ -366,123 +337,42 @@ class ProcessPool:
             return batch.fatal
         self._crew.read_news()
         start = slot.offset + slot.geometry.region_offset(batch.failed_task)
-        error = unpack_exception(_read_message(self._space, start, slot.geometry.region_bytes))
+        error = unpack_exception(read_message(self._space, start, slot.geometry.region_bytes))
         worker = batch.failed_worker
         where = f", in worker {worker} (pid {self._crew.pids[worker]})"
         error.add_note(position_note(batch, stage.source, batch.failed_sample, where))
         return error
 
-    # When workers end
+    # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
 
-    def _handle_end(self, end: End) -> None:
-        """A worker has ended without being told to: start another in its place, or give up."""
-        # What it has completed before counts.
-        self._read_reports()
-        if end.worker == TEMPLATE:
-            self._failure = self._failure or WorkerError(
-                "the process that starts the workers has ended, and the workers with it"
-            )
-            return
-        if end.exitcode == START_FAILED:
-            self._failure = self._failure or self._start_error(end)
-            return
-        debt = self._debt_of(end.worker)
-        error: WorkerError | None = self._hung.pop(end.worker, None)
-        if error is None:
-            what = f"worker {end.worker} (pid {end.pid}) {describe_exit(end.exitcode)} {self._describe(debt)}"
-            error = WorkerDiedError(what, end.pid, end.exitcode)
-        if not self._may_restart(end.worker):
-            self._failure = self._failure or error
-            return
-        self._clear_traces(end.worker)
-        if debt is not None:
-            self._post_debt(debt, error)
-        self._crew.start(end.worker)
+    def has_waiting_tasks(self) -> bool:
+        waiting = array("i", [0])
+        fcntl.ioctl(self._tasks, termios.FIONREAD, waiting)
+        return waiting[0] > 0
 
-    def _clear_traces(self, worker: int) -> None:
-        """The cell of a dead worker must not name a task that somebody else may have by then."""
-        self._replaced_before += self._replaced_by(worker)
-        cell = cell_offset(worker)
-        self._space.map[cell : cell + CELL_BYTES] = bytes(CELL_BYTES)
-        self._space.discard(message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
-        if self._watch is not None:
-            self._watch.forget(worker)
-        self.num_restarts += 1
-
-    def _post_debt(self, debt: _Debt, error: WorkerError) -> None:
-        """Post the task of a dead worker again, unless its sample has killed too many."""
-        batch, task, sample = debt
-        self._deaths[batch.key, sample] += 1
-        allowed = _HANGS_PER_SAMPLE if isinstance(error, WorkerTimeoutError) else _DEATHS_PER_SAMPLE
-        if batch.cancelled:
-            self._note(batch.ticket, task, 0, Status.SKIPPED, 0)
-        elif self._deaths[batch.key, sample] >= allowed:
-            error.add_note(f"this is the worker number {allowed} that has come to its end on this sample, so it is given up")
-            batch.fatal = error
-            self._note(batch.ticket, task, _NO_WORKER, Status.FAILED, sample)
-        else:
-            assert batch.slot is not None
-            os.write(self._tasks.fileno(), TASK.pack(batch.ticket, batch.slot.page, task))
-
-    def _look_for_hangs(self, watch: HangWatch) -> None:
-        """Kill the workers that have been on one sample for too long; `_handle_end` then does the rest."""
-        debts = [self._debt_of(worker) for worker in range(self._options.num_workers)]
-        waiting = self._open_tasks > sum(debt is not None for debt in debts)
-        for worker, debt in enumerate(debts):
-            if worker in self._hung or not self._crew.pids[worker]:
-                continue
-            if debt is not None:
-                state: Hashable = (debt.batch.ticket, debt.task, debt.sample)
-            else:
-                # An idle worker is fine, unless it has been stopped and leaves tasks lying.
-                state = "idle" if waiting and watch.is_stopped(worker) else None
-            if watch.is_overdue(worker, state):
-                self._hung[worker] = WorkerTimeoutError(
-                    f"worker {worker} (pid {self._crew.pids[worker]}) has shown no progress for {self._options.timeout_s} s "
-                    f"{self._describe(debt)}:\n{watch.stack_of(worker)}"
-                )
-                self._crew.signal(worker, signal.SIGKILL)
-
-    def _may_restart(self, worker: int) -> bool:
-        allowed = self._options.restarts
-        if allowed is None:
-            return True
-        recent = self._restarts[worker]
-        now = time.monotonic()
-        while recent and recent[0] < now - _RESTART_PERIOD_S:
-            recent.popleft()
-        if len(recent) >= allowed:
-            return False
-        recent.append(now)
-        return True
-
-    def _start_error(self, end: End) -> Exception:
-        start = message_offset(end.worker, self._options.num_workers)
-        cause = unpack_exception(_read_message(self._space, start, MESSAGE_BYTES))
-        error = WorkerStartError(f"worker {end.worker} (pid {end.pid}) could not start: {cause!r}")
-        error.__cause__ = cause
-        return error
-
-    def _debt_of(self, worker: int) -> _Debt | None:
-        """What a dead worker owes: the task that its cell names, if that is still open."""
-        cell = cell_offset(worker)
-        ticket, _, task = TASK.unpack_from(self._space.map, cell)
+    def batch_of(self, ticket: int, task: int) -> Batch | None:
         batch = self._in_flight.get(ticket)
-        if batch is None or not batch.open_tasks >> task & 1:
-            return None
-        where = cell + CELL_SAMPLE
-        return _Debt(batch, task, int.from_bytes(self._space.map[where : where + WORD_BYTES], _LITTLE))
+        return batch if batch is not None and batch.open_tasks >> task & 1 else None
 
-    def _replaced_by(self, worker: int) -> int:
-        where = cell_offset(worker) + CELL_REPLACED
-        return int.from_bytes(self._space.map[where : where + WORD_BYTES], _LITTLE)
+    def post_again(self, debt: Debt) -> None:
+        slot = debt.batch.slot
+        assert slot is not None
+        os.write(self._tasks.fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
 
-    def _describe(self, debt: _Debt | None) -> str:
-        if debt is None:
-            return "while it was idle"
+    def give_up(self, debt: Debt, error: WorkerError) -> None:
+        debt.batch.fatal = error
+        self._note(debt.batch.ticket, debt.task, _NO_WORKER, Status.FAILED, debt.sample)
+
+    def fail(self, error: WorkerError) -> None:
+        self._failure = self._failure or error
+
+    def retire(self, num_workers: int) -> None:
+        os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+
+    def describe(self, debt: Debt) -> str:
         key = debt.batch.key
         return (
-            f"while {self._stages[key.source].source.name} was making sample {debt.sample} of iteration {key.iteration} in "
+            f"{self._stages[key.source].source.name} was making sample {debt.sample} of iteration {key.iteration} in "
             f"epoch {key.epoch} (idx_in_epoch {key.first_sample + debt.sample})"
         )
 
@@ -494,11 +384,6 @@ _STATUSES = frozenset(Status)
 
 def _pipe_bytes(pipe: Descriptor) -> int:
     return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
-
-
-def _read_message(space: SharedSpace, start: int, limit: int) -> bytes:
-    length = min(int.from_bytes(space.map[start : start + WORD_BYTES], _LITTLE), limit)
-    return bytes(space.map[start + WORD_BYTES : start + WORD_BYTES + length])
 
 
 def _wake_all(in_flight: dict[int, Batch], tasks: Descriptor, num_workers: int) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import cloudpickle
 
 from dali_like.errors import CorruptionError, WorkerError
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import WORD_BYTES
 
 
 class WorkerTraceback(Exception):
@@ -50,6 +52,12 @@ def unpack_exception(message: bytes) -> Exception:
         error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
     error.__cause__ = WorkerTraceback(text)
     return error
+
+
+def read_message(space: SharedSpace, start: int, limit: int) -> bytes:
+    """The message that lies at `start`, behind its length; no more than `limit` bytes of it."""
+    length = min(int.from_bytes(space.map[start : start + WORD_BYTES], "little"), limit)
+    return bytes(space.map[start + WORD_BYTES : start + WORD_BYTES + length])
 
 
 def _pack(error: Exception) -> bytes:

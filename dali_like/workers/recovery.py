@@ -1,0 +1,273 @@
+"""What happens when workers end without being told to.
+
+A dead worker owes what its cell names, unless that has been reported. After the process has been collected, the task is
+posted again and another worker started in its place, as often as the options allow.
+
+A sample that has ended two workers is under suspicion. No new batches are begun until all other tasks are done; then the
+workers retire, and the task runs alone in a fresh worker, so that nobody else can be to blame. If that one dies of it too,
+the sample is given up, and its batch fails. A sample that hangs is tried once more, then given up.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections import Counter, deque
+from collections.abc import Hashable
+from typing import Literal, NamedTuple, Protocol
+
+from dali_like.errors import WorkerDiedError, WorkerError, WorkerStartError, WorkerTimeoutError
+from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.crew import TEMPLATE, Crew, End
+from dali_like.workers.hangs import HangWatch
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import (
+    CELL_BYTES,
+    CELL_REPLACED,
+    CELL_SAMPLE,
+    MESSAGE_BYTES,
+    TASK,
+    WORD_BYTES,
+    cell_offset,
+    message_offset,
+)
+from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.transport import read_message, unpack_exception
+from dali_like.workers.worker import START_FAILED
+
+#: The time over which restarts of a worker are counted against its allowance.
+_RESTART_PERIOD_S = 60.0
+#: So many workers may die of the same sample before it runs alone, and in all.
+_DEATHS_TO_SUSPECT = 2
+_DEATHS_TO_GIVE_UP = 3
+#: One that hangs is tried once more.
+_HANGS_TO_GIVE_UP = 2
+
+_LITTLE: Literal["little"] = "little"
+
+
+class Debt(NamedTuple):
+    """A task that a worker has taken and not reported, and the sample of the batch that it is on."""
+
+    batch: Batch
+    task: int
+    sample: int
+
+
+class Work(Protocol):
+    """What is to be done, as far as recovery is concerned: the pool."""
+
+    def has_waiting_tasks(self) -> bool:
+        """Whether there are tasks that no worker has taken yet."""
+
+    def read_reports(self) -> None:
+        """Take note of what workers have completed."""
+
+    def batch_of(self, ticket: int, task: int) -> Batch | None:
+        """The batch of a ticket, if that task of it has been posted and not been reported."""
+
+    def post_again(self, debt: Debt) -> None:
+        """Post a task that nobody works on."""
+
+    def give_up(self, debt: Debt, error: WorkerError) -> None:
+        """Let a batch fail by a sample that cannot be made."""
+
+    def fail(self, error: WorkerError) -> None:
+        """Give up altogether: from now on every batch that is not complete raises this."""
+
+    def retire(self, num_workers: int) -> None:
+        """Tell idle workers to end."""
+
+    def describe(self, debt: Debt) -> str:
+        """Which sample it is about."""
+
+
+class Recovery:
+    """Deals with the ends of the workers of a crew.
+
+    Attributes:
+        num_restarts: how often a worker has been started in the place of one that had died.
+    """
+
+    def __init__(self, crew: Crew, space: SharedSpace, options: WorkerOptions) -> None:
+        self._crew = crew
+        self._space = space
+        self._options = options
+        self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
+        self._deaths: Counter[tuple[BatchKey, int]] = Counter()
+        self._hung: dict[int, WorkerTimeoutError] = {}
+        self._replaced_before = 0
+        self._suspects: deque[Debt] = deque()
+        self._absent: set[int] = set()
+        self._retiring = False
+        self._isolated = False
+        self.num_restarts = 0
+        self._watch: HangWatch | None = None
+        if options.timeout_s is not None:
+            self._watch = HangWatch(crew, space, options.num_workers, options.timeout_s)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether no new batches may be begun, since a sample is under suspicion."""
+        return bool(self._suspects)
+
+    @property
+    def poll_ms(self) -> float | None:
+        """How long to wait for news before calling `look` again; None: until there are some."""
+        return None if self._watch is None else self._watch.poll_ms
+
+    @property
+    def num_replaced(self) -> int:
+        """How many samples workers have replaced by what a source's ``on_error`` says."""
+        return self._replaced_before + sum(map(self._replaced_by, range(self._options.num_workers)))
+
+    def look(self, work: Work) -> None:
+        """Handle the ends that have become known, and look for hangs where it is time to."""
+        while (end := self._crew.take_end()) is not None:
+            self._handle(end, work)
+        if self._suspects:
+            self._isolate(work)
+        if self._watch is not None and self._watch.due():
+            self._look_for_hangs(work, self._watch)
+
+    def _handle(self, end: End, work: Work) -> None:
+        # What it has completed before counts.
+        work.read_reports()
+        if end.worker == TEMPLATE:
+            work.fail(WorkerError("the process that starts the workers has ended, and the workers with it"))
+            return
+        if end.exitcode == START_FAILED:
+            work.fail(self._start_error(end))
+            return
+        debt = self._debt_of(end.worker, work)
+        if self._retiring and debt is None:
+            self._clear_traces(end.worker)
+            self._absent.add(end.worker)
+            return
+        error: WorkerError | None = self._hung.pop(end.worker, None)
+        if error is None:
+            doing = "while it was idle" if debt is None else f"while {work.describe(debt)}"
+            what = f"worker {end.worker} (pid {end.pid}) {self._crew.describe_exit(end)} {doing}"
+            error = WorkerDiedError(what, end.pid, end.exitcode)
+        if not self._may_restart(end.worker):
+            work.fail(error)
+            return
+        self.num_restarts += 1
+        self._clear_traces(end.worker)
+        if debt is not None and self._settle(debt, error, work):
+            self._absent.add(end.worker)
+        else:
+            self._crew.start(end.worker)
+
+    def _settle(self, debt: Debt, error: WorkerError, work: Work) -> bool:
+        """Decide about the task of a dead worker; whether its place is to stay empty for now."""
+        key = (debt.batch.key, debt.sample)
+        self._deaths[key] += 1
+        hangs = isinstance(error, WorkerTimeoutError)
+        if debt.batch.cancelled or self._deaths[key] >= (_HANGS_TO_GIVE_UP if hangs else _DEATHS_TO_GIVE_UP):
+            error.add_note(f"worker number {self._deaths[key]} that has come to its end on this sample, which is given up")
+            work.give_up(debt, error)
+        elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT:
+            self._suspects.append(debt)
+            return True
+        else:
+            work.post_again(debt)
+        return False
+
+    def _isolate(self, work: Work) -> None:
+        """Bring it about that the first suspect runs alone in a fresh worker, or go on when it has."""
+        num_workers = self._options.num_workers
+        if self._isolated and not _is_open(self._suspects[0]):
+            self._suspects.popleft()
+            self._isolated = False
+            if not self._suspects:
+                self._start_absent(num_workers)
+                return
+        if self._isolated:
+            return
+        if not self._retiring and not work.has_waiting_tasks() and not any(self._debts(work)):
+            self._retiring = True
+            work.retire(num_workers - len(self._absent))
+        if self._retiring and len(self._absent) == num_workers:
+            self._retiring = False
+            self._isolated = True
+            self._start_absent(1)
+            work.post_again(self._suspects[0])
+
+    def _start_absent(self, count: int) -> None:
+        for worker in sorted(self._absent)[:count]:
+            self._absent.discard(worker)
+            self._crew.start(worker)
+
+    def _look_for_hangs(self, work: Work, watch: HangWatch) -> None:
+        """Kill the workers that have been on one sample for too long; `_handle` then does the rest."""
+        waiting = work.has_waiting_tasks()
+        for worker, debt in enumerate(self._debts(work)):
+            if worker in self._hung or worker in self._absent or not self._crew.pids[worker]:
+                continue
+            if debt is not None:
+                state: Hashable = (debt.batch.ticket, debt.task, debt.sample)
+            else:
+                # An idle worker is fine, unless it has been stopped and leaves tasks lying.
+                state = "idle" if waiting and watch.is_stopped(worker) else None
+            if watch.is_overdue(worker, state):
+                doing = "although there was work" if debt is None else f"while {work.describe(debt)}"
+                self._hung[worker] = WorkerTimeoutError(
+                    f"worker {worker} (pid {self._crew.pids[worker]}) has shown no progress for {self._options.timeout_s} s "
+                    f"{doing}:\n{watch.stack_of(worker)}"
+                )
+                self._crew.signal(worker, signal.SIGKILL)
+
+    def _may_restart(self, worker: int) -> bool:
+        allowed = self._options.restarts
+        if allowed is None:
+            return True
+        recent = self._restarts[worker]
+        now = time.monotonic()
+        while recent and recent[0] < now - _RESTART_PERIOD_S:
+            recent.popleft()
+        if len(recent) >= allowed:
+            return False
+        recent.append(now)
+        return True
+
+    def _start_error(self, end: End) -> WorkerStartError:
+        start = message_offset(end.worker, self._options.num_workers)
+        cause = unpack_exception(read_message(self._space, start, MESSAGE_BYTES))
+        error = WorkerStartError(f"worker {end.worker} (pid {end.pid}) could not start: {cause!r}")
+        error.__cause__ = cause
+        return error
+
+    def _debts(self, work: Work) -> list[Debt | None]:
+        return [self._debt_of(worker, work) for worker in range(self._options.num_workers)]
+
+    def _debt_of(self, worker: int, work: Work) -> Debt | None:
+        """What a worker owes: the task that its cell names, if that is still open."""
+        cell = cell_offset(worker)
+        ticket, _, task = TASK.unpack_from(self._space.map, cell)
+        batch = work.batch_of(ticket, task)
+        if batch is None or batch.slot is None:
+            return None
+        task_size = batch.slot.geometry.task_size
+        # A worker that has only just taken the task may not have said yet which sample it begins with.
+        sample = min(max(self._word(cell + CELL_SAMPLE), task * task_size), (task + 1) * task_size - 1, batch.key.size - 1)
+        return Debt(batch, task, sample)
+
+    def _clear_traces(self, worker: int) -> None:
+        """The cell of a dead worker must not name a task that somebody else may have by then."""
+        self._replaced_before += self._replaced_by(worker)
+        cell = cell_offset(worker)
+        self._space.map[cell : cell + CELL_BYTES] = bytes(CELL_BYTES)
+        self._space.discard(message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
+        if self._watch is not None:
+            self._watch.forget(worker)
+
+    def _replaced_by(self, worker: int) -> int:
+        return self._word(cell_offset(worker) + CELL_REPLACED)
+
+    def _word(self, offset: int) -> int:
+        return int.from_bytes(self._space.map[offset : offset + WORD_BYTES], _LITTLE)
+
+
+def _is_open(debt: Debt) -> bool:
+    return debt.batch.slot is not None and bool(debt.batch.open_tasks >> debt.task & 1)
