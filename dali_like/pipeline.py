@@ -125,6 +125,7 @@ class Pipeline:
         self._process_pool: ProcessPool | None = None
         self._inline_pool: InlinePool | None = None
         self._executor: Executor | None = None
+        self._final_statistics: PipelineStatistics | None = None
         self._closed = False
 
     @property
@@ -171,6 +172,8 @@ class Pipeline:
 
     def statistics(self) -> PipelineStatistics:
         """What has happened so far."""
+        if self._final_statistics is not None:
+            return self._final_statistics
         pools = (self._process_pool, self._inline_pool)
         return PipelineStatistics(
             worker_restarts=self._process_pool.num_restarts if self._process_pool is not None else 0,
@@ -296,12 +299,17 @@ class Pipeline:
         A pipeline that is dropped, or left behind at the end of the program, closes itself.
         """
         self._closed = True
-        if self._process_pool is not None:
-            self._process_pool.stop_workers()  # which ends a run() that another thread may be in
+        if (pool := self._process_pool) is not None:
+            pool.stop_workers()  # which ends a run() that another thread may be in
         with self._lock:
+            if self._final_statistics is not None:
+                return
             for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
                 if part is not None:
                     part.close()
+            self._final_statistics = self.statistics()
+            # Whoever still holds a batch keeps the mapping; nobody else does.
+            self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
 
     def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
         self._check_open()

@@ -144,7 +144,8 @@ class TensorListCPU:
         """
         if not -len(self) <= index < len(self):
             raise IndexError(f"sample {index} of a batch of {len(self)}")
-        return self._samples[index]
+        # The ellipsis makes an array of a sample without dimensions too.
+        return self._samples[index] if self._dense is None else self._dense[index, ...]
 
     def shape(self) -> list[tuple[int, ...]]:
         """The shape of each sample."""

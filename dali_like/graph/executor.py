@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.buffers import BufferPool
@@ -151,14 +152,14 @@ class Executor:
         shapes: list[SampleShape | None] = [None] * size
 
         def infer(i: int) -> None:
-            shapes[i] = operator.infer([samples[i] for samples in inputs])
+            shapes[i] = operator.infer([_sample(samples, i) for samples in inputs])
 
         self._for_each(size, _with_position(infer, operator.name, iteration))
         known = [shape for shape in shapes if shape is not None]
         results: NDArray[Any] | list[Any] = self._buffers.arrays(known) if len(known) == size else [None] * size
 
         def compute(i: int) -> None:
-            result = operator.compute([samples[i] for samples in inputs], results[i])
+            result = operator.compute([_sample(samples, i) for samples in inputs], _sample(results, i))
             if isinstance(results, list):
                 results[i] = result
 
@@ -191,6 +192,11 @@ class Executor:
 
     def _wrap(self, data: dict[tuple[Any, int], _Samples]) -> tuple[TensorListCPU, ...]:
         return tuple(TensorListCPU(data[node.producer, node.output], _layout_of(node)) for node in self._graph.outputs)
+
+
+def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
+    """One sample, as an array even if it has no dimensions."""
+    return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]
 
 
 def _layout_of(node: DataNode) -> str:

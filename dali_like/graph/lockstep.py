@@ -81,20 +81,24 @@ class Lockstep:
         self._fill(serial=True)
         step = self._window[0]
         outputs = []
-        try:
-            for feed, batch in zip(self._feeds, step.batches, strict=True):
-                assert batch is not None
+        failure: Exception | None = None
+        for feed, batch in zip(self._feeds, step.batches, strict=True):
+            assert batch is not None
+            try:
                 outputs.append(feed.pool.wait(batch))
-        except StopIteration:
-            self._finished = True
-            self._truncate()
-            raise
-        except Exception as error:
-            # What has no batch to belong to, such as a worker's death, leaves the iteration to be asked for again.
-            if any(batch is not None and batch.outcome is error for batch in step.batches):
-                self._iteration += 1
-                self._cancel(self._window.popleft())
-            raise
+            except StopIteration:
+                # Whatever another source has met here is beyond the end.
+                self._finished = True
+                self._fill(serial=False)
+                raise
+            except Exception as error:
+                if batch.outcome is not error:
+                    raise  # of no batch, such as the death of a worker: the iteration is still to come
+                failure = failure or error
+        if failure is not None:
+            self._iteration += 1
+            self._cancel(self._window.popleft())
+            raise failure
         self._iteration += 1
         self._window.popleft()
         self._fill(serial=False)

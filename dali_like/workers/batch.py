@@ -52,6 +52,7 @@ class Batch:
         "failed_task",
         "failed_worker",
         "fatal",
+        "first_too_large",
         "key",
         "largest_region_bytes",
         "needed_bytes",
@@ -81,6 +82,7 @@ class Batch:
         self.failed_task = -1
         self.failed_worker = -1
         self.fatal: Exception | None = None
+        self.first_too_large = self.key.size
 
     def fail(self, sample: int, task: int, worker: int) -> None:
         """Record that a sample did not return. What counts in the end is the lowest."""
@@ -88,6 +90,12 @@ class Batch:
             self.failed_sample = sample
             self.failed_task = task
             self.failed_worker = worker
+
+    def grow(self, needed_bytes: int, task: int) -> None:
+        """Record that the samples of a task need more room. What failed behind them may not be what counts."""
+        assert self.slot is not None
+        self.needed_bytes = max(self.needed_bytes, needed_bytes)
+        self.first_too_large = min(self.first_too_large, task * self.slot.geometry.task_size)
 
 
 def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list[Output], tuple[OutputLayout, ...]]:

@@ -282,7 +282,7 @@ class ProcessPool:
         elif status == Status.FAILED:
             batch.fail(value, task, worker)
         elif status == Status.TOO_LARGE:
-            batch.needed_bytes = max(batch.needed_bytes, value)
+            batch.grow(value, task)
         batch.open_tasks &= ~(1 << task)
         self._open_tasks -= 1
         if not batch.open_tasks:
@@ -310,7 +310,7 @@ class ProcessPool:
         del self._in_flight[batch.ticket]
         if batch.cancelled:
             stage.ring.release(slot)
-        elif batch.failed_sample < batch.key.size:
+        elif batch.failed_sample < batch.first_too_large:
             try:
                 batch.outcome = self._read_failure(batch, slot, stage)
             except CorruptionError as error:
