@@ -8,15 +8,16 @@ kind, and so give the same batches.
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from dali_like.errors import ClosedError, DaliLikeError, OutOfMemoryError
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
 from dali_like.workers.geometry import Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import PAGE_BYTES, Header, Status, align
-from dali_like.workers.ring import Ring, Slot
+from dali_like.workers.ring import Lease, Ring, SampleList, Slot
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 
@@ -188,22 +189,26 @@ class InlinePool:
             raise ClosedError("the pipeline has been closed")
         batch = Batch(key)
         stage = self._stages[key.source]
+        made: deque[Any] = deque()
         while batch.outcome is None:
             slot = stage.begin(batch, 0)
             try:
-                outcome = self._compute(batch, slot, stage)
+                status, value = self._runner.run(slot.page, 0, made)
             except BaseException:
                 stage.ring.release(slot)
                 raise
-            if isinstance(outcome, int):
-                stage.ring.release(slot)
-                stage.enlarge(outcome)
-                continue
-            if isinstance(outcome, Exception):
-                stage.ring.release(slot)
-                batch.outcome = outcome
+            if status in (Status.DENSE, Status.DESCRIBED):
+                batch.outcome = self._finish(batch, slot, stage, status, value)
+            elif status is Status.TOO_LARGE:
+                # The source may not be able to make a sample again: what it has made goes to the larger slot.
+                made = self._made(slot, stage)
+                try:
+                    stage.enlarge(value)
+                except DaliLikeError as error:
+                    batch.outcome = error
             else:
-                batch.outcome = self._finish(batch, slot, stage)
+                stage.ring.release(slot)
+                batch.outcome = StopIteration() if status is Status.STOPPED else self._failure(batch, stage, value)
             batch.slot = None
         return batch
 
@@ -222,32 +227,36 @@ class InlinePool:
         for stage in self._stages:
             stage.ring.close()
 
-    def _compute(self, batch: Batch, slot: Slot, stage: Stage) -> Exception | int | None:
-        """None, what a callback raised, or how many bytes a region would have needed."""
-        for task in range(slot.geometry.num_tasks(batch.key.size)):
-            status, value = self._runner.run(slot.page, task)
-            if status is Status.DESCRIBED:
-                batch.described |= 1 << task
-                batch.region_bytes += value
-                batch.largest_region_bytes = max(batch.largest_region_bytes, value)
-            elif status is Status.STOPPED:
-                return StopIteration()
-            elif status is Status.FAILED:
-                error = self._runner.error
-                self._runner.error = None
-                assert error is not None
-                error.add_note(position_note(batch, stage.source, value, ""))
-                return error
-            elif status is Status.TOO_LARGE:
-                return value
-        return None
-
     @staticmethod
-    def _finish(batch: Batch, slot: Slot, stage: Stage) -> Sequence[Output] | Exception:
+    def _finish(batch: Batch, slot: Slot, stage: Stage, status: Status, used: int) -> Sequence[Output] | Exception:
+        if status is Status.DESCRIBED:
+            batch.described = 1
+            batch.region_bytes = batch.largest_region_bytes = used
         try:
             return stage.finish(batch, slot)
         except DaliLikeError as error:
             return error
+
+    def _failure(self, batch: Batch, stage: Stage, sample: int) -> Exception:
+        error = self._runner.error
+        self._runner.error = None
+        assert error is not None
+        error.add_note(position_note(batch, stage.source, sample, ""))
+        return error
+
+    def _made(self, slot: Slot, stage: Stage) -> deque[Any]:
+        """The samples that lie in a slot which has become too small, and the one that it was too small for."""
+        lease = Lease(stage.ring, slot)
+        count = int(self._cell[0])
+        outputs = [
+            SampleList(lease, slot.space.address + slot.offset, slot.descriptors[:count, j])
+            for j in range(len(slot.geometry.outputs))
+        ]
+        single = stage.source.num_outputs is None
+        made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))
+        made.append(self._runner.homeless)
+        self._runner.homeless = None
+        return made
 
 
 def result_of(batch: Batch) -> Sequence[Output]:

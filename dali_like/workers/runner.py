@@ -12,7 +12,8 @@ slot.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,9 +136,15 @@ class TaskRunner:
         self._views: dict[int, _SlotView] = {}
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
+        #: The sample that was too large for what was left of the region, if the status was TOO_LARGE.
+        self.homeless: Any = None
 
-    def run(self, page: int, task: int) -> tuple[Status, int]:
-        """Compute one task of the batch in the slot that starts on `page`; the status and its value."""
+    def run(self, page: int, task: int, made: deque[Any] | None = None) -> tuple[Status, int]:
+        """Compute one task of the batch in the slot that starts on `page`; the status and its value.
+
+        Args:
+            made: the first samples of the task, where they have been made already; they are taken out of it.
+        """
         header = self._headers.get(page)
         if header is None:
             header = self._headers[page] = self._space.array(page * PAGE_BYTES, (HEADER_WORDS,), np.dtype(np.int64))
@@ -150,10 +157,12 @@ class TaskRunner:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = _SlotView(self._space, page * PAGE_BYTES, words)
-        return self._run(view, words, task)
-
-    def _run(self, view: _SlotView, words: list[int], task: int) -> tuple[Status, int]:
         job = _Job(self._space, view, self._sources[words[Header.SOURCE]], words, task)
+        return self._run(job, made)
+
+    def _run(self, job: _Job, made: deque[Any] | None) -> tuple[Status, int]:
+        if made:
+            job.callback = _Resumed(made, job.callback)
         try:
             i = job.start
             while i < job.stop:
@@ -172,7 +181,7 @@ class TaskRunner:
     def _make(self, job: _Job, begin: int) -> int:
         """Make the samples from `begin` on, up to the end of the task or the first that must be replaced; the next index."""
         source, start, first, iteration, epoch = job.source, job.start, job.first, job.iteration, job.epoch
-        callback, single, count = source.callback, source.num_outputs is None, source.output_count
+        callback, single, count = job.callback, source.num_outputs is None, source.output_count
         cell, cells = self._cell, job.cells
         new, ndarray = tuple.__new__, np.ndarray
         region = job.region
@@ -248,7 +257,11 @@ class TaskRunner:
                 row[...] = array
                 offset = expected[Word.OFFSET] + i * expected[Word.NBYTES]
             else:
-                offset = region.append(array) - view.offset
+                try:
+                    offset = region.append(array) - view.offset
+                except RegionFullError:
+                    self.homeless = sample
+                    raise
             ndim = array.ndim
             view.descriptors[i, output, : Word.SHAPE + ndim] = (
                 offset,
@@ -262,6 +275,17 @@ class TaskRunner:
         """Leave a message at the start of a task's region, in place of its samples."""
         region = _Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+class _Resumed:
+    """A callback some of whose samples have been made already."""
+
+    def __init__(self, made: deque[Any], callback: Callable[[SampleInfo], Any]) -> None:
+        self._made = made
+        self._callback = callback
+
+    def __call__(self, info: SampleInfo) -> Any:
+        return self._made.popleft() if self._made else self._callback(info)
 
 
 class _Job:
@@ -279,6 +303,7 @@ class _Job:
         self._task = task
         self.view = view
         self.source = source
+        self.callback = source.callback
         self.epoch = words[Header.EPOCH]
         self.iteration = words[Header.ITERATION]
         self.first = words[Header.FIRST_SAMPLE]
