@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from dali_like import errors, fn, tensors, types
-from dali_like.pipeline import Pipeline, pipeline_def
+from dali_like.definition import pipeline_def
+from dali_like.pipeline import Pipeline
 
 __version__ = "0.1.0"
 
