@@ -20,6 +20,7 @@ from dali_like.workers.protocol import PAGE_BYTES, Header, Status, align
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
+from dali_like.workers.transport import add_note
 
 #: Address space of a task's region: before anything is known of the samples, and at least, once it is.
 _FIRST_REGION_BYTES = 1 << 32
@@ -241,7 +242,7 @@ class InlinePool:
         error = self._runner.error
         self._runner.error = None
         assert error is not None
-        error.add_note(position_note(batch, stage.source, sample, ""))
+        add_note(error, position_note(batch, stage.source, sample, ""))
         return error
 
     def _made(self, slot: Slot, stage: Stage) -> deque[Any]:

@@ -64,7 +64,7 @@ from dali_like.workers.recovery import Debt, Recovery
 from dali_like.workers.ring import Slot
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.transport import read_message, unpack_exception
+from dali_like.workers.transport import add_note, read_message, unpack_exception
 
 _TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
 _REPORTS = 170  # that fit into a page of a pipe
@@ -99,6 +99,8 @@ class ProcessPool:
         self._backlog: deque[Batch] = deque()
         self._open_tasks = 0
         self._failure: Exception | None = None
+        #: The ticket of the first batch that will not be completed because of the failure.
+        self._first_lost = _NO_LIMIT
         self._no_memory: OutOfMemoryError | None = None
 
         tasks_read, self._tasks = map(Descriptor, os.pipe())
@@ -152,7 +154,7 @@ class ProcessPool:
         self.read_reports()
         while batch.outcome is None:
             self._post()
-            if self._failure is not None:
+            if self._failure is not None and (batch.slot is None or batch.ticket >= self._first_lost):
                 raise self._failure
             if self._no_memory is not None and batch in self._backlog:
                 raise self._no_memory
@@ -228,6 +230,8 @@ class ProcessPool:
                 records["ticket"] = ticket
                 records["page"] = slot.page
                 os.write(self._tasks.fileno(), records.data)
+            except BrokenPipeError:
+                return  # the template is gone, and the workers with it: `wait` will hear of it
             except BaseException:
                 self._post_anew(batch, slot, num_tasks)
                 raise
@@ -266,9 +270,11 @@ class ProcessPool:
         if batch is None or not batch.open_tasks >> task & 1:
             return
         if not self._is_plausible(batch, worker, status, value):
-            self._failure = CorruptionError(
-                f"a report says what no worker says (task {task}, worker {worker}, status {status}, value {value}); a "
-                "callback has written where it must not, into memory or into a file descriptor that is not its own"
+            self.fail_at_once(
+                CorruptionError(
+                    f"a report says what no worker says (task {task}, worker {worker}, status {status}, value {value}); a "
+                    "callback has written where it must not, into memory or into a file descriptor that is not its own"
+                )
             )
             return
         if status == Status.DENSE:
@@ -340,7 +346,7 @@ class ProcessPool:
         error = unpack_exception(read_message(self._space, start, slot.geometry.region_bytes))
         worker = batch.failed_worker
         where = f", in worker {worker} (pid {self._crew.pids[worker]})"
-        error.add_note(position_note(batch, stage.source, batch.failed_sample, where))
+        add_note(error, position_note(batch, stage.source, batch.failed_sample, where))
         return error
 
     # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
@@ -363,8 +369,14 @@ class ProcessPool:
         debt.batch.fatal = error
         self._note(debt.batch.ticket, debt.task, _NO_WORKER, Status.FAILED, debt.sample)
 
-    def fail(self, error: WorkerError) -> None:
+    def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
         self._failure = self._failure or error
+        ticket = first_lost.ticket if first_lost is not None else next(self._tickets)
+        self._first_lost = min(self._first_lost, ticket)
+
+    def fail_at_once(self, error: WorkerError) -> None:
+        self._failure = self._failure or error
+        self._first_lost = NO_TICKET
 
     def retire(self, num_workers: int) -> None:
         os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
@@ -377,6 +389,7 @@ class ProcessPool:
         )
 
 
+_NO_LIMIT = 1 << 64
 #: In the place of the worker that reported a failure: nobody did.
 _NO_WORKER = -1
 _STATUSES = frozenset(Status)

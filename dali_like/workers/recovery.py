@@ -72,8 +72,11 @@ class Work(Protocol):
     def give_up(self, debt: Debt, error: WorkerError) -> None:
         """Let a batch fail by a sample that cannot be made."""
 
-    def fail(self, error: WorkerError) -> None:
-        """Give up altogether: from now on every batch that is not complete raises this."""
+    def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
+        """Give up: `first_lost` and all batches after it, or all that have not been begun, will not be completed."""
+
+    def fail_at_once(self, error: WorkerError) -> None:
+        """Give up: no batch that is not complete now will be."""
 
     def retire(self, num_workers: int) -> None:
         """Tell idle workers to end."""
@@ -99,6 +102,7 @@ class Recovery:
         self._replaced_before = 0
         self._suspects: deque[Debt] = deque()
         self._absent: set[int] = set()
+        self._lost: set[int] = set()
         self._retiring = False
         self._isolated = False
         self.num_restarts = 0
@@ -134,10 +138,10 @@ class Recovery:
         # What it has completed before counts.
         work.read_reports()
         if end.worker == TEMPLATE:
-            work.fail(WorkerError("the process that starts the workers has ended, and the workers with it"))
+            work.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
             return
-        if end.exitcode == START_FAILED:
-            work.fail(self._start_error(end))
+        if end.exitcode == START_FAILED and (message := self._last_words(end.worker)):
+            work.fail_at_once(_start_error(end, message))
             return
         debt = self._debt_of(end.worker, work)
         if self._retiring and debt is None:
@@ -150,7 +154,11 @@ class Recovery:
             what = f"worker {end.worker} (pid {end.pid}) {self._crew.describe_exit(end)} {doing}"
             error = WorkerDiedError(what, end.pid, end.exitcode)
         if not self._may_restart(end.worker):
-            work.fail(error)
+            self._lost.add(end.worker)
+            if len(self._lost) < self._options.num_workers:
+                work.fail(error, debt.batch if debt is not None else None)
+            else:
+                work.fail_at_once(error)
             return
         self.num_restarts += 1
         self._clear_traces(end.worker)
@@ -231,12 +239,9 @@ class Recovery:
         recent.append(now)
         return True
 
-    def _start_error(self, end: End) -> WorkerStartError:
-        start = message_offset(end.worker, self._options.num_workers)
-        cause = unpack_exception(read_message(self._space, start, MESSAGE_BYTES))
-        error = WorkerStartError(f"worker {end.worker} (pid {end.pid}) could not start: {cause!r}")
-        error.__cause__ = cause
-        return error
+    def _last_words(self, worker: int) -> bytes:
+        """What a worker has left that could not start; empty for one that ended otherwise."""
+        return read_message(self._space, message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
 
     def _debts(self, work: Work) -> list[Debt | None]:
         return [self._debt_of(worker, work) for worker in range(self._options.num_workers)]
@@ -267,6 +272,13 @@ class Recovery:
 
     def _word(self, offset: int) -> int:
         return int.from_bytes(self._space.map[offset : offset + WORD_BYTES], _LITTLE)
+
+
+def _start_error(end: End, message: bytes) -> WorkerStartError:
+    cause = unpack_exception(message)
+    error = WorkerStartError(f"worker {end.worker} (pid {end.pid}) could not start: {cause!r}")
+    error.__cause__ = cause
+    return error
 
 
 def _is_open(debt: Debt) -> bool:

@@ -16,6 +16,7 @@ from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
 from dali_like.workers.template import Boot, forked
+from dali_like.workers.transport import announce_exceptions
 from dali_like.workers.worker import Channels, flush_streams, thread_variables
 
 START_METHODS = ("fork", "spawn")
@@ -74,6 +75,7 @@ def start_template(sources: Sequence[Source], options: WorkerOptions, space: Sha
 def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
     main_pid = os.getpid()
     flush_streams()
+    announce_exceptions()
     with warnings.catch_warnings():
         # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
         # documented with py_start_method.

@@ -8,6 +8,7 @@ traceback travels as text.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import traceback
 from typing import Any
@@ -50,8 +51,32 @@ def unpack_exception(message: bytes) -> Exception:
         error = _unpack(packed)
     except Exception as reason:  # a class that cannot be found or made here
         error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
-    error.__cause__ = WorkerTraceback(text)
+    _set(error, "__cause__", WorkerTraceback(text))
     return error
+
+
+def add_note(error: Exception, note: str) -> None:
+    """As ``error.add_note``, for exceptions too that cannot be changed, such as frozen dataclasses."""
+    _set(error, "__notes__", [*getattr(error, "__notes__", []), note])
+
+
+def announce_exceptions() -> None:
+    """Make the exception classes of this program known that cannot be found by name, before a worker is forked.
+
+    cloudpickle gives each class that it carries by value an identity, and recognises the class when it comes back. In a
+    forked worker that works for those which have got theirs before the fork.
+    """
+    classes: list[type[BaseException]] = [Exception]
+    while classes:
+        kind = classes.pop()
+        classes += kind.__subclasses__()
+        if "<locals>" in kind.__qualname__:
+            with contextlib.suppress(Exception):  # a class that cannot be pickled comes back as a WorkerError
+                cloudpickle.dumps(kind)
+
+
+def _set(error: Exception, name: str, value: Any) -> None:
+    object.__setattr__(error, name, value)
 
 
 def read_message(space: SharedSpace, start: int, limit: int) -> bytes:
@@ -78,7 +103,7 @@ def _unpack(packed: bytes) -> Exception:
         return loaded
     kind, args, state = loaded
     error: Exception = kind.__new__(kind, *args)
-    error.args = args
+    _set(error, "args", args)
     vars(error).update(state)
     return error
 
