@@ -152,7 +152,10 @@ class ProcessPool:
     def wait(self, batch: Batch) -> Sequence[Output]:
         self._check()
         self.read_reports()
-        while batch.outcome is None:
+        while True:
+            self._recovery.look(self)
+            if batch.outcome is not None:
+                break
             self._post()
             if self._failure is not None and (batch.slot is None or batch.ticket >= self._first_lost):
                 raise self._failure
@@ -165,7 +168,6 @@ class ProcessPool:
                     self.read_reports()
                 else:
                     self._crew.read_news()
-            self._recovery.look(self)
         self._post()
         return result_of(batch)
 
