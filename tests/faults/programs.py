@@ -1,0 +1,171 @@
+"""Programs that run in a process of their own, since how they end is what is tested.
+
+A `Program` runs in a session of its own, in an empty folder that is also its folder for temporary files. All of the
+session's processes can be found, and what the program leaves in the folder, in /tmp and in /dev/shm can be seen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conftest import DEADLINE_S, is_running, wait_until
+
+import dali_like
+
+#: Within this time after the main process everything must be gone. It takes some hundredths of a second.
+GONE_S = 5.0
+
+#: What programs begin with. `tell` writes a line, whole, also when several processes write to the same file.
+_PROLOGUE = """
+import os, sys
+
+def tell(line):
+    os.write(1, f"{line}\\n".encode())
+
+def wait_for_the_test():
+    sys.stdin.readline()
+"""
+
+
+@dataclass(frozen=True)
+class End:
+    """How a program ended: its exit status as in `subprocess`, and all that it wrote."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+class Program:
+    """A program that is running.
+
+    Args:
+        folder: an empty folder, for the program's text and what it writes.
+        parts: the program, in pieces of any indentation; `tell` and `wait_for_the_test` are defined.
+        arguments: in ``sys.argv`` from 1 on.
+        flags: of the interpreter.
+    """
+
+    def __init__(self, folder: Path, parts: Sequence[str], arguments: Sequence[str] = (), flags: Sequence[str] = ()) -> None:
+        self._stdout = folder / "stdout"
+        self._stderr = folder / "stderr"
+        self._cwd = folder / "cwd"
+        self._cwd.mkdir()
+        file = folder / "program.py"
+        file.write_text("\n".join(map(textwrap.dedent, (_PROLOGUE, *parts))))
+        self._before = _shared_names()
+        package = str(Path(dali_like.__file__).resolve().parents[1])
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, *flags, str(file), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=self._cwd,
+                env={**os.environ, "PYTHONPATH": package, "TMPDIR": str(self._cwd), "PYTHONDONTWRITEBYTECODE": "1"},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def lines(self, key: str) -> list[Any]:
+        """What the program has told so far in lines of the form ``key: JSON``."""
+        told = (line.partition(": ") for line in self._stdout.read_text().splitlines())
+        return [json.loads(value) for name, _, value in told if name == key]
+
+    def wait_for(self, key: str, count: int = 1) -> list[Any]:
+        """Wait until the program has told so many lines with this key."""
+
+        def told() -> list[Any] | None:
+            lines = self.lines(key)
+            assert len(lines) >= count or self.running, self._stderr.read_text()
+            return lines if len(lines) >= count else None
+
+        lines: list[Any] = wait_until(told, f"{count} times {key!r} in the output of the program")
+        return lines
+
+    def go_on(self) -> None:
+        """Let the program return from `wait_for_the_test`."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal to the main process alone."""
+        os.kill(self.pid, number)
+
+    def press_ctrl_c(self) -> None:
+        """Send SIGINT to all of its processes, as a terminal does."""
+        os.killpg(self.pid, signal.SIGINT)
+
+    def processes(self) -> set[int]:
+        """All that are running in the session of the program."""
+        return {pid for pid in psutil.pids() if _session_of(pid) == self.pid and is_running(pid)}
+
+    def end(self) -> End:
+        """Wait for the main process to end."""
+        self.go_on()
+        status = self._process.wait(DEADLINE_S)
+        return End(status, self._stdout.read_text(), self._stderr.read_text())
+
+    def left_behind(self) -> list[str]:
+        """Names that were not there before the program."""
+        new = _shared_names() - self._before
+        return [*sorted(new), *(str(path) for path in sorted(self._cwd.rglob("*")))]
+
+    def finish(self) -> None:
+        """Check that nothing is left of the program, once its main process has ended, and end what is left."""
+        try:
+            wait_until(lambda: not self.processes(), "the end of all processes of the program", GONE_S)
+            assert self.left_behind() == []
+        finally:
+            for pid in self.processes():
+                os.kill(pid, signal.SIGKILL)
+            self._process.wait()
+            self.go_on()
+
+
+def _session_of(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return -1
+
+
+def _shared_names() -> set[str]:
+    """The names in /dev/shm, and those of files in /tmp that could be ours: others use it too."""
+    files = {str(path) for path in Path("/tmp").glob("*dali*") if not path.is_dir()}
+    return files | {str(path) for path in Path("/dev/shm").iterdir()}
+
+
+@contextmanager
+def time_limit(seconds: float = DEADLINE_S) -> Iterator[None]:
+    """Fail the test from within what takes longer, a call that hangs say. For the main thread."""
+
+    def stop(*_: Any) -> None:
+        pytest.fail(f"this takes longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,410 @@
+"""Samples that take too long: with ``py_timeout_s`` their workers are replaced, and what they were doing is shown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from conftest import wait_until
+
+from dali_like import Pipeline
+from dali_like.errors import ArgumentError, WorkerDiedError, WorkerTimeoutError
+from dali_like.types import SampleInfo
+from faults.processes import wait_until_all, wait_until_idle, workers_of
+from faults.programs import Program, time_limit
+from faults.streams import (
+    HANGS,
+    MUTE_HANGS,
+    Disturbed,
+    Noise,
+    Source,
+    batches_of,
+    counted,
+    die_of_sigkill,
+    digest,
+    sleep_for_ever,
+)
+
+BATCH_SIZE = 4
+#: What `batches_of` returns for two epochs of `Noise`.
+TWO_EPOCHS = 2 * (Noise.length // BATCH_SIZE + 1)
+#: What is too long in these tests; and long enough for a worker on a busy machine to make a sample.
+TIMEOUT_S = 0.3
+
+MakePipeline = Callable[..., Pipeline]
+
+
+@pytest.fixture(autouse=True)
+def _time_limit() -> Iterator[None]:
+    with time_limit():
+        yield
+
+
+@pytest.fixture
+def make(make_pipeline: MakePipeline) -> MakePipeline:
+    """`make_pipeline` for a source called 'numbers', with a time-out."""
+    return partial(make_pipeline, source_options={"name": "numbers"}, py_timeout_s=TIMEOUT_S)
+
+
+@pytest.fixture
+def undisturbed(make_pipeline: MakePipeline) -> list[str]:
+    """What `batches_of` returns for two epochs of `Noise` where nothing hangs."""
+    return batches_of(make_pipeline(Noise(), "serial"), TWO_EPOCHS)
+
+
+class TestASampleThatHangs:
+    @pytest.mark.parametrize("hang", HANGS)
+    def test_is_an_error_that_names_it_and_shows_where_it_hangs(
+        self, hang: str, make: MakePipeline, start_method: str
+    ) -> None:
+        pipe = make(hangs_at({6}, HANGS[hang]), start_method)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises(WorkerTimeoutError) as caught:
+            pipe.run()
+
+        assert isinstance(caught.value, TimeoutError)
+        assert isinstance(caught.value, RuntimeError)
+        text = str(caught.value)
+        assert f"{TIMEOUT_S} s" in text
+        assert "'numbers'" in text
+        assert "sample 2 of iteration 1 in epoch 0 (idx_in_epoch 6)" in text
+        assert "in hanging_source" in text
+        assert f"in {HANGS[hang].__name__}" in text
+
+    @pytest.mark.parametrize("hang", MUTE_HANGS)
+    def test_may_be_unable_to_show_where_it_hangs(self, hang: str, make: MakePipeline, start_method: str) -> None:
+        pipe = make(hangs_at({6}, MUTE_HANGS[hang]), start_method)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises(WorkerTimeoutError, match=r"(?s)\(idx_in_epoch 6\).*Python stack"):
+            pipe.run()
+
+    @pytest.mark.parametrize("index", [0, 11])
+    def test_takes_its_batch_and_no_other(self, index: int, make: MakePipeline, start_method: str) -> None:
+        pipe = make(hangs_at({index}, sleep_for_ever), start_method)
+
+        seen: list[Any] = []
+        for _ in range(6):
+            try:
+                seen.append(run(pipe))
+            except WorkerTimeoutError:
+                seen.append("time-out")
+
+        expected: list[Any] = [list(range(first, first + BATCH_SIZE)) for first in range(0, 24, BATCH_SIZE)]
+        expected[index // BATCH_SIZE] = "time-out"
+        assert seen == expected
+
+    def test_is_tried_once_more_in_a_fresh_worker(self, make: MakePipeline, start_method: str, tmp_path: Path) -> None:
+        def source(info: SampleInfo) -> np.int64:
+            if info.idx_in_epoch == 6:
+                (tmp_path / str(os.getpid())).touch()
+                time.sleep(1000)
+            return np.int64(info.idx_in_epoch)
+
+        pipe = make(source, start_method)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises(WorkerTimeoutError):
+            pipe.run()
+
+        assert len(os.listdir(tmp_path)) == 2
+        assert pipe.statistics().worker_restarts == 2
+
+    def test_shows_no_more_of_the_stack_than_what_is_the_callbacks(self, make: MakePipeline, start_method: str) -> None:
+        pipe = make(hangs_at({6}, sleep_for_ever), start_method)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises(WorkerTimeoutError) as caught:
+            pipe.run()
+
+        assert "test_shows_no_more" not in str(caught.value)
+
+    def test_is_an_error_at_once_where_workers_are_not_replaced(self, make: MakePipeline, start_method: str) -> None:
+        pipe = make(hangs_at({6}, sleep_for_ever), start_method, py_worker_restarts=0)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        for _ in range(2):
+            with pytest.raises(WorkerTimeoutError, match=r"(?s)\(idx_in_epoch 6\).*sleep_for_ever"):
+                pipe.run()
+        assert pipe.statistics().worker_restarts == 0
+
+    def test_may_have_killed_a_worker_before(self, make: MakePipeline, start_method: str, tmp_path: Path) -> None:
+        source = Disturbed(hangs_at({6}, sleep_for_ever), {(0, 6)}, die_of_sigkill, tmp_path)
+        pipe = make(source, start_method)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises((WorkerTimeoutError, WorkerDiedError)):
+            pipe.run()
+
+        assert run(pipe) == [8, 9, 10, 11]
+
+
+class TestASampleThatHangsOnlyOnce:
+    @pytest.mark.parametrize("hang", HANGS | MUTE_HANGS)
+    def test_leaves_no_trace_in_the_batches(
+        self, hang: str, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        source = Disturbed(Noise(), {(1, 21)}, (HANGS | MUTE_HANGS)[hang], tmp_path)
+        pipe = make(source, start_method)
+
+        assert batches_of(pipe, TWO_EPOCHS) == undisturbed
+        assert pipe.statistics().worker_restarts == 1
+
+    def test_may_have_others_like_it_at_the_same_time(
+        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        source = Disturbed(Noise(), {(0, 21), (0, 22), (0, 23)}, sleep_for_ever, tmp_path)
+        pipe = make(source, start_method)
+
+        assert batches_of(pipe, TWO_EPOCHS) == undisturbed
+        assert pipe.statistics().worker_restarts == 3
+
+    def test_may_have_killed_its_worker_before(
+        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        (tmp_path / "hangs").mkdir()
+        hangs = Disturbed(Noise(), {(0, 21)}, sleep_for_ever, tmp_path / "hangs")
+        pipe = make(Disturbed(hangs, {(0, 21)}, die_of_sigkill, tmp_path), start_method)
+
+        assert batches_of(pipe, TWO_EPOCHS) == undisturbed
+
+    def test_may_be_of_any_shape(self, make: MakePipeline, start_method: str, tmp_path: Path) -> None:
+        noise = Noise(ragged=True)
+        pipe = make(Disturbed(noise, {(0, 0), (0, 21)}, sleep_for_ever, tmp_path), start_method)
+
+        assert batches_of(pipe, TWO_EPOCHS) == batches_of(make(noise, "serial"), TWO_EPOCHS)
+
+    def test_may_be_of_a_batch_that_is_no_longer_wanted(
+        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        pipe = make(Disturbed(Noise(), {(0, 5), (0, 6)}, sleep_for_ever, tmp_path), start_method)
+        assert batches_of(pipe, 1) == undisturbed[:1]
+
+        pipe.reset()
+
+        assert batches_of(pipe, TWO_EPOCHS // 2) == undisturbed[TWO_EPOCHS // 2 :]
+
+
+class TestAStoppedWorker:
+    @pytest.mark.parametrize("workers", [1, 2])
+    def test_that_was_idle_is_replaced(
+        self, workers: int, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        pipe = make(counted(Noise(), tmp_path), start_method, workers=workers)
+        seen = batches_of(pipe, 1)
+        pids = workers_of(pipe)
+        wait_until_idle(pids, tmp_path, 4 * BATCH_SIZE)
+
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+
+        assert seen + batches_of(pipe, TWO_EPOCHS - 1) == undisturbed
+        assert pipe.statistics().worker_restarts == workers
+
+    def test_that_was_idle_is_an_error_where_workers_are_not_replaced(
+        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        pipe = make(counted(Noise(), tmp_path), start_method, workers=1, py_worker_restarts=0)
+        seen = batches_of(pipe, 1)
+        (pid,) = workers_of(pipe)
+        wait_until_idle([pid], tmp_path, 4 * BATCH_SIZE)
+        os.kill(pid, signal.SIGSTOP)
+        seen += batches_of(pipe, 3)
+
+        with pytest.raises(WorkerTimeoutError, match=rf"(?s)\(pid {pid}\).*stopped"):
+            pipe.run()
+
+        assert seen == undisturbed[:4]
+
+    def test_that_was_busy_is_replaced(
+        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        pipe = make(begins_slowly(Noise(), tmp_path), start_method)
+        seen = batches_of(pipe, 1)
+        busy = wait_until(lambda: os.listdir(tmp_path), "a worker that is busy")
+
+        os.kill(int(busy[0]), signal.SIGSTOP)
+
+        assert seen + batches_of(pipe, TWO_EPOCHS - 1) == undisturbed
+        assert pipe.statistics().worker_restarts == 1
+
+
+class TestAWorkerThatIsNotTooSlow:
+    def test_may_take_the_time_for_every_single_sample(self, make: MakePipeline, start_method: str) -> None:
+        pipe = make(sleeping(Noise(), TIMEOUT_S / 6, every=3), start_method, batch_size=48, workers=1)
+
+        (output,) = pipe.run()
+
+        assert len(output) == 48
+        assert pipe.statistics().worker_restarts == 0
+
+    def test_does_not_wait_for_the_loop(self, make: MakePipeline, undisturbed: list[str], start_method: str) -> None:
+        pipe = make(Noise(), start_method)
+        seen = batches_of(pipe, 3)
+        after_the_time_out(2)
+
+        seen += batches_of(pipe, TWO_EPOCHS - 3)
+
+        assert seen == undisturbed
+        assert pipe.statistics().worker_restarts == 0
+
+    def test_may_have_begun_while_the_loop_was_waiting_and_ended_since(
+        self, make: MakePipeline, start_method: str, tmp_path: Path
+    ) -> None:
+        pipe = make(slow_while_the_loop_waits(tmp_path), start_method, workers=2)
+        assert run(pipe) == [0, 1, 2, 3]
+        after_the_time_out(2)
+
+        assert [run(pipe) for _ in range(2)] == [[4, 5, 6, 7], [8, 9, 10, 11]]
+        assert pipe.statistics().worker_restarts == 0
+
+    def test_may_have_been_stopped_with_the_whole_program(self, start_method: str, tmp_path: Path) -> None:
+        """As by Ctrl-Z, and fg some time later."""
+        program = Program(tmp_path, [SLOW_PROGRAM], [start_method, str(TIMEOUT_S)])
+        try:
+            program.wait_for("batch")
+            after_the_time_out(1 / 3)
+            os.killpg(program.pid, signal.SIGSTOP)
+            wait_until_all(program.processes(), psutil.STATUS_STOPPED)
+            after_the_time_out(2)
+            os.killpg(program.pid, signal.SIGCONT)
+            end = program.end()
+        finally:
+            program.finish()
+
+        assert (end.status, end.stderr) == (0, "")
+        assert program.lines("batch") == [[0, 1], [2, 3], [4, 5]]
+
+
+#: Samples of this program take two thirds of the time that they have.
+SLOW_PROGRAM = """
+    import time
+    import numpy as np
+    from dali_like import fn, pipeline_def
+
+    def source(info):
+        for _ in range(10):
+            time.sleep(float(sys.argv[2]) / 15)
+        return np.int64(info.idx_in_epoch)
+
+    @pipeline_def(
+        batch_size=2, py_num_workers=1, py_start_method=sys.argv[1], py_timeout_s=float(sys.argv[2]), py_worker_restarts=0
+    )
+    def pipeline():
+        return fn.external_source(source=source, batch=False, parallel=True)
+
+    pipe = pipeline()
+    for _ in range(3):
+        tell(f"batch: {pipe.run()[0].as_array().tolist()}")
+    pipe.close()
+"""
+
+
+class TestWithoutATimeOut:
+    def test_a_stopped_worker_is_left_alone(
+        self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
+    ) -> None:
+        pipe = make_pipeline(Noise(), start_method, workers=1)
+        seen = batches_of(pipe, 1)
+        pids = workers_of(pipe)
+        os.kill(pids[0], signal.SIGSTOP)
+        waker = threading.Timer(2 * TIMEOUT_S, os.kill, (pids[0], signal.SIGCONT))
+        waker.start()
+
+        seen += batches_of(pipe, TWO_EPOCHS - 1)
+
+        waker.join()
+        assert seen == undisturbed
+        assert workers_of(pipe) == pids
+        assert pipe.statistics().worker_restarts == 0
+
+
+class TestTheTimeOut:
+    @pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), True, "1", [1]])
+    def test_is_a_positive_number(self, timeout_s: Any) -> None:
+        with pytest.raises(ArgumentError, match="py_timeout_s"):
+            Pipeline(1, py_timeout_s=timeout_s)
+
+    @pytest.mark.parametrize("timeout_s", [1e-3, 1e9, float("inf"), 7])
+    def test_may_be_of_any_length(
+        self, timeout_s: float, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
+    ) -> None:
+        pipe = make_pipeline(Noise(), start_method, py_timeout_s=timeout_s, py_worker_restarts=None)
+
+        assert digest(pipe.run()) == undisturbed[0]
+
+
+# Sources
+
+
+def hangs_at(indices: set[int], hang: Callable[[], None]) -> Source:
+    def hanging_source(info: SampleInfo) -> np.int64:
+        if info.idx_in_epoch in indices:
+            hang()
+        return np.int64(info.idx_in_epoch)
+
+    return hanging_source
+
+
+def sleeping(source: Source, seconds: float, every: int = 1) -> Source:
+    """Takes its time for each sample."""
+
+    def slow_source(info: SampleInfo) -> Any:
+        if info.idx_in_epoch % every == 0:
+            time.sleep(seconds)
+        return source(info)
+
+    return slow_source
+
+
+def begins_slowly(source: Source, folder: Path) -> Source:
+    """Takes its time for sample 6, having left the worker's process id in a folder."""
+
+    def slow_source(info: SampleInfo) -> Any:
+        if (info.epoch_idx, info.idx_in_epoch) == (0, 6):
+            (folder / str(os.getpid())).touch()
+            time.sleep(TIMEOUT_S / 3)
+        return source(info)
+
+    return slow_source
+
+
+def slow_while_the_loop_waits(folder: Path) -> Source:
+    """Sample 11 begins while the first batch is waited for, and takes longer than it."""
+
+    def source(info: SampleInfo) -> np.int64:
+        if info.idx_in_epoch == 3:
+            while not (folder / "11").exists():
+                time.sleep(0.001)
+            time.sleep(TIMEOUT_S / 3)
+        if info.idx_in_epoch == 11:
+            (folder / "11").touch()
+            time.sleep(TIMEOUT_S * 2 / 3)
+        return np.int64(info.idx_in_epoch)
+
+    return source
+
+
+# What tests wait for
+
+
+def run(pipe: Pipeline) -> list[int]:
+    """The samples of the next batch."""
+    samples: list[int] = pipe.run()[0].as_array().tolist()
+    return samples
+
+
+def after_the_time_out(times: float) -> None:
+    """Return when so many times the time-out has passed."""
+    end = time.monotonic() + times * TIMEOUT_S
+    wait_until(lambda: time.monotonic() > end, "the passing of time")

@@ -1,0 +1,1 @@
+"""Comparisons with the real DALI and the real PyTorch."""

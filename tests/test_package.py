@@ -1,0 +1,198 @@
+"""The package as users import it: what it offers, what importing it costs, and that what it says of itself is true."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib
+import inspect
+import pkgutil
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dali_like
+from dali_like import errors, fn, tensors, types
+from dali_like.fn import decoders
+
+MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
+
+#: What is public, by module.
+PUBLIC = {
+    "dali_like": {"Pipeline", "__version__", "errors", "fn", "pipeline_def", "tensors", "types"},
+    "dali_like.fn": {"decoders", "external_source"},
+    "dali_like.fn.decoders": {"image"},
+    "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
+    "dali_like.types": {
+        *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
+        *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64"),
+        *("UINT8", "UINT16", "UINT32", "UINT64"),
+        *("BatchInfo", "DALIDataType", "DALIImageType", "SampleInfo", "to_dali_type", "to_numpy_type"),
+    },
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names(module: str) -> None:
+    exported = importlib.import_module(module).__all__
+
+    assert set(exported) == PUBLIC[module]
+    assert len(exported) == len(set(exported))
+
+
+@pytest.mark.parametrize("name", ["dali_like", *MODULES])
+def test_all_names_are_there(name: str) -> None:
+    module = importlib.import_module(name)
+
+    assert [member for member in getattr(module, "__all__", []) if not hasattr(module, member)] == []
+
+
+def test_star_import_gives_what_is_public() -> None:
+    namespace: dict[str, object] = {}
+
+    exec("from dali_like import *", namespace)
+
+    assert set(namespace) - {"__builtins__"} == PUBLIC["dali_like"]
+
+
+def test_public_functions_and_classes_are_documented() -> None:
+    modules = [dali_like, errors, fn, decoders, tensors, types]
+
+    undocumented = [
+        name
+        for module in modules
+        for name in module.__all__
+        if callable(member := getattr(module, name)) and not inspect.getdoc(member)
+    ]
+
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_say_what_they_are_for(name: str) -> None:
+    module = importlib.import_module(name)
+
+    assert module.__doc__ or Path(str(module.__file__)).read_text() == ""
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    try:
+        version = metadata.version("dali-like")
+    except metadata.PackageNotFoundError:
+        pytest.skip("runs from a source tree that is not installed")
+
+    assert version == dali_like.__version__
+
+
+@pytest.mark.parametrize("module", ["cv2", "torch", "simplejpeg", "multiprocessing", "threadpoolctl", "nvidia", "PIL"])
+def test_import_is_light(module: str) -> None:
+    assert module not in modules_after_import()
+
+
+def test_import_without_optional_modules() -> None:
+    """Nothing but the decoders needs the extra."""
+    program = (
+        "import sys; sys.modules['cv2'] = sys.modules['simplejpeg'] = sys.modules['torch'] = None\n"
+        "import numpy as np; from dali_like import fn, pipeline_def\n"
+        "@pipeline_def(batch_size=2, py_num_workers=1)\n"
+        "def pipeline(): return fn.external_source(source=lambda info: np.array(7), batch=False, parallel=True)\n"
+        "pipe = pipeline(); print(pipe.run()[0].as_array().tolist()); pipe.close()\n"
+    )
+
+    assert run_python(program) == "[7, 7]\n"
+
+
+@functools.cache
+def modules_after_import() -> set[str]:
+    """The modules that ``import dali_like`` loads."""
+    return set(run_python("import sys, dali_like; print(*sys.modules)").split())
+
+
+def run_python(program: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=Path(dali_like.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.stderr == ""
+    return result.stdout
+
+
+# The exceptions
+
+
+def exceptions() -> dict[str, type[BaseException]]:
+    """All that the module defines."""
+    return {
+        name: member
+        for name, member in vars(errors).items()
+        if inspect.isclass(member) and issubclass(member, BaseException) and member.__module__ == errors.__name__
+    }
+
+
+def tree_of_docstring() -> dict[str, tuple[str | None, str | None]]:
+    """From the drawing in the module's docstring: the parent of each exception, and the builtin in brackets."""
+    tree: dict[str, tuple[str | None, str | None]] = {}
+    path: list[str] = []
+    for line in str(errors.__doc__).splitlines():
+        match = re.match(r"    ((?:[| ]   )*(?:[|`]-- )?)(\w+)(?:\((\w+)\))?(?:\s|$)", line)
+        if match:
+            depth = len(match[1]) // 4
+            del path[depth:]
+            tree[match[2]] = (path[-1] if path else None, match[3])
+            path.append(match[2])
+    return tree
+
+
+def test_every_exception_is_exported() -> None:
+    assert set(errors.__all__) == set(exceptions())
+
+
+def test_every_exception_is_in_the_tree() -> None:
+    assert set(tree_of_docstring()) == set(exceptions())
+
+
+@pytest.mark.parametrize("name", exceptions())
+def test_tree_shows_the_bases(name: str) -> None:
+    parent, builtin = tree_of_docstring()[name]
+
+    bases = [base.__name__ for base in exceptions()[name].__bases__]
+
+    assert bases == [base for base in (parent or "Exception", builtin) if base]
+
+
+def test_exceptions_share_a_base_class() -> None:
+    assert all(issubclass(exception, errors.DaliLikeError) for exception in exceptions().values())
+
+
+# Examples
+
+
+@pytest.mark.parametrize("name", ["dali_like", *MODULES])
+def test_examples_in_docstrings(name: str) -> None:
+    module: ModuleType = importlib.import_module(name)
+
+    result = doctest.testmod(module)
+
+    assert result.failed == 0
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+
+    documented = {
+        test.name
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name))
+        if test.examples and ".".join(test.name.split(".")[:-1]) == name
+    }
+
+    assert {name.rpartition(".")[2] for name in documented} >= {"pipeline_def", "TensorCPU", "TensorListCPU", "to_dali_type"}
