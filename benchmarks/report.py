@@ -171,9 +171,7 @@ def _workload_table(workload: Workload, measurements: Sequence[Measurement]) -> 
     if limit is None:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     repeats = len({each.repeat for each in measurements})
-    title = (
-        f"### {workload.name}: batches of {workload.batch_size}, {workload.start_method}, median of {repeats} (range)"
-    )
+    title = f"### {workload.name}: batches of {workload.batch_size}, {workload.start_method}, median of {repeats} (range)"
     return "\n\n".join([title, _markdown(headings, rows), *_noise(measurements)])
 
 

@@ -5,6 +5,8 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
 
     DaliLikeError
     |-- ArgumentError(ValueError)             an argument has a value that is not allowed
+    |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
+    |   `-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
     |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
@@ -13,11 +15,13 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- ClosedError                       ... because it has been closed
     |   `-- ForkedError                       ... because this is a forked copy of its process
     |-- SampleError(RuntimeError)             a callback returned something that cannot be delivered
-    |   |-- SampleTypeError(TypeError)        ... not an array, or an array of a dtype without a type in types
-    |   |-- OutputCountError(ValueError)      ... too few or too many outputs
+    |   |-- SampleTypeError(TypeError)        ... not an array on the CPU
+    |   |   `-- SampleDtypeError(ValueError)  ... an array of a dtype that tensors cannot have
+    |   |-- OutputCountError(ValueError, IndexError)  too few or too many outputs
     |   |-- DtypeMismatchError                ... another dtype than declared or than before
     |   `-- NdimMismatchError                 ... another number of dimensions than declared or than before
     |-- DecodeError(RuntimeError)             encoded data that no decoder can read
+    |-- SampleIndexError(IndexError, RuntimeError)  a batch has no such sample
     |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
     |-- WorkerError(RuntimeError)             the worker processes
     |   |-- WorkerStartError                  ... could not be started
@@ -31,7 +35,9 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentClashError",
     "ArgumentError",
+    "ArgumentTypeError",
     "ClosedError",
     "CorruptionError",
     "DaliLikeError",
@@ -48,7 +54,9 @@ __all__ = [
     "PicklingError",
     "PipelineStateError",
     "RaggedError",
+    "SampleDtypeError",
     "SampleError",
+    "SampleIndexError",
     "SampleTypeError",
     "WorkerDiedError",
     "WorkerError",
@@ -63,6 +71,14 @@ class DaliLikeError(Exception):
 
 class ArgumentError(DaliLikeError, ValueError):
     """An argument has a value that is not allowed."""
+
+
+class ArgumentTypeError(ArgumentError, TypeError):
+    """An argument has a type that is not allowed."""
+
+
+class ArgumentClashError(ArgumentError, RuntimeError):
+    """An argument does not go with the others, or with what it is for."""
 
 
 class DefinitionError(DaliLikeError, TypeError):
@@ -101,7 +117,11 @@ class SampleTypeError(SampleError, TypeError):
     """A callback returned an object that is not a CPU array of a supported dtype."""
 
 
-class OutputCountError(SampleError, ValueError):
+class SampleDtypeError(SampleTypeError, ValueError):
+    """A callback returned an array of a dtype that tensors cannot have."""
+
+
+class OutputCountError(SampleError, ValueError, IndexError):
     """A callback returned more or fewer outputs than ``num_outputs`` says."""
 
 
@@ -115,6 +135,10 @@ class NdimMismatchError(SampleError):
 
 class DecodeError(DaliLikeError, RuntimeError):
     """Encoded data that no decoder can read."""
+
+
+class SampleIndexError(DaliLikeError, IndexError, RuntimeError):
+    """A batch has no sample of this number."""
 
 
 class RaggedError(DaliLikeError, RuntimeError):

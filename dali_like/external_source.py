@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dali_like.errors import ArgumentError, DefinitionError, DeviceError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.types import SampleInfo, to_dali_type, to_numpy_type
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
@@ -52,8 +52,8 @@ def make_external_source(
     Raises:
         ArgumentError, DefinitionError, DeviceError: an argument is wrong; the message says which, and what is allowed.
     """
-    if num_outputs is not None and (not _is_int(num_outputs) or num_outputs < 1):
-        raise ArgumentError(f"num_outputs must be a positive integer or None, not {num_outputs!r}")
+    if num_outputs is not None:
+        _check_at_least_one("num_outputs", num_outputs)
     if device != "cpu":
         raise DeviceError(f"device={device!r}: this version has external sources on the CPU only")
     if batch:
@@ -63,14 +63,13 @@ def make_external_source(
     if prefetch_queue_depth is not None:
         if not parallel:
             raise ArgumentError("prefetch_queue_depth of an external source needs parallel=True")
-        if not _is_int(prefetch_queue_depth) or prefetch_queue_depth < 1:
-            raise ArgumentError(f"prefetch_queue_depth must be a positive integer, not {prefetch_queue_depth!r}")
+        _check_at_least_one("prefetch_queue_depth", prefetch_queue_depth)
     if not callable(on_error) and on_error not in ("raise", "skip"):
         raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
     count = 1 if num_outputs is None else num_outputs
-    layouts = tuple(_per_output("layout", layout or "", count, str, ""))
-    dtypes = _per_output("dtype", UNKNOWN if dtype is None else dtype, count, object, UNKNOWN)
-    ndims = _per_output("ndim", UNKNOWN if ndim is None else ndim, count, int, UNKNOWN)
+    layouts = tuple(_per_output("layout", "" if layout is None else layout, count, str, ""))
+    dtypes = _per_output("dtype", dtype, count, object, None)
+    ndims = _per_output("ndim", ndim, count, int, None)
     declared = tuple(map(_declare, dtypes, ndims, layouts))
     label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
     return ExternalSource(
@@ -125,18 +124,18 @@ def _accepts(signature: inspect.Signature, num_arguments: int) -> bool:
     return True
 
 
-def _declare(dtype: Any, ndim: int, layout: str) -> OutputLayout:
-    code = UNKNOWN if dtype == UNKNOWN else DTYPE_CODES[to_numpy_type(to_dali_type(dtype))]
-    if ndim != UNKNOWN and not 0 <= ndim <= MAX_NDIM:
-        raise ArgumentError(f"ndim must be between 0 (scalars) and {MAX_NDIM}, not {ndim}")
+def _declare(dtype: Any, ndim: int | None, layout: str) -> OutputLayout:
+    code = UNKNOWN if dtype is None else DTYPE_CODES[to_numpy_type(to_dali_type(dtype))]
+    if ndim is not None and not 0 <= ndim <= MAX_NDIM:
+        raise ArgumentClashError(f"ndim must be between 0 (scalars) and {MAX_NDIM}, not {ndim}")
     if layout:
-        if ndim not in (UNKNOWN, len(layout)):
-            raise ArgumentError(
+        if ndim not in (None, len(layout)):
+            raise ArgumentClashError(
                 "Number of dimensions in the provided layout does not match the ndim argument. "
                 f"The arguments provided: ndim = {ndim}, layout: {layout!r}"
             )
         ndim = len(layout)
-    return OutputLayout(code, ndim)
+    return OutputLayout(code, UNKNOWN if ndim is None else ndim)
 
 
 def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> list[Any]:
@@ -145,13 +144,16 @@ def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> lis
     if len(values) > count:
         raise ArgumentError(f"{name} has {len(values)} entries for {count} outputs")
     for entry in values:
-        if not isinstance(entry, kind):
-            raise ArgumentError(f"{name} must be of type {kind.__name__} or a list of it, not {entry!r}")
+        if entry is not None and not isinstance(entry, kind):
+            raise ArgumentTypeError(f"{name} must be of type {kind.__name__} or a list of it, not {entry!r}")
     return values + [rest] * (count - len(values))
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _check_at_least_one(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
+    if value < 1:
+        raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
 
 
 def _name_of(source: Any) -> str:

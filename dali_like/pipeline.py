@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dali_like import pickling
-from dali_like.errors import ArgumentError, ClosedError, DefinitionError, DescriptorLimitError
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentError,
+    ArgumentTypeError,
+    ClosedError,
+    DefinitionError,
+    DescriptorLimitError,
+)
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
 from dali_like.graph.lockstep import Feed, Lockstep
@@ -340,7 +347,7 @@ class Pipeline:
     def _check_workers(self) -> None:
         workers = self._py_num_workers
         if not _is_int(workers) or workers < 1:
-            raise ArgumentError(
+            raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
                 f"processes: `py_num_workers` must be a positive integer, not {workers!r}"
             )
@@ -363,7 +370,9 @@ class Pipeline:
 
 
 def _check_at_least_one(name: str, value: Any) -> None:
-    if not _is_int(value) or value < 1:
+    if not _is_int(value):
+        raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
+    if value < 1:
         raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import ArgumentError, RaggedError
+from dali_like.errors import ArgumentError, RaggedError, SampleIndexError
 from dali_like.types import DALIDataType, to_dali_type
 
 __all__ = ["TensorCPU", "TensorListCPU"]
@@ -140,10 +140,10 @@ class TensorListCPU:
         """Sample `index` as an array; negative indices count from the end.
 
         Raises:
-            IndexError: there is no such sample.
+            SampleIndexError: there is no such sample.
         """
         if not -len(self) <= index < len(self):
-            raise IndexError(f"sample {index} of a batch of {len(self)}")
+            raise SampleIndexError(f"there is no sample {index} in a batch of {len(self)}")
         # The ellipsis makes an array of a sample without dimensions too.
         return self._samples[index] if self._dense is None else self._dense[index, ...]
 
@@ -195,7 +195,8 @@ class TensorListCPU:
         Raises:
             RaggedError: the samples have different shapes.
         """
-        return TensorCPU(self.as_array(), "N" + self._layout if self._layout else "")
+        array = self.as_array()
+        return TensorCPU(array, "N" + self._layout if self._layout or array.ndim == 1 else "")
 
     def as_cpu(self) -> TensorListCPU:
         """The list itself: it is in host memory."""

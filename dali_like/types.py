@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dali_like.errors import ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentTypeError
 
 __all__ = [
     "ANY_DATA",
@@ -150,4 +150,5 @@ def to_dali_type(dtype: Any) -> DALIDataType:
         return _DALI_TYPES[np.dtype(dtype).newbyteorder("=")]
     except (TypeError, KeyError):
         names = ", ".join(member.name for member in DALIDataType)
-        raise ArgumentError(f"{dtype!r} is not a data type of tensors; those are {names}") from None
+        kind = ArgumentClashError if isinstance(dtype, int) else ArgumentTypeError
+        raise kind(f"{dtype!r} is not a data type of tensors; those are {names}") from None

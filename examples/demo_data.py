@@ -89,9 +89,7 @@ def packaged_photographs() -> dict[str, Path]:
     return photographs
 
 
-def make_crops(
-    folder: Path, photographs: Mapping[str, Path], per_photograph: int = CROPS_PER_PHOTOGRAPH
-) -> LabelledFiles:
+def make_crops(folder: Path, photographs: Mapping[str, Path], per_photograph: int = CROPS_PER_PHOTOGRAPH) -> LabelledFiles:
     """Cuts photographs into JPEG files of `CROP_SIDE_PX` pixels a side, or finds that this was done before.
 
     Args:

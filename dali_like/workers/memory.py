@@ -27,8 +27,9 @@ from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import available_bytes
 from dali_like.workers.protocol import PAGE_BYTES, align
 
-#: 4 TiB: a thirtieth of what a process can address, and more than any machine has memory.
-_SPACE_BYTES = 1 << 42
+#: Address space for each byte of memory that the machine has: enough for slots of which a small part is touched, and for a
+#: hundred pipelines in one process.
+_SPACE_PER_MEMORY = 32
 _LEAST_SPACE_BYTES = 1 << 26
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
 
@@ -68,7 +69,10 @@ class SharedSpace:
         if limit_bytes is None:
             limit_bytes = available_bytes() // 2
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        size = _SPACE_BYTES if limit == resource.RLIM_INFINITY else min(_SPACE_BYTES, align(limit // 4))
+        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        size = 1 << (_SPACE_PER_MEMORY * memory_bytes).bit_length()
+        if limit != resource.RLIM_INFINITY:
+            size = min(size, align(limit // 4))
         fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         while True:
             os.ftruncate(fd.fileno(), size)
@@ -76,9 +80,10 @@ class SharedSpace:
                 space = cls(fd, size, limit_bytes)
                 break
             except OSError:
-                if size <= _LEAST_SPACE_BYTES:
+                if limit == resource.RLIM_INFINITY or size <= _LEAST_SPACE_BYTES:
                     raise OutOfMemoryError(
-                        f"cannot map {size >> 20} MiB of address space for shared memory; the limit is `ulimit -v`"
+                        f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines, whose batches "
+                        "may still be held, have used it up, or `ulimit -v` limits it"
                     ) from None
                 size //= 2
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import DtypeMismatchError, NdimMismatchError, OutputCountError, SampleTypeError
+from dali_like.errors import DtypeMismatchError, NdimMismatchError, OutputCountError, SampleDtypeError, SampleTypeError
 from dali_like.types import SampleInfo
 from dali_like.workers.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
 
@@ -43,13 +43,16 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
     """The outputs of a sample, checked for their number.
 
     Raises:
-        OutputCountError: too few, too many, or something that has no parts.
+        OutputCountError: too few or too many, or one array.
+        SampleTypeError: something else that is no tuple or list.
     """
     if source.num_outputs is None:
         return (sample,)
     if not isinstance(sample, (tuple, list)):
         _refuse_unawaited(sample, source)
-        raise OutputCountError(
+        # An array could be meant as its rows.
+        kind = OutputCountError if isinstance(sample, np.ndarray) else SampleTypeError
+        raise kind(
             f"{source.name} returned {_describe(sample)}; with num_outputs={source.num_outputs} a sample is a tuple or "
             f"list of {source.num_outputs} arrays"
         )
@@ -78,7 +81,9 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     if array.dtype not in DTYPE_CODES:
         native = array.dtype.newbyteorder("=")
         if native not in DTYPE_CODES:
-            _refuse(value, source, output, "an array of a dtype that tensors cannot have")
+            raise SampleDtypeError(
+                f"{source.name} returned {_describe(value)} in output {output}: tensors cannot have that dtype"
+            )
         array = array.astype(native)
     if array.ndim > MAX_NDIM:
         _refuse(value, source, output, f"an array of {array.ndim} dimensions; at most {MAX_NDIM} are supported")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -76,11 +77,18 @@ def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace,
     main_pid = os.getpid()
     flush_streams()
     announce_exceptions()
+    # The child must not run the finalizers of this process's garbage: it freezes what is there before it collects anything.
+    collects = gc.isenabled()
+    gc.disable()
     with warnings.catch_warnings():
         # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
         # documented with py_start_method.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
+    if pid == 0:
+        gc.freeze()
+    if collects:
+        gc.enable()
     if pid == 0:
         _run_fork(main_pid, sources, options, space, ends)
     return pid

@@ -109,8 +109,7 @@ def serve(
         os._exit(0)
     _name_process("dali_like:start")
     limit_threads(threads)
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # workers then leave alone, and share, what was there before
     template = _Template(main, control, channels, make_sources)
     status = 0
     try:
