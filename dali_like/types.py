@@ -147,7 +147,8 @@ def to_dali_type(dtype: Any) -> DALIDataType:
     if isinstance(dtype, DALIDataType):
         return dtype
     try:
-        return _DALI_TYPES[np.dtype(dtype).newbyteorder("=")]
+        # NumPy takes None for float64.
+        return _DALI_TYPES[np.dtype("O" if dtype is None else dtype).newbyteorder("=")]
     except (TypeError, KeyError):
         names = ", ".join(member.name for member in DALIDataType)
         kind = ArgumentClashError if isinstance(dtype, int) else ArgumentTypeError

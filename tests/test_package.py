@@ -138,16 +138,16 @@ def exceptions() -> dict[str, type[BaseException]]:
     }
 
 
-def tree_of_docstring() -> dict[str, tuple[str | None, str | None]]:
-    """From the drawing in the module's docstring: the parent of each exception, and the builtin in brackets."""
-    tree: dict[str, tuple[str | None, str | None]] = {}
+def tree_of_docstring() -> dict[str, tuple[str | None, list[str]]]:
+    """From the drawing in the module's docstring: the parent of each exception, and the builtins in brackets."""
+    tree: dict[str, tuple[str | None, list[str]]] = {}
     path: list[str] = []
     for line in str(errors.__doc__).splitlines():
-        match = re.match(r"    ((?:[| ]   )*(?:[|`]-- )?)(\w+)(?:\((\w+)\))?(?:\s|$)", line)
+        match = re.match(r"    ((?:[| ]   )*(?:[|`]-- )?)(\w+)(?:\(([\w, ]+)\))?(?:\s|$)", line)
         if match:
             depth = len(match[1]) // 4
             del path[depth:]
-            tree[match[2]] = (path[-1] if path else None, match[3])
+            tree[match[2]] = (path[-1] if path else None, match[3].split(", ") if match[3] else [])
             path.append(match[2])
     return tree
 
@@ -162,11 +162,11 @@ def test_every_exception_is_in_the_tree() -> None:
 
 @pytest.mark.parametrize("name", exceptions())
 def test_tree_shows_the_bases(name: str) -> None:
-    parent, builtin = tree_of_docstring()[name]
+    parent, builtins = tree_of_docstring()[name]
 
     bases = [base.__name__ for base in exceptions()[name].__bases__]
 
-    assert bases == [base for base in (parent or "Exception", builtin) if base]
+    assert bases == [parent or "Exception", *builtins]
 
 
 def test_exceptions_share_a_base_class() -> None:

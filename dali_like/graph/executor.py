@@ -54,6 +54,7 @@ class Executor:
         self._threads = ThreadPoolExecutor(num_threads, "dali_like") if graph.operators else None
         self._queue: deque[Future[tuple[TensorListCPU, ...]]] = deque()
         self._iteration = 0
+        self._taken = 0  # iterations of this epoch that have been taken from the sources
         self._ended = False
 
     @property
@@ -91,7 +92,7 @@ class Executor:
                 future.cancel()
             self._queue.clear()
             self._lockstep.reset()
-            self._iteration = 0
+            self._iteration = self._taken = 0
             self._ended = False
 
     def close(self) -> None:
@@ -102,7 +103,14 @@ class Executor:
 
     def _next_computed(self, threads: ThreadPoolExecutor) -> tuple[TensorListCPU, ...]:
         if not self._queue:
-            self._queue.append(self._start(threads, self._lockstep.next()))
+            try:
+                outputs = self._lockstep.next()
+            except StopIteration:
+                raise
+            except Exception:
+                self._taken += 1
+                raise
+            self._queue.append(self._start(threads, outputs))
         self._work_ahead(threads)
         future = self._queue[0]
         try:
@@ -123,6 +131,7 @@ class Executor:
                     return
                 future: Future[tuple[TensorListCPU, ...]] = Future()
                 future.set_exception(error)
+                self._taken += 1
                 self._queue.append(future)
                 continue
             if outputs is None:
@@ -130,7 +139,8 @@ class Executor:
             self._queue.append(self._start(threads, outputs))
 
     def _start(self, threads: ThreadPoolExecutor, outputs: list[Sequence[Output]]) -> Future[tuple[TensorListCPU, ...]]:
-        return threads.submit(self._compute, self._by_node(outputs), self._iteration + len(self._queue))
+        self._taken += 1
+        return threads.submit(self._compute, self._by_node(outputs), self._taken - 1)
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
         return {

@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from dali_like.errors import ClosedError, DaliLikeError, OutOfMemoryError
+from dali_like.errors import ClosedError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
 from dali_like.workers.geometry import Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import PAGE_BYTES, Header, Status, align
+from dali_like.workers.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, Status, align
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot
 from dali_like.workers.runner import TaskRunner
-from dali_like.workers.samples import Source
+from dali_like.workers.samples import Source, dtype_text, ndim_text
 from dali_like.workers.transport import add_note
 
 #: Address space of a task's region: before anything is known of the samples, and at least, once it is.
@@ -81,6 +81,9 @@ class Stage:
         self.usual_region_bytes = 0
         #: Whether a batch has shown what samples look like. Until then only the first batch is computed.
         self.known = False
+        #: Whether the layout comes from the first task of a batch that has not been delivered yet.
+        self._guesses = False
+        self._expected = list(declared)
         region = self._region_bytes(_FIRST_REGION_BYTES)
         self.ring = Ring(space, Geometry(capacity, self._task_size, region, tuple(declared)))
 
@@ -95,6 +98,7 @@ class Stage:
         header = slot.header
         header[Header.TICKET] = ticket
         header[Header.CANCELLED] = 0
+        header[Header.PROVISIONAL] = self._guesses
         header[Header.SOURCE : Header.BATCH_SIZE + 1] = key
         batch.begin(ticket, slot, slot.geometry.num_tasks(key.size))
         return slot
@@ -106,19 +110,40 @@ class Stage:
         except DaliLikeError:
             return  # the batch will fail for the same reason when it is complete
         self._adopt(layouts)
+        self._guesses = True
 
     def finish(self, batch: Batch, slot: Slot) -> Sequence[Output]:
         """The outputs of a batch that is complete; the slot passes to them."""
         try:
             outputs, layouts = assemble(batch, slot, self.ring, self.source)
-        except DaliLikeError:
+        except DaliLikeError as error:
             self.ring.release(slot)
+            add_note(error, _batch_note(batch, self.source))
             raise
+        self._check(batch, layouts)
         if batch.described:
             self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
             self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
             self._adopt(layouts)
         return outputs
+
+    def _check(self, batch: Batch, layouts: tuple[OutputLayout, ...]) -> None:
+        """Hold a batch that was made when dtypes were only guessed against what was declared, or delivered before.
+
+        Raises:
+            DtypeMismatchError, NdimMismatchError: it differs.
+        """
+        for j, (seen, expected) in enumerate(zip(layouts, self._expected, strict=True)):
+            error: DaliLikeError | None = None
+            if expected.dtype not in (UNKNOWN, seen.dtype):
+                error = DtypeMismatchError(dtype_text(self.source, j, DTYPES[expected.dtype], DTYPES[seen.dtype]))
+            elif expected.ndim not in (UNKNOWN, seen.ndim):
+                error = NdimMismatchError(ndim_text(self.source, j, expected.ndim, seen.ndim))
+            if error is not None:
+                add_note(error, _batch_note(batch, self.source))
+                raise error
+        self._expected = list(layouts)
+        self._guesses = False
 
     def enlarge(self, needed: int) -> None:
         """Make the regions so large that a task which needs `needed` bytes fits with room to spare.
@@ -266,6 +291,10 @@ def result_of(batch: Batch) -> Sequence[Output]:
         raise batch.outcome
     assert batch.outcome is not None
     return batch.outcome
+
+
+def _batch_note(batch: Batch, source: Source) -> str:
+    return f"raised by {source.name} in iteration {batch.key.iteration} of epoch {batch.key.epoch}"
 
 
 def position_note(batch: Batch, source: Source, sample: int, where: str) -> str:

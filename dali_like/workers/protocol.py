@@ -73,6 +73,7 @@ class Header(enum.IntEnum):
     DESCRIPTORS_OFFSET = 12
     REGIONS_OFFSET = 13
     REGION_BYTES = 14
+    PROVISIONAL = 15  # what the header says of dtypes and dimensions is a guess, which samples need not follow
 
 
 HEADER_WORDS = 16

@@ -25,6 +25,8 @@ from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Wor
 #: Pages of a region that one unusually large batch has touched are given back when the slot is reused and they are this
 #: many times what batches normally need. Giving back and touching again costs about as much as ten copies.
 _EXCESS = 4
+#: So many slots are acquired between two looks at how many are too many.
+_TRIM_EVERY = 32
 _EXCESS_BYTES = 1 << 24
 
 
@@ -83,6 +85,8 @@ class Ring:
         self._free: list[Slot] = []
         self._closed = False
         self._returned: deque[Slot] = deque()
+        self._acquired = 0
+        self._least_free = 0
         self.num_slots = 0
 
     @property
@@ -107,6 +111,7 @@ class Ring:
             OutOfMemoryError: a new slot was needed, and there is no memory for it.
         """
         self._collect()
+        self._trim()
         if not self._free:
             slot = Slot(self._space, self._geometry)
             self.num_slots += 1
@@ -130,6 +135,16 @@ class Ring:
         for slot in self._free:
             slot.discard()
         self._free = []
+
+    def _trim(self) -> None:
+        """Give back the slots that have not been needed for a while: so many as were free at every moment of it."""
+        self._least_free = min(self._least_free, len(self._free))
+        self._acquired += 1
+        if self._acquired % _TRIM_EVERY == 0:
+            for slot in self._free[: self._least_free]:
+                self._drop(slot)
+            del self._free[: self._least_free]
+            self._least_free = len(self._free)
 
     def _collect(self) -> None:
         while True:

@@ -57,11 +57,8 @@ ENDING = """
 
     def source(info):
         if info.iteration:
-            if workers_are != "idle":
+            if workers_are == "holding the GIL":
                 tell("hangs: true")
-            if workers_are == "sleeping":
-                time.sleep(1000)
-            elif workers_are == "holding the GIL":
                 ctypes.PyDLL(None).sleep(1000)
         return np.int64(info.idx_in_epoch)
 
@@ -98,7 +95,7 @@ ENDING = """
         main()
 """
 
-STATES = ("idle", "sleeping", "holding the GIL")
+STATES = ("idle", "holding the GIL")
 
 
 def started(start: StartProgram, way: str, start_method: str, workers_are: str) -> Program:
@@ -127,7 +124,7 @@ class TestWorkersEndWithTheMainProcess:
         assert end.status == -number
         assert end.stderr == "" or number == signal.SIGINT
 
-    @pytest.mark.parametrize("workers_are", ["idle", "holding the GIL"])
+    @pytest.mark.parametrize("workers_are", STATES)
     @pytest.mark.parametrize(
         ("way", "status"),
         [("os._exit", 4), ("sys.exit", 4), ("raise", 1), ("return", 0), ("close", 0), ("del", 0), ("thread", 0)],
@@ -206,7 +203,7 @@ USING = """
         def source(info):
             if info.idx_in_epoch == failing:
                 raise ValueError("no such sample")
-            if info.iteration == 8:
+            if info.iteration == 12:
                 raise StopIteration
             return np.full(3, info.idx_in_epoch)
         return source
@@ -227,7 +224,7 @@ USING_OPERATORS = (
     import cv2
 
     def make_file(info):
-        if info.iteration == 8:
+        if info.iteration == 12:
             raise StopIteration
         return cv2.imencode(".png", np.full((3, 5, 3), info.idx_in_epoch, np.uint8))[1].reshape(-1)
 
@@ -245,7 +242,7 @@ class TestANormalEndIsSilent:
             "closed": "pipe = numbers(); pipe.run(); pipe.close()",
             "not closed": "pipe = numbers(); pipe.run()",
             "never run": "pipe = numbers(); pipe.build()",
-            "after an epoch": "pipe = numbers(); assert sum(1 for _ in pipe) == 8",
+            "after an epoch": "pipe = numbers(); assert sum(1 for _ in pipe) == 12",
             "in a cycle": "pipe = numbers(); pipe.run(); pipe.itself = pipe; del pipe",
             "in a frame that has failed": """
                 def fail():
@@ -444,38 +441,44 @@ FORKING = """
         os.read(readable, 1)
         exec(sys.argv[2])
         sys.exit(0)
-    held.extend(pipe.run()[0] for _ in range(3))
+    held.extend(pipe.run()[0] for _ in range(6))
     os.write(writable, b".")
     assert os.waitpid(child, 0) == (child, 0)
-    for batch, iteration in zip(held, (0, 1, 5, 6, 7)):
+    for batch, iteration in zip(held, (0, 1, *range(5, 11))):
         check(batch, iteration)
     for epoch in range(3):
         pipe.reset()
-        for iteration in range(8):
+        for iteration in range(12):
             batch, = pipe.run()
             check(batch, iteration)
-    for batch, iteration in zip(held, (0, 1, 5, 6, 7)):
+    for batch, iteration in zip(held, (0, 1, *range(5, 11))):
         check(batch, iteration)
-"""
-
-RUN_IN_CHILD = """
-    try:
-        pipe.run()
-    except ForkedError:
-        pass
-    else:
-        tell("the child has got a batch")
 """
 
 CHILDREN = {
     "does nothing": "",
-    "runs": RUN_IN_CHILD,
-    "resets and runs": "pipe.reset()\n" + textwrap.dedent(RUN_IN_CHILD),
+    "runs": """
+        try:
+            pipe.run()
+        except ForkedError:
+            pass
+        else:
+            tell("the child has got a batch")
+    """,
+    "resets and runs": """
+        try:
+            pipe.reset()
+            pipe.run()
+        except ForkedError:
+            pass
+        else:
+            tell("the child has got a batch")
+    """,
     "closes": "pipe.close()",
     "drops the pipeline": "del pipe; gc.collect()",
     "drops the batches": "del held; gc.collect()",
     "drops everything": "del held; pipe.close(); del pipe; gc.collect()",
-    "makes a pipeline of its own": "own = make()\nfor iteration in range(8): check(own.run()[0], iteration)",
+    "makes a pipeline of its own": "own = make()\nfor iteration in range(12): check(own.run()[0], iteration)",
 }
 
 
@@ -492,13 +495,13 @@ class TestAForkedChild:
 
         assert (end.stdout, end.stderr, end.status) == ("", "", 0)
 
-    def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram, way: str) -> None:
+    def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram, start_method: str) -> None:
         pytest.importorskip("cv2")
         program = start(
             USING_OPERATORS,
             "make = images",
             FORKING,
-            arguments=(way, textwrap.dedent(CHILDREN[does])),
+            arguments=(start_method, textwrap.dedent(CHILDREN[does])),
             flags=STRICT_BUT_FORKING,
         )
 

@@ -29,7 +29,10 @@ from conftest import is_running, wait_until
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.errors import ClosedError, ForkedError, PipelineStateError
 from dali_like.types import SampleInfo
+from dali_like.workers.base import Stage
+from dali_like.workers.crew import Crew
 from dali_like.workers.pool import ProcessPool
+from dali_like.workers.recovery import Recovery
 from faults.programs import Program, time_limit
 
 MakePipeline = Callable[..., Pipeline]
@@ -212,34 +215,57 @@ class TestCloseInAnotherThread:
         assert closing.result(PROMPTLY_S) is None
         assert running.exception(PROMPTLY_S) is None or isinstance(running.exception(), ClosedError)
 
-    @pytest.mark.parametrize("step", ["poll", "read_reports", "wait", "submit", "_post", "_note", "_complete"])
-    @pytest.mark.parametrize("when", [1, 2, 3])
+    @pytest.mark.parametrize(
+        ("part", "step", "when"),
+        [
+            (ProcessPool, "_check", 1),
+            (ProcessPool, "_check", 3),
+            (ProcessPool, "read_reports", 3),
+            (ProcessPool, "_note", 1),
+            (ProcessPool, "_note", 5),
+            (Stage, "begin", 1),
+            (Stage, "begin", 3),
+            (Crew, "read_news", 1),
+            (Recovery, "look", 3),
+        ],
+    )
+    @pytest.mark.parametrize("moment", ["before", "after"])
     def test_may_come_at_any_step(
-        self, step: str, when: int, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+        self, part: type, step: str, when: int, moment: str, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A run() that is overtaken delivers the batch or says that the pipeline is closed, and nothing else."""
-        pipe = make_pipeline(numbers, "fork")
-        assert run(pipe) == iteration(0)
-        original = getattr(ProcessPool, step)
-        calls = 0
 
-        def closed_before(pool: ProcessPool, *args: Any) -> Any:
+        def source(info: SampleInfo) -> np.int64:
+            time.sleep(0.001)  # so that there are always tasks which nobody has taken yet
+            return numbers(info)
+
+        def close_up_to_its_lock() -> None:
+            # What close() does in another thread before it waits for run() to end.
+            assert pipe._process_pool is not None
+            monkeypatch.setattr(pipe, "_closed", True)
+            pipe._process_pool.stop_workers()
+
+        def with_close(*args: Any) -> Any:
             nonlocal calls
             calls += 1
-            if calls == when:
-                # close() waits for the lock that run() holds, and has ended the workers by then.
-                closing.append(in_thread(pipe.close))
-                wait_until(lambda: not any(map(is_running, pids)), "the end of the workers")
-            return original(pool, *args)
+            now = calls == when
+            if now and moment == "before":
+                close_up_to_its_lock()
+            result = original(*args)
+            if now and moment == "after":
+                close_up_to_its_lock()
+            return result
 
-        pids = pipe.py_worker_pids
-        closing: list[Future[Any]] = []
-        monkeypatch.setattr(ProcessPool, step, closed_before)
+        calls = 0
+        pipe = make_pipeline(source, "fork", workers=1, prefetch_queue_depth=4)
+        pipe.build()
+        original = getattr(part, step)
+        monkeypatch.setattr(part, step, with_close)
 
         seen = run_until_closed(pipe)
 
-        assert seen == [iteration(n) for n in range(1, len(seen) + 1)]
-        assert closing[0].result(PROMPTLY_S) is None
+        assert calls >= when
+        assert seen == [iteration(n) for n in range(len(seen))]
 
     def test_may_come_several_times_at_once(self, way: str, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(numbers, way)

@@ -1,0 +1,91 @@
+"""A storm of signals over the worker processes of a program, as `soak` and `storm` send it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from benchmarks.processes import descendants
+
+__all__ = ["Storm", "worker_pids"]
+
+#: Processes that loaders have beside their workers: dali_like's template, and the tracker of Python's multiprocessing.
+_NO_WORKERS = ("dali_like:start", "resource_tracker", "forkserver")
+
+
+def worker_pids(root: int) -> list[int]:
+    """The worker processes below ``root`` that are alive, whichever library has made them."""
+    return sorted(filter(_is_worker, descendants(root)))
+
+
+def _is_worker(pid: int) -> bool:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # it has ended between the listing and the reading
+    return state != "Z" and not any(other in name or other in command for other in _NO_WORKERS)
+
+
+class Storm:
+    """Sends signals to random workers at random moments, from a thread of its own, for as long as the context lasts.
+
+    Args:
+        find: the workers that are there.
+        signals: how many of each signal a second, on average.
+        least_gaps_s: the least time between two of a signal.
+        seed: of the random numbers.
+
+    Attributes:
+        sent: how many of each signal have been sent.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[], Sequence[int]],
+        signals: Mapping[signal.Signals, float],
+        *,
+        least_gaps_s: Mapping[signal.Signals, float] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.sent: Counter[signal.Signals] = Counter()
+        self._find = find
+        self._signals = signals
+        self._least_gaps_s = least_gaps_s or {}
+        self._last_s: dict[signal.Signals, float] = {}
+        self._random = random.Random(seed)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="storm", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        numbers, rates = list(self._signals), list(self._signals.values())
+        while not self._over.wait(self._random.expovariate(sum(rates))):
+            (number,) = self._random.choices(numbers, rates)
+            now = time.monotonic()
+            if now - self._last_s.get(number, 0.0) < self._least_gaps_s.get(number, 0.0):
+                continue
+            if workers := self._find():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._random.choice(workers), number)
+                    self.sent[number] += 1
+                    self._last_s[number] = now

@@ -1,0 +1,232 @@
+"""Who can get at the memory of a pipeline: nobody but its processes, and those that could read their memory anyway."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from numpy.typing import NDArray
+
+import dali_like
+from dali_like import Pipeline, fn
+from dali_like.types import SampleInfo
+from faults.programs import time_limit
+
+MakePipeline = Callable[..., Pipeline]
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, or make a mount namespace")
+
+
+@pytest.fixture(autouse=True)
+def _time_limit() -> Iterator[None]:
+    with time_limit():
+        yield
+
+
+def numbers(info: SampleInfo) -> np.int64:
+    return np.int64(info.idx_in_epoch)
+
+
+def large(info: SampleInfo) -> NDArray[np.int64]:
+    return np.full(100_000, info.idx_in_epoch)
+
+
+def started(pipe: Pipeline) -> Pipeline:
+    """The pipeline, when all its workers work."""
+    while len(pipe.py_worker_pids) < 2:
+        pipe.run()
+    return pipe
+
+
+def processes_of(pipe: Pipeline) -> list[int]:
+    """This process, the one that starts workers, and the workers."""
+    template = psutil.Process(pipe.py_worker_pids[0]).ppid()
+    assert template != os.getpid()
+    return [os.getpid(), template, *pipe.py_worker_pids]
+
+
+def memory_of(pid: int) -> list[str]:
+    """The descriptors of a process that are memory of a pipeline."""
+    folder = Path(f"/proc/{pid}/fd")
+    return [str(fd) for fd in folder.iterdir() if str(fd.readlink()).startswith("/memfd:dali_like")]
+
+
+#: Tries, as somebody else, to open what is named on the command line in every way, and says what could be opened.
+INTRUDER = """
+import os, sys
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+for path in sys.argv[1:]:
+    for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+        try:
+            os.open(path, flags)
+        except PermissionError:
+            continue
+        print(path, flags)
+"""
+
+
+@needs_root
+def test_memory_cannot_be_opened_by_another_user(start_method: str, make_pipeline: MakePipeline) -> None:
+    pipe = started(make_pipeline(numbers, start_method))
+    pids = processes_of(pipe)
+    memory = [path for pid in pids for path in memory_of(pid)]
+    assert {path.split("/")[2] for path in memory} == {str(pid) for pid in pids}
+
+    others = [f"/proc/{pid}/{name}" for pid in pids for name in ("mem", "fd", "map_files")]
+    result = subprocess.run(
+        [sys.executable, "-c", INTRUDER, *memory, *others], capture_output=True, text=True, check=True, timeout=30
+    )
+
+    assert result.stdout == ""
+
+
+@needs_root
+def test_memory_can_be_opened_by_the_same_user(make_pipeline: MakePipeline) -> None:
+    """So that the test above shows more than that the files are not there."""
+    pipe = started(make_pipeline(numbers, "fork"))
+
+    for pid in processes_of(pipe):
+        for path in memory_of(pid):
+            os.close(os.open(path, os.O_RDWR))
+
+
+@pytest.mark.parametrize("size", ["nothing", "one page less", "one page more"])
+def test_memory_cannot_be_resized_by_a_callback(size: str, start_method: str, make_pipeline: MakePipeline) -> None:
+    def source(info: SampleInfo) -> np.int64:
+        for name in os.listdir("/proc/self/fd"):
+            path = f"/proc/self/fd/{name}"
+            if os.path.lexists(path) and os.readlink(path).startswith("/memfd:dali_like "):
+                now = os.stat(path).st_size
+                try:
+                    os.truncate(path, {"nothing": 0, "one page less": now - 4096, "one page more": now + 4096}[size])
+                except PermissionError:
+                    continue
+                return np.int64(-1)
+        return np.int64(info.idx_in_epoch)
+
+    pipe = make_pipeline(source, start_method)
+
+    assert [pipe.run()[0].as_array().tolist() for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+
+
+def test_workers_have_no_ends_of_the_pipes_of_others(start_method: str, make_pipeline: MakePipeline) -> None:
+    def ends(*pids: int) -> set[str]:
+        links = {os.readlink(fd) for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
+        return {link for link in links if link.startswith(("pipe:", "socket:"))}
+
+    inherited = ends(os.getpid())  # the standard streams, say
+    first = started(make_pipeline(numbers, start_method))
+    second = started(make_pipeline(numbers, start_method))
+    of_first, of_second = (ends(*processes_of(pipe)[1:]) - inherited for pipe in (first, second))
+
+    assert len(of_first) == len(of_second) == 3  # tasks, reports, and the socket of the process that starts workers
+    assert not of_first & of_second
+
+
+def test_memory_of_a_dropped_pipeline_returns_though_processes_that_were_forked_know_it(start_method: str) -> None:
+    def make() -> Pipeline:
+        pipe = Pipeline(4, 1, py_num_workers=2, py_start_method=start_method)
+        pipe.set_outputs(fn.external_source(source=large, batch=False, parallel=True))
+        return started(pipe)
+
+    def pages_of_others(pids: list[int]) -> int:
+        return sum(os.stat(path).st_blocks for pid in pids for path in memory_of(pid) if os.stat(path).st_ino == inode)
+
+    dropped = make()
+    inode = os.stat(memory_of(dropped.py_worker_pids[0])[0]).st_ino
+    kept = make()
+
+    del dropped
+    gc.collect()
+
+    assert pages_of_others(processes_of(kept)) == 0
+    kept.close()
+
+
+#: Looks at what has a name while a pipeline runs: in /dev/shm, in its folder for temporary files, and among its mappings.
+NAMES = """
+import json, os, sys, tempfile
+import numpy as np, psutil
+from dali_like import fn, pipeline_def
+
+@pipeline_def(batch_size=4, py_num_workers=2, py_start_method=sys.argv[1])
+def pipeline():
+    return fn.external_source(source=lambda info: np.full(100_000, info.idx_in_epoch), batch=False, parallel=True)
+
+before = {*os.listdir("/dev/shm"), *os.listdir("/tmp")}
+pipe = pipeline()
+batches = [pipe.run()[0] for _ in range(5)]
+shared = set()
+for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
+    with open(f"/proc/{process.pid}/maps") as maps:
+        shared |= {line.split(maxsplit=5)[5].strip() for line in maps if line.split()[1][3] == "s"}
+print(json.dumps({
+    "values": [int(batch.at(3)[-1]) for batch in batches],
+    "temporary files": os.listdir(tempfile.gettempdir()),
+    "new names": [name for name in {*os.listdir("/dev/shm"), *os.listdir("/tmp")} - before if "dali" in name],
+    "shared mappings": sorted(shared),
+}))
+pipe.close()
+"""
+
+
+def run_program(text: str, folder: Path, *arguments: str, before: str = "") -> dict[str, Any]:
+    """Run a program that prints JSON, perhaps in a mount namespace in which something has been done before."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-X", "dev", "-W", "error", "-c", text, *arguments]
+    if before:
+        command = ["unshare", "--mount", "sh", "-c", f'{before} && exec "$@"', "sh", *command]
+    package = str(Path(dali_like.__file__).resolve().parents[1])
+    result = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": package, "TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    told: dict[str, Any] = json.loads(result.stdout)
+    return told
+
+
+def test_nothing_has_a_name(start_method: str, tmp_path: Path) -> None:
+    told = run_program(NAMES, tmp_path, start_method)
+
+    assert told == {
+        "values": [3, 7, 11, 15, 19],
+        "temporary files": [],
+        "new names": [],
+        "shared mappings": ["/memfd:dali_like (deleted)"],
+    }
+
+
+@needs_root
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="the program unshare is not there")
+@pytest.mark.parametrize(
+    "mount",
+    ["mount -t tmpfs -o size=64k tmpfs /dev/shm", "mount -t tmpfs -o ro tmpfs /dev/shm"],
+    ids=["of 64 KB", "not writable"],
+)
+def test_dev_shm_makes_no_difference(mount: str, start_method: str, tmp_path: Path) -> None:
+    """Batches of 3 MiB would not fit into it. In containers of Docker's it has 64 MB, unless one asks for more."""
+    if subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, check=False).returncode:
+        pytest.skip("this system allows no mounts, not even to root")
+
+    told = run_program(NAMES, tmp_path, start_method, before=mount)
+
+    assert told["values"] == [3, 7, 11, 15, 19]
+    assert told["shared mappings"] == ["/memfd:dali_like (deleted)"]
