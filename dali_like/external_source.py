@@ -13,6 +13,9 @@ from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.workers.samples import Source
 
+#: In the place of what the user has not declared.
+_UNSAID = object()
+
 
 @dataclass(frozen=True)
 class ExternalSource:
@@ -67,9 +70,9 @@ def make_external_source(
     if not callable(on_error) and on_error not in ("raise", "skip"):
         raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
     count = 1 if num_outputs is None else num_outputs
-    layouts = tuple(_per_output("layout", "" if layout is None else layout, count, str, ""))
-    dtypes = _per_output("dtype", dtype, count, object, None)
-    ndims = _per_output("ndim", ndim, count, int, None)
+    layouts = tuple(_per_output("layout", layout, count, str, ""))
+    dtypes = _per_output("dtype", dtype, count, object, _UNSAID)
+    ndims = _per_output("ndim", ndim, count, int, _UNSAID)
     declared = tuple(map(_declare, dtypes, ndims, layouts))
     label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
     return ExternalSource(
@@ -124,27 +127,29 @@ def _accepts(signature: inspect.Signature, num_arguments: int) -> bool:
     return True
 
 
-def _declare(dtype: Any, ndim: int | None, layout: str) -> OutputLayout:
-    code = UNKNOWN if dtype is None else DTYPE_CODES[to_numpy_type(to_dali_type(dtype))]
-    if ndim is not None and not 0 <= ndim <= MAX_NDIM:
+def _declare(dtype: Any, ndim: Any, layout: str) -> OutputLayout:
+    code = UNKNOWN if dtype is _UNSAID else DTYPE_CODES[to_numpy_type(to_dali_type(dtype))]
+    if ndim is not _UNSAID and not 0 <= ndim <= MAX_NDIM:
         raise ArgumentClashError(f"ndim must be between 0 (scalars) and {MAX_NDIM}, not {ndim}")
     if layout:
-        if ndim not in (None, len(layout)):
+        if ndim not in (_UNSAID, len(layout)):
             raise ArgumentClashError(
                 "Number of dimensions in the provided layout does not match the ndim argument. "
                 f"The arguments provided: ndim = {ndim}, layout: {layout!r}"
             )
         ndim = len(layout)
-    return OutputLayout(code, UNKNOWN if ndim is None else ndim)
+    return OutputLayout(code, UNKNOWN if ndim is _UNSAID else ndim)
 
 
 def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> list[Any]:
-    """One value for each output: a single value stands for all, a list that is too short is filled up."""
+    """One value for each output: a single value stands for all, a list that is too short is filled up with `rest`."""
+    if value is None:
+        return [rest] * count
     values = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(values) > count:
         raise ArgumentError(f"{name} has {len(values)} entries for {count} outputs")
     for entry in values:
-        if entry is not None and not isinstance(entry, kind):
+        if not isinstance(entry, kind):
             raise ArgumentTypeError(f"{name} must be of type {kind.__name__} or a list of it, not {entry!r}")
     return values + [rest] * (count - len(values))
 

@@ -313,6 +313,7 @@ class Pipeline:
             self._final_statistics = self.statistics()
             # Whoever still holds a batch keeps the mapping; nobody else does.
             self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
+            self._graph = None  # with the sources, and whatever they hold
 
     def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
         self._check_open()

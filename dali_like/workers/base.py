@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dali_like.errors import ClosedError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
-from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
+from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout, position_note
 from dali_like.workers.geometry import Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, Status, align
@@ -106,7 +106,7 @@ class Stage:
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         """Take the layout from the first task of the first batch, so that the next batches need not wait for all of it."""
         try:
-            layouts = first_layout(slot, min(slot.geometry.task_size, batch.key.size), self.source)
+            layouts = first_layout(batch, slot, min(slot.geometry.task_size, batch.key.size), self.source)
         except DaliLikeError:
             return  # the batch will fail for the same reason when it is complete
         self._adopt(layouts)
@@ -116,9 +116,8 @@ class Stage:
         """The outputs of a batch that is complete; the slot passes to them."""
         try:
             outputs, layouts = assemble(batch, slot, self.ring, self.source)
-        except DaliLikeError as error:
+        except DaliLikeError:
             self.ring.release(slot)
-            add_note(error, _batch_note(batch, self.source))
             raise
         self._check(batch, layouts)
         if batch.described:
@@ -140,7 +139,7 @@ class Stage:
             elif expected.ndim not in (UNKNOWN, seen.ndim):
                 error = NdimMismatchError(ndim_text(self.source, j, expected.ndim, seen.ndim))
             if error is not None:
-                add_note(error, _batch_note(batch, self.source))
+                add_note(error, position_note(batch, self.source, 0, ""))
                 raise error
         self._expected = list(layouts)
         self._guesses = False
@@ -291,16 +290,3 @@ def result_of(batch: Batch) -> Sequence[Output]:
         raise batch.outcome
     assert batch.outcome is not None
     return batch.outcome
-
-
-def _batch_note(batch: Batch, source: Source) -> str:
-    return f"raised by {source.name} in iteration {batch.key.iteration} of epoch {batch.key.epoch}"
-
-
-def position_note(batch: Batch, source: Source, sample: int, where: str) -> str:
-    """The note on an exception that says which sample it belongs to."""
-    key = batch.key
-    return (
-        f"raised by {source.name} for sample {sample} of iteration {key.iteration} in epoch {key.epoch} "
-        f"(idx_in_epoch {key.first_sample + sample}){where}"
-    )

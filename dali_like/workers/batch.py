@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import CorruptionError, DtypeMismatchError, NdimMismatchError
+from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.workers.geometry import Geometry, OutputLayout, describe_rows
 from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot, leased_array
 from dali_like.workers.samples import Source, dtype_text, ndim_text
+from dali_like.workers.transport import add_note
 
 #: What an output of a batch is: one array where all samples lie in their rows, else the samples.
 Output = NDArray[Any] | SampleList
@@ -98,6 +99,15 @@ class Batch:
         self.first_too_large = min(self.first_too_large, task * self.slot.geometry.task_size)
 
 
+def position_note(batch: Batch, source: Source, sample: int, where: str) -> str:
+    """The note on an exception that says which sample it belongs to."""
+    key = batch.key
+    return (
+        f"raised by {source.name} for sample {sample} of iteration {key.iteration} in epoch {key.epoch} "
+        f"(idx_in_epoch {key.first_sample + sample}){where}"
+    )
+
+
 def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list[Output], tuple[OutputLayout, ...]]:
     """The outputs of a batch whose tasks are all done, and the layout that its samples suggest for the next.
 
@@ -119,7 +129,7 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
     descriptors = slot.descriptors[:size].copy()
     _complete(descriptors, batch, slot)
     _check(descriptors, geometry, source)
-    layouts = tuple(_layout(descriptors[:, j], source, j) for j in range(len(geometry.outputs)))
+    layouts = tuple(_layout(descriptors[:, j], batch, source, j) for j in range(len(geometry.outputs)))
     lease = Lease(ring, slot)
     outputs: list[Output] = []
     for j, layout in enumerate(layouts):
@@ -132,7 +142,7 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
     return outputs, layouts
 
 
-def first_layout(slot: Slot, num_samples: int, source: Source) -> tuple[OutputLayout, ...]:
+def first_layout(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputLayout, ...]:
     """The layout that the first samples of a batch suggest.
 
     Raises:
@@ -140,7 +150,7 @@ def first_layout(slot: Slot, num_samples: int, source: Source) -> tuple[OutputLa
     """
     descriptors = slot.descriptors[:num_samples].copy()
     _check(descriptors, slot.geometry, source)
-    return tuple(_layout(descriptors[:, j], source, j) for j in range(len(slot.geometry.outputs)))
+    return tuple(_layout(descriptors[:, j], batch, source, j) for j in range(len(slot.geometry.outputs)))
 
 
 def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
@@ -180,18 +190,22 @@ def _check(descriptors: NDArray[np.int64], geometry: Geometry, source: Source) -
         )
 
 
-def _layout(table: NDArray[np.int64], source: Source, output: int) -> OutputLayout:
+def _layout(table: NDArray[np.int64], batch: Batch, source: Source, output: int) -> OutputLayout:
     dtype, ndim = int(table[0, Word.DTYPE]), int(table[0, Word.NDIM])
     differs = table[:, Word.DTYPE] != dtype
     if differs.any():
         sample = int(differs.argmax())
         message = dtype_text(source, output, DTYPES[dtype], DTYPES[int(table[sample, Word.DTYPE])])
-        raise DtypeMismatchError(f"{message} (sample {sample} of the batch against sample 0)")
+        error: DaliLikeError = DtypeMismatchError(f"{message} (in sample 0 of the batch)")
+        add_note(error, position_note(batch, source, sample, ""))
+        raise error
     differs = table[:, Word.NDIM] != ndim
     if differs.any():
         sample = int(differs.argmax())
         message = ndim_text(source, output, ndim, int(table[sample, Word.NDIM]))
-        raise NdimMismatchError(f"{message} (sample {sample} of the batch against sample 0)")
+        error = NdimMismatchError(f"{message} (in sample 0 of the batch)")
+        add_note(error, position_note(batch, source, sample, ""))
+        raise error
     shapes = table[:, Word.SHAPE : Word.SHAPE + ndim]
     uniform = bool((shapes == shapes[0]).all())
     return OutputLayout(dtype, ndim, tuple(shapes[0].tolist()) if uniform else None)

@@ -45,8 +45,8 @@ from dali_like.errors import (
     OutOfMemoryError,
     WorkerError,
 )
-from dali_like.workers.base import Stage, position_note, result_of
-from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.base import Stage, result_of
+from dali_like.workers.batch import Batch, BatchKey, Output, position_note
 from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout

@@ -56,8 +56,12 @@ def unpack_exception(message: bytes) -> Exception:
 
 
 def add_note(error: Exception, note: str) -> None:
-    """As ``error.add_note``, for exceptions too that cannot be changed, such as frozen dataclasses."""
-    _set(error, "__notes__", [*getattr(error, "__notes__", []), note])
+    """As ``error.add_note``, for exceptions too that cannot be changed, such as frozen dataclasses.
+
+    A note of where an exception object was raised replaces the one of where it was raised before.
+    """
+    notes = [old for old in getattr(error, "__notes__", []) if not old.startswith("raised by external_source")]
+    _set(error, "__notes__", [*notes, note])
 
 
 def announce_exceptions() -> None:

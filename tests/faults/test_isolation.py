@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -55,10 +56,18 @@ def processes_of(pipe: Pipeline) -> list[int]:
     return [os.getpid(), template, *pipe.py_worker_pids]
 
 
+def open_in(pid: int) -> dict[str, str]:
+    """What the descriptors of a process refer to, by their path in /proc."""
+    files = {}
+    for fd in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the one that the listing itself used
+            files[str(fd)] = os.readlink(fd)
+    return files
+
+
 def memory_of(pid: int) -> list[str]:
     """The descriptors of a process that are memory of a pipeline."""
-    folder = Path(f"/proc/{pid}/fd")
-    return [str(fd) for fd in folder.iterdir() if str(fd.readlink()).startswith("/memfd:dali_like")]
+    return [path for path, link in open_in(pid).items() if link.startswith("/memfd:dali_like")]
 
 
 #: Tries, as somebody else, to open what is named on the command line in every way, and says what could be opened.
@@ -71,7 +80,7 @@ for path in sys.argv[1:]:
     for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
         try:
             os.open(path, flags)
-        except PermissionError:
+        except (PermissionError, IsADirectoryError):
             continue
         print(path, flags)
 """
@@ -123,8 +132,7 @@ def test_memory_cannot_be_resized_by_a_callback(size: str, start_method: str, ma
 
 def test_workers_have_no_ends_of_the_pipes_of_others(start_method: str, make_pipeline: MakePipeline) -> None:
     def ends(*pids: int) -> set[str]:
-        links = {os.readlink(fd) for pid in pids for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()}
-        return {link for link in links if link.startswith(("pipe:", "socket:"))}
+        return {link for pid in pids for link in open_in(pid).values() if link.startswith(("pipe:", "socket:"))}
 
     inherited = ends(os.getpid())  # the standard streams, say
     first = started(make_pipeline(numbers, start_method))
@@ -171,7 +179,7 @@ batches = [pipe.run()[0] for _ in range(5)]
 shared = set()
 for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
     with open(f"/proc/{process.pid}/maps") as maps:
-        shared |= {line.split(maxsplit=5)[5].strip() for line in maps if line.split()[1][3] == "s"}
+        shared |= {line.split(maxsplit=5)[5].strip() for line in maps if line.split()[1].startswith("rw-s")}
 print(json.dumps({
     "values": [int(batch.at(3)[-1]) for batch in batches],
     "temporary files": os.listdir(tempfile.gettempdir()),
