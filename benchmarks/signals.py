@@ -16,25 +16,32 @@ from typing import Self
 
 from benchmarks.processes import descendants
 
-__all__ = ["Storm", "worker_pids"]
+__all__ = ["Storm", "is_alive", "worker_pids"]
 
 #: Processes that loaders have beside their workers: dali_like's template, and the tracker of Python's multiprocessing.
-_NO_WORKERS = ("dali_like:start", "resource_tracker", "forkserver")
+_HELPERS = ("dali_like:start", "resource_tracker", "forkserver")
 
 
 def worker_pids(root: int) -> list[int]:
     """The worker processes below ``root`` that are alive, whichever library has made them."""
-    return sorted(filter(_is_worker, descendants(root)))
+    return sorted(pid for pid in descendants(root) if is_alive(pid) and not _is_helper(pid))
 
 
-def _is_worker(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and is not a zombie."""
+    return _read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
+
+
+def _is_helper(pid: int) -> bool:
+    names = _read(pid, "comm") + _read(pid, "cmdline")
+    return any(helper in names for helper in _HELPERS)
+
+
+def _read(pid: int, file: str) -> str:
     try:
-        name = Path(f"/proc/{pid}/comm").read_text()
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False  # it has ended between the listing and the reading
-    return state != "Z" and not any(other in name or other in command for other in _NO_WORKERS)
+        return Path(f"/proc/{pid}/{file}").read_bytes().decode(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return ""
 
 
 class Storm:

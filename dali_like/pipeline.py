@@ -19,6 +19,7 @@ from dali_like.errors import (
     ClosedError,
     DefinitionError,
     DescriptorLimitError,
+    ForkedError,
 )
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
@@ -122,6 +123,7 @@ class Pipeline:
         self._py_timeout_s = py_timeout_s
         self._max_held_bytes = max_held_bytes
         self._lock = threading.Lock()
+        self._pid = 0  # of the process that started the workers
         self._graph: Graph | None = None
         self._space: SharedSpace | None = None
         self._buffers: BufferPool | None = None
@@ -228,6 +230,7 @@ class Pipeline:
                 "no file descriptors are left for a pipeline, which needs 8 of its own; close some, or raise `ulimit -n`",
             ) from error
         self._space = space
+        self._pid = os.getpid()
 
     def _start_pool(self, parallel: list[SourceNode], space: SharedSpace) -> ProcessPool:
         options = WorkerOptions(
@@ -284,9 +287,8 @@ class Pipeline:
             ClosedError: the pipeline has been closed.
         """
         with self._lock:
-            if self._executor is None or self._closed:
-                self._build()
-                assert self._executor is not None
+            self._build()
+            assert self._executor is not None
             return self._executor.run()
 
     def reset(self) -> None:
@@ -301,6 +303,8 @@ class Pipeline:
 
         A pipeline that is dropped, or left behind at the end of the program, closes itself.
         """
+        if self._is_inherited():
+            return  # workers, threads and memory are the parent's
         self._closed = True
         if (pool := self._process_pool) is not None:
             pool.stop_workers()  # which ends a run() that another thread may be in
@@ -365,9 +369,17 @@ class Pipeline:
                     stacklevel=5,
                 )
 
+    def _is_inherited(self) -> bool:
+        """Whether the pipeline was started by the process that this one was forked from."""
+        return self._space is not None and self._pid != os.getpid()
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
+        if self._is_inherited():
+            raise ForkedError(
+                f"this pipeline belongs to process {self._pid}, which this one was forked from; make another one here"
+            )
 
 
 def _check_at_least_one(name: str, value: Any) -> None:

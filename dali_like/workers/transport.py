@@ -74,7 +74,7 @@ def announce_exceptions() -> None:
     while classes:
         kind = classes.pop()
         classes += kind.__subclasses__()
-        if "<locals>" in kind.__qualname__:
+        if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
             with contextlib.suppress(Exception):  # a class that cannot be pickled comes back as a WorkerError
                 cloudpickle.dumps(kind)
 

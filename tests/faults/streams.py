@@ -12,7 +12,6 @@ import os
 import resource
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -135,12 +134,6 @@ def be_busy_in_c() -> None:
     sum(range(10**15))
 
 
-def wait_for_a_lock() -> None:
-    lock = threading.Lock()
-    lock.acquire()
-    lock.acquire()
-
-
 def hang_with_signals_blocked() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     time.sleep(1000)
@@ -155,7 +148,6 @@ HANGS: dict[str, Callable[[], None]] = {
     "sleeping": sleep_for_ever,
     "busy in Python": be_busy_in_python,
     "busy in C": be_busy_in_c,
-    "waiting for a lock": wait_for_a_lock,
 }
 #: Ways in which it cannot.
 MUTE_HANGS: dict[str, Callable[[], None]] = {"signals blocked": hang_with_signals_blocked, "stopped": stop_oneself}

@@ -565,6 +565,7 @@ def test_descriptor_that_reaches_beyond_its_slot_or_bytes(
 @pytest.mark.parametrize("ndim", [-1, -(2**63), DESCRIPTOR_WORDS - Word.SHAPE + 1, 2**63 - 1])
 def test_descriptor_of_impossible_dimensions(ndim: int) -> None:
     described = Described()
+    described.describe(2, 0, 0, 1, U1, ())
     described.slot.descriptors[2, 0, Word.NDIM] = ndim
 
     with pytest.raises(CorruptionError, match="sample 2 of source"):

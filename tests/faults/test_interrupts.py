@@ -100,6 +100,24 @@ class TestCtrlC:
 
         assert_is_interrupted(program)
 
+    def test_while_workers_start_leaves_a_pipeline_that_can_be_used(self, start: StartProgram, start_method: str) -> None:
+        program = start(
+            SLOW,
+            """
+            try:
+                pipe.start_py_workers()
+                os.killpg(0, signal.SIGINT)
+            except KeyboardInterrupt:
+                tell(f"batch: {pipe.run()[0].as_array().tolist()}")
+            """,
+            arguments=(start_method,),
+        )
+
+        end = program.end()
+
+        assert end.stderr == ""
+        assert program.lines("batch") == [[0, 1, 2, 3]]
+
     def test_just_after_the_fork_shows_one_traceback(self, start: StartProgram) -> None:
         program = start(
             SLOW,

@@ -51,6 +51,26 @@ def bad_at(indices: Collection[int], *, length: int = LENGTH, epochs: int = 1) -
     return source
 
 
+#: A sample far enough from the first batch for types to be settled that have not been declared, and its batch.
+LATE = 22
+LATE_BATCH = [20, 21, 22, 23]
+
+
+def wrong_at_late(wrong: Any) -> Source:
+    """Each sample is its own index in the epoch, but for one."""
+
+    def source(info: SampleInfo) -> Any:
+        return wrong if info.idx_in_epoch == LATE else np.int64(info.idx_in_epoch)
+
+    return source
+
+
+def run_until_late(pipe: Pipeline) -> None:
+    """Receive the batches before that with the sample `LATE`."""
+    for first in range(0, LATE_BATCH[0], BATCH_SIZE):
+        assert pipe.run()[0].as_array()[0] == first
+
+
 def samples_of(pipe: Pipeline) -> list[Any]:
     """An epoch: the samples of each batch, or the text of the exception in its place."""
     batches: list[Any] = []
@@ -169,14 +189,23 @@ class TestSkip:
         ids=["None", "a string", "a list", "another dtype", "another ndim", "no numbers", "two outputs"],
     )
     def test_takes_wrong_results_for_errors(self, wrong: Any, make: MakePipeline, way: str) -> None:
-        def source(info: SampleInfo) -> Any:
-            return wrong if info.idx_in_epoch == 6 else np.int64(info.idx_in_epoch)
+        pipe = make(wrong_at_late(wrong), way, "skip")
+        run_until_late(pipe)
 
-        pipe = make(source, way, "skip")
-        pipe.run()
-
-        assert pipe.run()[0].as_array().tolist() == [4, 5, 7, 7]
+        assert pipe.run()[0].as_array().tolist() == [20, 21, 23, 23]
         assert pipe.statistics().replaced_samples == 1
+
+    @pytest.mark.parametrize("wrong", [np.float32(1), np.zeros(3, np.int64)], ids=["another dtype", "another ndim"])
+    def test_takes_what_was_not_declared_for_an_error_from_the_first_batch_on(
+        self, wrong: Any, make_pipeline: MakePipeline, way: str
+    ) -> None:
+        def source(info: SampleInfo) -> Any:
+            return wrong if info.idx_in_epoch == 2 else np.int64(info.idx_in_epoch)
+
+        options = {"on_error": "skip", "dtype": np.int64, "ndim": 0}
+        pipe = make_pipeline(source, way, source_options=options)
+
+        assert pipe.run()[0].as_array().tolist() == [0, 1, 3, 3]
 
     def test_does_not_take_the_end_of_the_epoch_for_an_error(self, make: MakePipeline, way: str) -> None:
         pipe = make(bad_at(()), way, "skip")
@@ -238,13 +267,10 @@ class TestACallable:
     def test_is_given_what_is_wrong_with_a_result(
         self, wrong: Any, kind: type[Exception], make: MakePipeline, way: str
     ) -> None:
-        def source(info: SampleInfo) -> Any:
-            return wrong if info.idx_in_epoch == 6 else np.int64(info.idx_in_epoch)
+        pipe = make(wrong_at_late(wrong), way, lambda info, error: np.int64(1000 if isinstance(error, kind) else 0))
+        run_until_late(pipe)
 
-        pipe = make(source, way, lambda info, error: np.int64(1000 if isinstance(error, kind) else 0))
-        pipe.run()
-
-        assert pipe.run()[0].as_array().tolist() == [4, 5, 1000, 7]
+        assert pipe.run()[0].as_array().tolist() == [20, 21, 1000, 23]
 
     def test_may_return_all_outputs(self, make: MakePipeline, way: str) -> None:
         def source(info: SampleInfo) -> Any:
@@ -295,20 +321,20 @@ class TestACallable:
     def test_must_not_return_what_cannot_be_delivered_either(
         self, wrong: Any, kind: type[Exception], make: MakePipeline, way: str
     ) -> None:
-        pipe = make(bad_at({6}), way, lambda info, error: wrong)
-        pipe.run()
+        pipe = make(bad_at({LATE}, length=100), way, lambda info, error: wrong)
+        run_until_late(pipe)
 
         with pytest.raises(kind, match=r"on_error.*'numbers'|'numbers'.*on_error"):
             pipe.run()
 
-        assert pipe.run()[0].as_array().tolist() == [8, 9, 10, 11]
+        assert pipe.run()[0].as_array().tolist() == [24, 25, 26, 27]
         assert pipe.statistics().replaced_samples == 0
 
     def test_must_return_as_many_outputs(self, make: MakePipeline, way: str) -> None:
         def source(info: SampleInfo) -> Any:
             raise ValueError("bad")
 
-        pipe = make(source, way, lambda info, error: np.int64(1), num_outputs=2)
+        pipe = make(source, way, lambda info, error: (np.int64(1),), num_outputs=2)
 
         with pytest.raises(OutputCountError, match="on_error"):
             pipe.run()

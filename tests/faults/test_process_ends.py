@@ -477,7 +477,7 @@ CHILDREN = {
     "closes": "pipe.close()",
     "drops the pipeline": "del pipe; gc.collect()",
     "drops the batches": "del held; gc.collect()",
-    "drops everything": "del held; pipe.close(); del pipe; gc.collect()",
+    "drops everything": "pipe.close(); del pipe, held; gc.collect()",
     "makes a pipeline of its own": "own = make()\nfor iteration in range(12): check(own.run()[0], iteration)",
 }
 

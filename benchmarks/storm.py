@@ -1,0 +1,357 @@
+"""What becomes of training loops whose workers are killed, with DALI, PyTorch and dali_like: ``python -m benchmarks.storm``.
+
+Each system runs in a process of its own and delivers epochs of `EPOCH_BATCHES` batches, samples of a millisecond, from
+`WORKERS` forked workers, with its default options. A storm of SIGKILL goes over its workers for ``--seconds``. The loop does
+what a user would do:
+
+- it counts an exception and goes on with the next epoch: ``reset()`` in DALI and dali_like, a new iterator in torch
+- when the next attempt fails too, before a batch has come, it makes a new pipeline or DataLoader
+
+Each batch is checked, every byte of it. Batches are missing if the epoch that they belong to was begun and did not deliver
+them. No batch for `HANG_S` is a hang; the program is then killed, and has no further chance. Processes are left behind if they
+are there `LEFT_S` after the program has ended.
+
+Doubt: nobody's workers die once a second. What is compared is what one death does, many times over.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import json
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.signals import Storm, is_alive, worker_pids
+
+__all__ = ["main"]
+
+WORKERS = 2
+BATCH_SIZE = 32
+EPOCH_BATCHES = 100
+SAMPLE_S = 0.001
+HANG_S = 20.0
+LEFT_S = 3.0
+ERROR_CHARS = 90
+
+
+def sample(index: int) -> NDArray[np.int64]:
+    """A sample of a millisecond, 8 KiB that depend on its index."""
+    if index >= EPOCH_BATCHES * BATCH_SIZE:
+        raise StopIteration
+    time.sleep(SAMPLE_S)
+    return np.full(1024, index, np.int64)
+
+
+class Loop(Protocol):
+    """One system as a training loop uses it."""
+
+    def make(self) -> None:
+        """Make the pipeline or loader, in place of the one before, if there was one."""
+        ...
+
+    def epoch(self) -> Iterator[Any]:
+        """Begin an epoch; its batches, as arrays or what NumPy makes arrays of."""
+        ...
+
+    def close(self) -> None:
+        """Give up the pipeline or loader, as a program that ends."""
+        ...
+
+
+class PipelineLoop:
+    """DALI or dali_like."""
+
+    def __init__(self, library: str, **options: Any) -> None:
+        self._dali: Any = importlib.import_module(library)
+        self._options = options
+        self._pipeline: Any = None
+        self._fresh = True
+
+    def make(self) -> None:
+        dali = self._dali
+        self.close()
+
+        @dali.pipeline_def(  # type: ignore[untyped-decorator]
+            batch_size=BATCH_SIZE,
+            num_threads=1,
+            device_id=None,
+            py_num_workers=WORKERS,
+            py_start_method="fork",
+            **self._options,
+        )
+        def pipeline() -> Any:
+            return dali.fn.external_source(source=lambda info: sample(info.idx_in_epoch), batch=False, parallel=True)
+
+        self._pipeline = pipeline()
+        self._pipeline.build()
+        self._fresh = True
+
+    def epoch(self) -> Iterator[Any]:
+        if not self._fresh:
+            self._pipeline.reset()
+        self._fresh = False
+        while True:
+            try:
+                (batch,) = self._pipeline.run()
+            except StopIteration:
+                return
+            yield batch.as_array()
+
+    def close(self) -> None:
+        if hasattr(self._pipeline, "close"):
+            self._pipeline.close()
+        self._pipeline = None  # DALI has no close(): its workers end with the pipeline
+
+
+class TorchLoop:
+    """torch's DataLoader."""
+
+    def __init__(self, *, persistent_workers: bool) -> None:
+        self._data: Any = importlib.import_module("torch.utils.data")
+        self._persistent_workers = persistent_workers
+        self._loader: Any = None
+
+    def make(self) -> None:
+        self._loader = self._data.DataLoader(
+            Samples(), batch_size=BATCH_SIZE, num_workers=WORKERS, persistent_workers=self._persistent_workers
+        )
+
+    def epoch(self) -> Iterator[Any]:
+        yield from self._loader
+
+    def close(self) -> None:
+        self._loader = None
+
+
+class Samples:
+    """The samples as a map-style dataset of torch, which asks for no base class."""
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        return sample(index)
+
+    def __len__(self) -> int:
+        return EPOCH_BATCHES * BATCH_SIZE
+
+
+LOOPS: dict[str, Callable[[], Loop]] = {
+    "dali_like": lambda: PipelineLoop("dali_like"),
+    "dali_like, py_worker_restarts=None": lambda: PipelineLoop("dali_like", py_worker_restarts=None),
+    "DALI": lambda: PipelineLoop("nvidia.dali"),
+    "torch": lambda: TorchLoop(persistent_workers=False),
+    "torch, persistent_workers=True": lambda: TorchLoop(persistent_workers=True),
+}
+
+
+# In the process of the system
+
+
+def tell(kind: str, text: str = "") -> None:
+    """Write an event to stdout, at once and whole."""
+    os.write(1, f"{json.dumps([kind, text])}\n".encode())
+
+
+def run_loop(loop: Loop, seconds: float) -> None:
+    """Deliver epochs for some time, and tell what happens."""
+    loop.make()
+    end = time.monotonic() + seconds
+    failed = False
+    while time.monotonic() < end:
+        delivered = 0
+        try:
+            for batch in loop.epoch():
+                tell("batch" if is_right(batch, delivered) else "wrong")
+                delivered += 1
+                if time.monotonic() > end:
+                    return
+            tell("epoch", str(EPOCH_BATCHES - delivered))
+            failed = False
+        except Exception as error:  # whatever a user would see
+            tell("error", f"{type(error).__name__}: {error}")
+            tell("broken", str(EPOCH_BATCHES - delivered))
+            if failed and not delivered:
+                make_anew(loop)
+            failed = True
+
+
+def make_anew(loop: Loop) -> None:
+    """Make a new pipeline or loader, which may fail, too."""
+    tell("anew")
+    try:
+        loop.make()
+    except Exception as error:  # whatever a user would see
+        tell("error", f"{type(error).__name__}: {error}")
+
+
+def is_right(batch: Any, iteration: int) -> bool:
+    """Whether a batch is that of the iteration."""
+    first = iteration * BATCH_SIZE
+    expected = np.arange(first, first + BATCH_SIZE)[:, None]
+    array = np.asarray(batch)
+    return array.shape == (BATCH_SIZE, 1024) and bool((array == expected).all())
+
+
+# In the process that watches
+
+
+@dataclass
+class Outcome:
+    """What has become of one system.
+
+    Attributes:
+        events: how many of each kind.
+        missing: batches of epochs that ended early.
+        errors: the texts of exceptions, without process ids and the like, and how many of each.
+        kills: how many workers were killed.
+        hung: whether the program had to be killed.
+        left: how many processes were there after it.
+    """
+
+    events: Counter[str] = field(default_factory=Counter)
+    missing: int = 0
+    errors: Counter[str] = field(default_factory=Counter)
+    kills: int = 0
+    hung: bool = False
+    left: int = 0
+
+    def note(self, kind: str, text: str) -> None:
+        """Take note of an event."""
+        self.events[kind] += 1
+        if kind == "error":
+            self.errors[re.sub(r"\d+", "N", " ".join(text.split()))[:ERROR_CHARS]] += 1
+        elif kind in ("epoch", "broken"):
+            self.missing += int(text)
+
+
+def contest(name: str, options: argparse.Namespace) -> Outcome:
+    """Run one system under the storm."""
+    outcome = Outcome()
+    command = [sys.executable, "-m", "benchmarks.storm", "--run", name, "--seconds", str(options.seconds)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=open("/tmp/w/err", "wb"), start_new_session=True
+    ) as process:
+        storm = Storm(lambda: worker_pids(process.pid), {signal.SIGKILL: options.kills / options.seconds}, seed=options.seed)
+        assert process.stdout is not None
+        try:
+            events = _events(process.stdout)
+            outcome.note(*next(events))
+            with storm:
+                for event in events:
+                    outcome.note(*event)
+            process.wait(HANG_S)
+        except (HungError, subprocess.TimeoutExpired):
+            outcome.hung = True
+            process.kill()
+        process.wait()
+        outcome.kills = storm.sent[signal.SIGKILL]
+        outcome.left = len(_end_session(process.pid))
+    return outcome
+
+
+class HungError(Exception):
+    """Nothing has been heard of the program for `HANG_S`."""
+
+
+def _events(stream: IO[bytes]) -> Iterator[tuple[str, str]]:
+    """What the program tells, as it comes, to the end of its output."""
+    buffer = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream, selectors.EVENT_READ)
+        while True:
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                kind, text = json.loads(line)
+                yield kind, text
+            if not selector.select(HANG_S):
+                raise HungError
+            read = os.read(stream.fileno(), 1 << 16)
+            if not read:
+                return
+            buffer += read
+
+
+def _end_session(session: int) -> list[int]:
+    """Kill the processes of a session that are there after `LEFT_S`, and return which."""
+    deadline = time.monotonic() + LEFT_S
+    while (left := _session(session)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return left
+
+
+def _session(session: int) -> list[int]:
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(int(entry)) == session and is_alive(int(entry)):
+                found.append(int(entry))
+    return found
+
+
+def table(outcomes: dict[str, Outcome]) -> str:
+    """All outcomes as a table, and the errors below it, in Markdown."""
+    lines = [
+        "| | kills | batches | missing | wrong | whole epochs | errors | made anew | hung | left behind |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    for name, outcome in outcomes.items():
+        events = outcome.events
+        cells = (
+            outcome.kills,
+            events["batch"],
+            outcome.missing,
+            events["wrong"],
+            events["epoch"],
+            events["error"],
+            events["anew"],
+            "yes" if outcome.hung else "no",
+            f"{outcome.left} processes" if outcome.left else "nothing",
+        )
+        lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
+    for name, outcome in outcomes.items():
+        if outcome.errors:
+            lines += ["", f"Errors of {name}:", ""]
+            lines += [f"- {count} x `{text}`" for text, count in outcome.errors.most_common()]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all systems in turn, and print the table; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.storm", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=25, help="how long each system runs")
+    parser.add_argument("--kills", type=int, default=30, help="about how many workers are killed meanwhile")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--systems", nargs="+", choices=LOOPS, default=list(LOOPS), metavar="NAME")
+    parser.add_argument("--run", choices=LOOPS, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+
+    if options.run:
+        loop = LOOPS[options.run]()
+        run_loop(loop, options.seconds)
+        loop.close()
+        return 0
+    outcomes = {}
+    for name in options.systems:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        outcomes[name] = contest(name, options)
+    print(table(outcomes))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
