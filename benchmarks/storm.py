@@ -7,9 +7,8 @@ what a user would do:
 - it counts an exception and goes on with the next epoch: ``reset()`` in DALI and dali_like, a new iterator in torch
 - when the next attempt fails too, before a batch has come, it makes a new pipeline or DataLoader
 
-Each batch is checked, every byte of it. Batches are missing if the epoch that they belong to was begun and did not deliver
-them. No batch for `HANG_S` is a hang; the program is then killed, and has no further chance. Processes are left behind if they
-are there `LEFT_S` after the program has ended.
+Each batch is checked, every byte of it. Batches are missing if their epoch had delivered others and then ended early. No sign of the program for `HANG_S` is a hang; it is then killed, and has no further chance. Processes are left behind
+if they are there `LEFT_S` after the program has ended.
 
 Doubt: nobody's workers die once a second. What is compared is what one death does, many times over.
 """
@@ -26,6 +25,7 @@ import selectors
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -181,7 +181,7 @@ def run_loop(loop: Loop, seconds: float) -> None:
             failed = False
         except Exception as error:  # whatever a user would see
             tell("error", f"{type(error).__name__}: {error}")
-            tell("broken", str(EPOCH_BATCHES - delivered))
+            tell("broken", str(EPOCH_BATCHES - delivered) if delivered else "0")
             if failed and not delivered:
                 make_anew(loop)
             failed = True
@@ -216,6 +216,7 @@ class Outcome:
         missing: batches of epochs that ended early.
         errors: the texts of exceptions, without process ids and the like, and how many of each.
         kills: how many workers were killed.
+        longest_pause_s: between two batches.
         hung: whether the program had to be killed.
         left: how many processes were there after it.
     """
@@ -224,12 +225,18 @@ class Outcome:
     missing: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     kills: int = 0
+    longest_pause_s: float = 0.0
     hung: bool = False
     left: int = 0
+    _last_s: float = 0.0
 
     def note(self, kind: str, text: str) -> None:
         """Take note of an event."""
         self.events[kind] += 1
+        if kind in ("batch", "wrong"):
+            now = time.monotonic()
+            self.longest_pause_s = max(self.longest_pause_s, now - (self._last_s or now))
+            self._last_s = now
         if kind == "error":
             self.errors[re.sub(r"\d+", "N", " ".join(text.split()))[:ERROR_CHARS]] += 1
         elif kind in ("epoch", "broken"):
@@ -240,9 +247,10 @@ def contest(name: str, options: argparse.Namespace) -> Outcome:
     """Run one system under the storm."""
     outcome = Outcome()
     command = [sys.executable, "-m", "benchmarks.storm", "--run", name, "--seconds", str(options.seconds)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=open("/tmp/w/err", "wb"), start_new_session=True
-    ) as process:
+    with (
+        tempfile.TemporaryFile() as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True) as process,
+    ):
         storm = Storm(lambda: worker_pids(process.pid), {signal.SIGKILL: options.kills / options.seconds}, seed=options.seed)
         assert process.stdout is not None
         try:
@@ -255,7 +263,9 @@ def contest(name: str, options: argparse.Namespace) -> Outcome:
         except (HungError, subprocess.TimeoutExpired):
             outcome.hung = True
             process.kill()
-        process.wait()
+        if process.wait() and not outcome.hung:
+            stderr.seek(0)
+            outcome.note("error", f"the program ended with {process.returncode}: {stderr.read().decode().splitlines()[-1:]}")
         outcome.kills = storm.sent[signal.SIGKILL]
         outcome.left = len(_end_session(process.pid))
     return outcome
@@ -306,8 +316,8 @@ def _session(session: int) -> list[int]:
 def table(outcomes: dict[str, Outcome]) -> str:
     """All outcomes as a table, and the errors below it, in Markdown."""
     lines = [
-        "| | kills | batches | missing | wrong | whole epochs | errors | made anew | hung | left behind |",
-        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+        "| | kills | batches | missing | wrong | whole epochs | errors | made anew | longest pause | hung | left behind |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, outcome in outcomes.items():
         events = outcome.events
@@ -319,6 +329,7 @@ def table(outcomes: dict[str, Outcome]) -> str:
             events["epoch"],
             events["error"],
             events["anew"],
+            f"{outcome.longest_pause_s:.1f} s",
             "yes" if outcome.hung else "no",
             f"{outcome.left} processes" if outcome.left else "nothing",
         )
