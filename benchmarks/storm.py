@@ -7,8 +7,9 @@ what a user would do:
 - it counts an exception and goes on with the next epoch: ``reset()`` in DALI and dali_like, a new iterator in torch
 - when the next attempt fails too, before a batch has come, it makes a new pipeline or DataLoader
 
-Each batch is checked, every byte of it. Batches are missing if their epoch had delivered others and then ended early. No sign of the program for `HANG_S` is a hang; it is then killed, and has no further chance. Processes are left behind
-if they are there `LEFT_S` after the program has ended.
+Each batch is checked, every byte of it. Batches are missing if their epoch had delivered others and then ended early. No
+sign of the program for `HANG_S` is a hang; it is then killed, and has no further chance. Processes are left behind if they
+are there `LEFT_S` after the program has ended.
 
 Doubt: nobody's workers die once a second. What is compared is what one death does, many times over.
 """
