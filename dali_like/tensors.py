@@ -143,7 +143,7 @@ class TensorListCPU:
             SampleIndexError: there is no such sample.
         """
         if not -len(self) <= index < len(self):
-            raise SampleIndexError(f"there is no sample {index} in a batch of {len(self)}")
+            raise SampleIndexError(f"sample {index} of a batch of {len(self)}")
         # The ellipsis makes an array of a sample without dimensions too.
         return self._samples[index] if self._dense is None else self._dense[index, ...]
 
