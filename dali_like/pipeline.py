@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import threading
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from dali_like.graph.executor import Executor
 from dali_like.graph.lockstep import Feed, Lockstep
 from dali_like.graph.nodes import DataNode, Graph, SourceNode, make_graph
 from dali_like.hazards import fork_hazards
+from dali_like.interrupts import InterruptSafeLock
 from dali_like.tensors import TensorListCPU
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.memory import SharedSpace
@@ -122,7 +122,7 @@ class Pipeline:
         self._py_worker_restarts = py_worker_restarts
         self._py_timeout_s = py_timeout_s
         self._max_held_bytes = max_held_bytes
-        self._lock = threading.Lock()
+        self._lock = InterruptSafeLock()
         self._pid = 0  # of the process that started the workers
         self._graph: Graph | None = None
         self._space: SharedSpace | None = None

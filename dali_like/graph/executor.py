@@ -10,16 +10,18 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.errors import ClosedError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operators import SampleShape
+from dali_like.interrupts import PATIENCE_S, check_interrupts
 from dali_like.tensors import TensorListCPU
 from dali_like.workers.batch import Output
 
@@ -113,12 +115,13 @@ class Executor:
             self._queue.append(self._start(threads, outputs))
         self._work_ahead(threads)
         future = self._queue[0]
-        try:
-            return future.result()
-        finally:
-            if future.done():
-                self._queue.popleft()
-            self._work_ahead(threads)
+        while not wait((future,), PATIENCE_S).done:
+            check_interrupts()
+        if not self._queue:
+            raise ClosedError("the pipeline has been closed")  # by a signal handler
+        self._queue.popleft()
+        self._work_ahead(threads)
+        return future.result()
 
     def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
         """Start the operators on batches that the sources have finished."""

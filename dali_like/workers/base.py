@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from dali_like.errors import ClosedError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
+from dali_like.interrupts import interruptible
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout, position_note
 from dali_like.workers.geometry import Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
@@ -218,7 +219,8 @@ class InlinePool:
         while batch.outcome is None:
             slot = stage.begin(batch, 0)
             try:
-                status, value = self._runner.run(slot.page, 0, made)
+                with interruptible():
+                    status, value = self._runner.run(slot.page, 0, made)
             except BaseException:
                 stage.ring.release(slot)
                 raise

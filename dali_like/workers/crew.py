@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import oom_kills
 from dali_like.workers.memory import SharedSpace
@@ -108,7 +109,8 @@ class Crew:
 
     def stop(self) -> None:
         """End all workers and the template, and wait until they are gone."""
-        self._finalizer()
+        with deferred_interrupts():  # a finalizer is called once
+            self._finalizer()
 
     def _send(self, kind: Message, worker: int, value: int = 0) -> None:
         with contextlib.suppress(BrokenPipeError):  # the template is gone; `read_news` will say so
@@ -129,12 +131,13 @@ def _describe_exit(exitcode: int, oom: bool) -> str:
 
 def _stop(pid: int, template_pid: int, control: Descriptor, farewell: Callable[[], None]) -> None:
     """Let workers finish their sample, kill those that do not, and wait for all of them to be gone."""
-    if os.getpid() == pid:
-        farewell()
-        with contextlib.suppress(OSError):
-            os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
-        _reap(template_pid, control, time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S)
-    control.close()
+    with deferred_interrupts():
+        if os.getpid() == pid:
+            farewell()
+            with contextlib.suppress(OSError):
+                os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
+            _reap(template_pid, control, time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S)
+        control.close()
 
 
 def _reap(template_pid: int, control: Descriptor, deadline: float) -> None:

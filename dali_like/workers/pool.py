@@ -17,8 +17,7 @@ with the tasks that lie in the pipe.
 
 What a dead worker owes is posted again: `dali_like.workers.recovery`.
 
-Ctrl-C may interrupt the main process between any two instructions, and it must be able to go on afterwards: reports are
-read into a buffer that is cleared after they have been noted, and noting one twice does nothing.
+Only one call waits, and only that one can be interrupted by Ctrl-C: see `dali_like.interrupts`.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from dali_like.errors import (
     OutOfMemoryError,
     WorkerError,
 )
+from dali_like.interrupts import interruptible
 from dali_like.workers.base import Stage, result_of
 from dali_like.workers.batch import Batch, BatchKey, Output, position_note
 from dali_like.workers.crew import Crew
@@ -55,7 +55,6 @@ from dali_like.workers.protocol import (
     DONE,
     NO_TICKET,
     TASK,
-    WORD_BYTES,
     Header,
     Status,
     control_bytes,
@@ -67,7 +66,8 @@ from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import add_note, read_message, unpack_exception
 
 _TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
-_REPORTS = 170  # that fit into a page of a pipe
+#: As many reports as fit into a page of a pipe are read at a time.
+_REPORT_BYTES = 4096 // DONE.size * DONE.size
 _LITTLE: Literal["little"] = "little"
 #: In the place of the task that failed: the batch ended by StopIteration.
 _STOPPED = -2
@@ -108,8 +108,6 @@ class ProcessPool:
         os.set_blocking(self._done.fileno(), False)
         # Pipes are small, the more so once a user has many of them. Half of each is used, so that nobody ever blocks on one.
         self._max_open_tasks = min(_pipe_bytes(self._tasks) // TASK.size, _pipe_bytes(self._done) // DONE.size) // 2
-        self._reports = bytearray(_REPORTS * DONE.size)
-        self._no_reports = bytes(len(self._reports))
         self._records = np.zeros(self._stages[0].ring.geometry.num_tasks(capacity), _TASK_RECORD)
         self._records["task"] = np.arange(len(self._records))
         farewell = partial(_wake_all, self._in_flight, self._tasks, options.num_workers)
@@ -161,9 +159,10 @@ class ProcessPool:
                 raise self._failure
             if self._no_memory is not None and batch in self._backlog:
                 raise self._no_memory
-            ready = self._poll.poll(self._recovery.poll_ms)
-            self._check()  # another thread may have closed the pipeline
-            for fd, _ in ready:
+            with interruptible():
+                self._poll.poll(self._recovery.poll_ms)
+            self._check()  # another thread, or a signal handler, may have closed the pipeline
+            for fd, _ in self._poll.poll(0):  # what the first call returned may have been lost to Ctrl-C
                 if fd == self._done.fileno():
                     self.read_reports()
                 else:
@@ -224,59 +223,42 @@ class ProcessPool:
             except OutOfMemoryError as error:
                 self._no_memory = error  # to be raised when the batch is asked for, if there is still none then
                 return
+            self._in_flight[ticket] = batch
+            self._open_tasks += num_tasks
+            self._backlog.popleft()
+            records = self._records[:num_tasks]
+            records["ticket"] = ticket
+            records["page"] = slot.page
             try:
-                self._in_flight[ticket] = batch
-                self._open_tasks += num_tasks
-                self._backlog.popleft()
-                records = self._records[:num_tasks]
-                records["ticket"] = ticket
-                records["page"] = slot.page
                 os.write(self._tasks.fileno(), records.data)
             except BrokenPipeError:
                 return  # the template is gone, and the workers with it: `wait` will hear of it
-            except BaseException:
-                self._post_anew(batch, slot, num_tasks)
-                raise
-
-    def _post_anew(self, batch: Batch, slot: Slot, num_tasks: int) -> None:
-        """Ctrl-C came while tasks were sent, and nobody knows whether they were: leave the slot to them, take another."""
-        stale = Batch(batch.key)
-        stale.begin(batch.ticket, slot, num_tasks)
-        self._in_flight[batch.ticket] = stale
-        self.cancel(stale)
-        batch.slot = None
-        if batch not in self._backlog:
-            self._backlog.appendleft(batch)
 
     # Reading reports
 
     def read_reports(self) -> None:
         """Note all reports that lie in the pipe."""
-        reports = self._reports
-        while True:
-            # Ctrl-C may have left reports in the buffer.
-            if reports[:WORD_BYTES] == self._no_reports[:WORD_BYTES]:
-                try:
-                    if not os.readv(self._done.fileno(), [reports]):
-                        return  # no worker is left
-                except BlockingIOError:
-                    return
-            for report in DONE.iter_unpack(reports):
-                if report[0] == NO_TICKET:
-                    break
+        reports = b""
+        while len(reports) in (0, _REPORT_BYTES):
+            try:
+                reports = os.read(self._done.fileno(), _REPORT_BYTES)
+            except BlockingIOError:
+                return
+            if not reports:
+                return  # no worker is left
+            whole = len(reports) // DONE.size * DONE.size
+            for report in DONE.iter_unpack(reports[:whole]):
                 self._note(*report)
-            reports[:] = self._no_reports
+            if whole < len(reports):
+                self._report_corruption("is not whole")
 
     def _note(self, ticket: int, task: int, worker: int, status: int, value: int) -> None:
         batch = self._in_flight.get(ticket)
         if batch is None or not batch.open_tasks >> task & 1:
             return
         if not self._is_plausible(batch, worker, status, value):
-            self.fail_at_once(
-                CorruptionError(
-                    f"a report says what no worker says (task {task}, worker {worker}, status {status}, value {value}); a "
-                    "callback has written where it must not, into memory or into a file descriptor that is not its own"
-                )
+            self._report_corruption(
+                f"says what no worker says (task {task}, worker {worker}, status {status}, value {value})"
             )
             return
         if status == Status.DENSE:
@@ -298,6 +280,14 @@ class ProcessPool:
         elif task == 0 and status == Status.DESCRIBED and not self._stages[batch.key.source].known:
             assert batch.slot is not None
             self._stages[batch.key.source].learn_early(batch, batch.slot)
+
+    def _report_corruption(self, what: str) -> None:
+        self.fail_at_once(
+            CorruptionError(
+                f"a report {what}; a callback has written where it must not, into memory or into a file descriptor that is "
+                "not its own"
+            )
+        )
 
     def _is_plausible(self, batch: Batch, worker: int, status: int, value: int) -> bool:
         if (worker >= self._options.num_workers and worker != _NO_WORKER) or value < 0:

@@ -84,9 +84,12 @@ def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace,
         # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
         # documented with py_start_method.
         warnings.simplefilter("ignore", DeprecationWarning)
+        blocked = _block_ctrl_c()
         pid = os.fork()
     if pid == 0:
         gc.freeze()
+    else:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     if collects:
         gc.enable()
     if pid == 0:
@@ -143,8 +146,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
 
 
 def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]) -> int:
-    # Ctrl-C is the main process's affair from the first instruction on; a blocked signal stays blocked in the child.
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    blocked = _block_ctrl_c()
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=kept)
     finally:
@@ -152,6 +154,11 @@ def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]
     pid = process.pid
     process.returncode = 0  # the pool waits for it, so the destructor need not warn that nobody does
     return pid
+
+
+def _block_ctrl_c() -> set[signal.Signals]:
+    """Ctrl-C is the main process's affair from the child's first instruction on: what is blocked stays so in the child."""
+    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # type: ignore[return-value]
 
 
 def _interpreter_flags() -> list[str]:

@@ -114,8 +114,8 @@ def serve(
     status = 0
     try:
         template.serve()
-    except BrokenPipeError:
-        pass  # the main process has closed its end: it no longer wants to know
+    except ConnectionError:
+        pass  # the main process has closed its end, or is gone: it no longer wants to know
     except BaseException:
         status = 1
         sys.excepthook(*sys.exc_info())

@@ -1,0 +1,142 @@
+"""Ctrl-C, at moments when nothing is half done.
+
+Python raises KeyboardInterrupt between any two instructions of the main thread. Code that keeps the books of a pipeline
+cannot be written so that it may end anywhere: the interrupt may hit the very assignment that would note it. So the methods
+of a pipeline run under `deferred_interrupts`. Where they wait, or call the user's code, they are `interruptible`.
+
+This is about SIGINT alone. Handlers of other signals run at once; after one that raises an exception within a method, a
+pipeline can only be closed.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+__all__ = ["InterruptSafeLock", "check_interrupts", "deferred_interrupts", "interruptible"]
+
+#: How long to wait for something that cannot be interrupted before looking whether Ctrl-C has been pressed.
+PATIENCE_S = 0.1
+
+#: Nobody but the program that embeds this interpreter has a handler that Python could not put back.
+_IS_FOREIGN = signal.getsignal(signal.SIGINT) is None
+
+
+class _Deferral:
+    """Stands in for the program's handler of SIGINT."""
+
+    def __init__(self) -> None:
+        self.handler: Any = None
+        self.active = False
+        self.due = False
+
+    def receive(self, number: int, frame: FrameType | None) -> None:
+        if self.active:
+            self.due = True
+        else:
+            self.handler(number, frame)
+
+    def replay(self) -> None:
+        """Let the handler run that is in place now, if there is reason to."""
+        if self.due:
+            self.due = False
+            signal.raise_signal(signal.SIGINT)
+
+
+_deferral = _Deferral()
+_receive = _deferral.receive
+
+
+class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
+    """A context in which Ctrl-C is noted only; the program's handler runs at its end. Contexts may be nested.
+
+    Without effect outside the main thread, which alone sees KeyboardInterrupt.
+    """
+
+    __slots__ = ("_handler", "_is_nested", "_was_active")
+
+    def __enter__(self) -> None:
+        self._handler: Any = None
+        self._is_nested = False
+        if _IS_FOREIGN or not _is_main_thread():
+            return
+        # The handler may be called as soon as it is there, and whoever installs it may be interrupted just before.
+        self._was_active, _deferral.active = _deferral.active, True
+        handler = signal.signal(signal.SIGINT, _receive)
+        if handler == _receive:
+            self._is_nested = True
+        elif callable(handler):
+            self._handler = _deferral.handler = handler
+        else:  # Ctrl-C is ignored, or the end of the process
+            signal.signal(signal.SIGINT, handler)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._is_nested:
+            _deferral.active = self._was_active
+        elif self._handler is not None:
+            handler = signal.signal(signal.SIGINT, self._handler)
+            if handler != _receive:  # the user's code has installed another one meanwhile
+                signal.signal(signal.SIGINT, handler)
+            _deferral.active = False
+        else:
+            return
+        if not _deferral.active:
+            if kind is KeyboardInterrupt:
+                _deferral.due = False  # one is enough
+            _deferral.replay()
+
+
+class interruptible:  # noqa: N801
+    """A context within `deferred_interrupts` in which Ctrl-C is not deferred: it may end between any two instructions."""
+
+    __slots__ = ("_was_active",)
+
+    def __enter__(self) -> None:
+        self._was_active = _deferral.active and _is_main_thread()
+        if self._was_active:
+            _deferral.active = False
+            try:
+                _deferral.replay()
+            except BaseException:
+                _deferral.active = True
+                raise
+
+    def __exit__(self, *_: object) -> None:
+        if self._was_active:
+            _deferral.active = True
+
+
+def check_interrupts() -> None:
+    """Within `deferred_interrupts`: let the program's handler run now, if Ctrl-C has been pressed."""
+    with interruptible():
+        pass
+
+
+class InterruptSafeLock:
+    """A re-entrant lock. Ctrl-C is deferred while it is held, but not while somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._deferrals: list[deferred_interrupts] = []
+
+    def __enter__(self) -> None:
+        deferral = deferred_interrupts()
+        deferral.__enter__()
+        try:
+            while not self._lock.acquire(timeout=PATIENCE_S):
+                check_interrupts()
+        except BaseException as error:
+            deferral.__exit__(type(error))
+            raise
+        self._deferrals.append(deferral)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        deferral = self._deferrals.pop()
+        self._lock.release()
+        deferral.__exit__(kind)
+
+
+def _is_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
