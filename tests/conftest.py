@@ -68,6 +68,12 @@ def _target(fd: str) -> str:
         return ""
 
 
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays; collecting garbage need not look at it after each."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
