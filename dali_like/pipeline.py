@@ -227,7 +227,8 @@ class Pipeline:
                 raise
             raise DescriptorLimitError(
                 error.errno,
-                "no file descriptors are left for a pipeline, which needs 8 of its own; close some, or raise `ulimit -n`",
+                "no file descriptors are left for a pipeline, which needs 8 and one for each worker; close some, or "
+                "raise `ulimit -n`",
             ) from error
         self._space = space
         self._pid = os.getpid()

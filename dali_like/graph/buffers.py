@@ -64,6 +64,10 @@ class BufferPool:
         else:
             self._free[buffer.nbytes].append((buffer, self._requests))
 
+    def drop_free(self) -> None:
+        """Give back the memory that nobody uses."""
+        self._trim(-1)
+
     def close(self) -> None:
         """Give back all memory, now or when its leases end."""
         self._closed = True

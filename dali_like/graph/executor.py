@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import ClosedError
+from dali_like.errors import ClosedError, OutOfMemoryError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
@@ -27,6 +27,15 @@ from dali_like.workers.batch import Output
 
 #: The samples of one output of a batch: one array, or a sequence of arrays.
 _Samples = Output | Sequence[NDArray[Any]]
+
+
+class _Work:
+    """A batch that operators work on, with what the sources have given for it."""
+
+    def __init__(self, data: dict[tuple[Any, int], _Samples], iteration: int) -> None:
+        self.data = data
+        self.iteration = iteration
+        self.future: Future[tuple[TensorListCPU, ...]] = Future()
 
 
 class Executor:
@@ -54,7 +63,7 @@ class Executor:
         self._num_threads = num_threads
         self._depth = depth
         self._threads = ThreadPoolExecutor(num_threads, "dali_like") if graph.operators else None
-        self._queue: deque[Future[tuple[TensorListCPU, ...]]] = deque()
+        self._queue: deque[_Work] = deque()
         self._iteration = 0
         self._taken = 0  # iterations of this epoch that have been taken from the sources
         self._ended = False
@@ -90,8 +99,8 @@ class Executor:
     def reset(self) -> None:
         """Begin the next epoch, unless nothing has been taken from this one yet."""
         if self._iteration or self._ended:
-            for future in self._queue:
-                future.cancel()
+            for work in self._queue:
+                work.future.cancel()
             self._queue.clear()
             self._lockstep.reset()
             self._iteration = self._taken = 0
@@ -112,16 +121,26 @@ class Executor:
             except Exception:
                 self._taken += 1
                 raise
-            self._queue.append(self._start(threads, outputs))
+            self._begin(threads, outputs)
         self._work_ahead(threads)
-        future = self._queue[0]
-        while not wait((future,), PATIENCE_S).done:
+        work = self._queue[0]
+        self._wait_for(work)
+        if isinstance(work.future.exception(), OutOfMemoryError):
+            # What has been released meanwhile may do. If not, the batch waits for the next call.
+            self._buffers.drop_free()
+            self._start(threads, work)
+            self._wait_for(work)
+            if isinstance(error := work.future.exception(), OutOfMemoryError):
+                raise error
+        self._queue.popleft()
+        self._work_ahead(threads)
+        return work.future.result()
+
+    def _wait_for(self, work: _Work) -> None:
+        while not wait((work.future,), PATIENCE_S).done:
             check_interrupts()
         if not self._queue:
             raise ClosedError("the pipeline has been closed")  # by a signal handler
-        self._queue.popleft()
-        self._work_ahead(threads)
-        return future.result()
 
     def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
         """Start the operators on batches that the sources have finished."""
@@ -132,18 +151,23 @@ class Executor:
                 # To be raised when it is its turn; StopIteration cannot travel in a future and is raised again then.
                 if isinstance(error, StopIteration):
                     return
-                future: Future[tuple[TensorListCPU, ...]] = Future()
-                future.set_exception(error)
+                work = _Work({}, self._taken)
+                work.future.set_exception(error)
                 self._taken += 1
-                self._queue.append(future)
+                self._queue.append(work)
                 continue
             if outputs is None:
                 return
-            self._queue.append(self._start(threads, outputs))
+            self._begin(threads, outputs)
 
-    def _start(self, threads: ThreadPoolExecutor, outputs: list[Sequence[Output]]) -> Future[tuple[TensorListCPU, ...]]:
+    def _begin(self, threads: ThreadPoolExecutor, outputs: list[Sequence[Output]]) -> None:
+        work = _Work(self._by_node(outputs), self._taken)
         self._taken += 1
-        return threads.submit(self._compute, self._by_node(outputs), self._taken - 1)
+        self._queue.append(work)
+        self._start(threads, work)
+
+    def _start(self, threads: ThreadPoolExecutor, work: _Work) -> None:
+        work.future = threads.submit(self._compute, dict(work.data), work.iteration)
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
         return {

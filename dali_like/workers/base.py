@@ -32,6 +32,8 @@ _REGION_FACTOR = 16
 _LEAST_REGION_FACTOR = 4
 #: An output that has had several shapes gets rows again after this many batches of one shape.
 _BATCHES_TO_TRUST = 8
+#: A batch for which there should be memory is not tried more often than this without saying so.
+_MOST_SHORTAGES = 3
 #: The regions of a slot take no more than this part of the whole address space.
 _MAX_SLOT_SHARE = 64
 
@@ -91,10 +93,11 @@ class Stage:
     def begin(self, batch: Batch, ticket: int) -> Slot:
         """Give a batch a slot and write the slot's header."""
         try:
-            slot = self.ring.acquire(self.usual_region_bytes)
+            slot = self._acquire(batch)
         except OutOfMemoryError:
             gc.collect()  # batches may be held by nothing but garbage
-            slot = self.ring.acquire(self.usual_region_bytes)
+            self.ring.drop_free()
+            slot = self._acquire(batch)
         key = batch.key
         header = slot.header
         header[Header.TICKET] = ticket
@@ -103,6 +106,30 @@ class Stage:
         header[Header.SOURCE : Header.BATCH_SIZE + 1] = key
         batch.begin(ticket, slot, slot.geometry.num_tasks(key.size))
         return slot
+
+    def _acquire(self, batch: Batch) -> Slot:
+        slot = self.ring.acquire(self.usual_region_bytes)
+        missing = batch.missing_bytes - slot.committed_bytes
+        if missing > 0:
+            try:
+                self._check_memory(missing, batch)
+            except OutOfMemoryError:
+                self.ring.release(slot)
+                raise
+        return slot
+
+    def _check_memory(self, missing: int, batch: Batch) -> None:
+        self._space.check(missing)
+        if batch.num_shortages >= _MOST_SHORTAGES:
+            batch.num_shortages = 0
+            raise OutOfMemoryError(f"batches need {missing >> 20} MiB more, which the system refuses")
+
+    def give_up_memory(self, batch: Batch, slot: Slot) -> None:
+        """Take note of what a batch would have needed, and free what it has got."""
+        batch.missing_bytes = batch.short_bytes + slot.committed_bytes
+        batch.num_shortages += 1
+        slot.discard_regions()
+        self.ring.release(slot)
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         """Take the layout from the first task of the first batch, so that the next batches need not wait for all of it."""
@@ -203,6 +230,9 @@ class InlinePool:
         self._stages = [Stage(space, source, capacity, declared, 0) for source, declared in sources]
         self._cell = memoryview(bytearray(16)).cast("q")
         self._runner = TaskRunner(space, [source for source, _ in sources], self._cell)
+        self._due: deque[Batch] = deque()
+        #: The first samples of the batch that is due. The source may not be able to make them again.
+        self._samples: deque[Any] = deque()
         self._closed = False
 
     @property
@@ -214,45 +244,78 @@ class InlinePool:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
         batch = Batch(key)
-        stage = self._stages[key.source]
-        made: deque[Any] = deque()
-        while batch.outcome is None:
-            slot = stage.begin(batch, 0)
-            try:
-                with interruptible():
-                    status, value = self._runner.run(slot.page, 0, made)
-            except BaseException:
-                stage.ring.release(slot)
-                raise
-            if status in (Status.DENSE, Status.DESCRIBED):
-                batch.outcome = self._finish(batch, slot, stage, status, value)
-            elif status is Status.TOO_LARGE:
-                # The source may not be able to make a sample again: what it has made goes to the larger slot.
-                made = self._made(slot, stage)
-                try:
-                    stage.enlarge(value)
-                except DaliLikeError as error:
-                    batch.outcome = error
-            else:
-                stage.ring.release(slot)
-                batch.outcome = StopIteration() if status is Status.STOPPED else self._failure(batch, stage, value)
-            batch.slot = None
+        self._due.append(batch)
+        try:
+            self._compute_due()
+        except BaseException:
+            self._due.remove(batch)
+            raise
         return batch
 
     def poll(self) -> None:
         pass
 
     def wait(self, batch: Batch) -> Sequence[Output]:
+        error = self._compute_due()
+        if error is not None and batch in self._due:
+            raise error
         return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:
         batch.outcome = None
         batch.cancelled = True
+        if batch in self._due:
+            self._due.remove(batch)
+            self._samples.clear()
 
     def close(self) -> None:
         self._closed = True
+        self._due.clear()
+        self._samples.clear()
         for stage in self._stages:
             stage.ring.close()
+
+    def _compute_due(self) -> OutOfMemoryError | None:
+        """Compute what has been submitted, in that order; or why there is no memory to do so."""
+        while self._due:
+            batch = self._due[0]
+            try:
+                while batch.outcome is None:
+                    self._compute(batch, self._stages[batch.key.source])
+            except OutOfMemoryError as error:
+                return error
+            self._due.popleft()
+        return None
+
+    def _compute(self, batch: Batch, stage: Stage) -> None:
+        """Compute a batch, or come closer to it."""
+        slot = stage.begin(batch, 0)
+        try:
+            with interruptible():
+                status, value = self._runner.run(slot.page, 0, self._samples)
+        except BaseException:
+            self._samples.clear()
+            stage.ring.release(slot)
+            raise
+        finally:
+            batch.slot = None
+        if status in (Status.DENSE, Status.DESCRIBED):
+            batch.outcome = self._finish(batch, slot, stage, status, value)
+        elif status is Status.TOO_LARGE:
+            self._samples = self._made(slot, stage)
+            try:
+                stage.enlarge(value)
+            except DaliLikeError as error:
+                self._samples.clear()
+                batch.outcome = error
+        elif status is Status.NO_MEMORY:
+            batch.missing_bytes = value
+            batch.num_shortages += 1
+            self._samples = self._made(slot, stage)
+        else:
+            self._samples.clear()
+            stage.ring.release(slot)
+            batch.outcome = StopIteration() if status is Status.STOPPED else self._failure(batch, stage, value)
 
     @staticmethod
     def _finish(batch: Batch, slot: Slot, stage: Stage, status: Status, used: int) -> Sequence[Output] | Exception:

@@ -18,6 +18,7 @@ from dali_like.workers.transport import add_note
 #: What an output of a batch is: one array where all samples lie in their rows, else the samples.
 Output = NDArray[Any] | SampleList
 
+_MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
 
 
@@ -43,6 +44,8 @@ class Batch:
         region_bytes: how much of their regions the tasks have used together.
         cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
         fatal: why the sample that failed was given up, if it kills its workers.
+        missing_bytes: how much memory its regions need, where there was not enough the last time.
+        num_shortages: how often in a row that has been so.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
     """
 
@@ -53,13 +56,16 @@ class Batch:
         "failed_task",
         "failed_worker",
         "fatal",
-        "first_too_large",
+        "first_unmade",
         "key",
         "largest_region_bytes",
+        "missing_bytes",
         "needed_bytes",
+        "num_shortages",
         "open_tasks",
         "outcome",
         "region_bytes",
+        "short_bytes",
         "slot",
         "ticket",
     )
@@ -68,6 +74,8 @@ class Batch:
         self.key = key
         self.outcome: Sequence[Output] | Exception | None = None
         self.cancelled = False
+        self.missing_bytes = 0
+        self.num_shortages = 0
         self.begin(0, None, 0)
 
     def begin(self, ticket: int, slot: Slot | None, num_tasks: int) -> None:
@@ -83,7 +91,8 @@ class Batch:
         self.failed_task = -1
         self.failed_worker = -1
         self.fatal: Exception | None = None
-        self.first_too_large = self.key.size
+        self.short_bytes = 0
+        self.first_unmade = self.key.size
 
     def fail(self, sample: int, task: int, worker: int) -> None:
         """Record that a sample did not return. What counts in the end is the lowest."""
@@ -94,9 +103,17 @@ class Batch:
 
     def grow(self, needed_bytes: int, task: int) -> None:
         """Record that the samples of a task need more room. What failed behind them may not be what counts."""
-        assert self.slot is not None
         self.needed_bytes = max(self.needed_bytes, needed_bytes)
-        self.first_too_large = min(self.first_too_large, task * self.slot.geometry.task_size)
+        self._leave_unmade(task)
+
+    def lack(self, short_bytes: int, task: int) -> None:
+        """Record that there was no memory for the samples of a task."""
+        self.short_bytes += short_bytes
+        self._leave_unmade(task)
+
+    def _leave_unmade(self, task: int) -> None:
+        assert self.slot is not None
+        self.first_unmade = min(self.first_unmade, task * self.slot.geometry.task_size)
 
 
 def position_note(batch: Batch, source: Source, sample: int, where: str) -> str:
@@ -178,10 +195,12 @@ def _check(descriptors: NDArray[np.int64], geometry: Geometry, source: Source) -
     if good.all():
         shape = words[:, Word.SHAPE :]
         inside = np.arange(MAX_NDIM) < ndim[:, None]
-        good &= ((shape >= 0) & (shape <= geometry.slot_bytes) | ~inside).all(axis=1)
+        good &= ((shape >= 0) | ~inside).all(axis=1)
         # In floating point a product cannot wrap around to a number that looks right.
-        sizes = np.where(inside, shape, 1).astype(np.float64).prod(axis=1) * _ITEM_BYTES[dtype]
-        good &= sizes == nbytes
+        lengths = np.where(inside, shape, 1).astype(np.float64)
+        good &= lengths.prod(axis=1) * _ITEM_BYTES[dtype] == nbytes
+        # Arrays without elements have limits, too.
+        good &= np.where(lengths == 0, 1, lengths).prod(axis=1) * _ITEM_BYTES[dtype] < _MOST_BYTES
     if not good.all():
         sample = int((~good).argmax()) // descriptors.shape[1]
         raise CorruptionError(

@@ -67,6 +67,7 @@ class Crew:
         self.control = Descriptor(ours.detach())
         os.set_blocking(self.control.fileno(), False)
         ends = TemplateEnds(Descriptor(theirs.detach()), tasks, done)
+        _check_descriptors(tasks, options.num_workers)
         template_pid = start_template(sources, options, space, ends)
         ends.close()
         self._finalizer = weakref.finalize(self, _stop, os.getpid(), template_pid, self.control, farewell)
@@ -115,6 +116,21 @@ class Crew:
     def _send(self, kind: Message, worker: int, value: int = 0) -> None:
         with contextlib.suppress(BrokenPipeError):  # the template is gone; `read_news` will say so
             os.write(self.control.fileno(), MESSAGE.pack(kind, worker, value))
+
+
+def _check_descriptors(some: Descriptor, num_workers: int) -> None:
+    """The template has this process's limits, and needs a descriptor for each worker.
+
+    Raises:
+        OSError: there are too few.
+    """
+    taken: list[int] = []
+    try:
+        for _ in range(num_workers):
+            taken.append(os.dup(some.fileno()))  # what was taken before an error is to be closed
+    finally:
+        for fd in taken:
+            os.close(fd)
 
 
 def _describe_exit(exitcode: int, oom: bool) -> str:

@@ -62,11 +62,9 @@ def _left_in_groups(root: Path) -> Iterator[int]:
 
 def _reclaimable(directory: Path) -> int:
     """The page cache of a group: it counts as used, but gives way."""
-    for line in _read(directory / "memory.stat").splitlines():
-        name, _, value = line.partition(" ")
-        if name in ("inactive_file", "total_inactive_file"):
-            return int(value)
-    return 0
+    numbers = dict(line.split(" ", 1) for line in _read(directory / "memory.stat").splitlines())
+    # Version 1 has both, and only the second counts the groups within; version 2 has the first, and it does.
+    return int(numbers.get("total_inactive_file") or numbers.get("inactive_file") or 0)
 
 
 def _read(path: Path) -> str:

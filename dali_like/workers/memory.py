@@ -79,7 +79,9 @@ class SharedSpace:
             try:
                 space = cls(fd, size, limit_bytes)
                 break
-            except OSError:
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
                 if limit == resource.RLIM_INFINITY or size <= _LEAST_SPACE_BYTES:
                     raise OutOfMemoryError(
                         f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines, whose batches "
@@ -133,6 +135,20 @@ class SharedSpace:
         Raises:
             OutOfMemoryError: the limit would be exceeded, or the machine or the control group does not have it.
         """
+        self.check(nbytes)
+        try:
+            os.posix_fallocate(self.fd.fileno(), offset, nbytes)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
+                raise
+            raise OutOfMemoryError(f"batches need {_mib(nbytes)} more, which the system refuses") from error
+
+    def check(self, nbytes: int) -> None:
+        """Whether so much memory could be put behind the space now.
+
+        Raises:
+            OutOfMemoryError: as `commit`.
+        """
         used = self.used_bytes
         if used + nbytes > self.limit_bytes:
             raise OutOfMemoryError(
@@ -145,12 +161,6 @@ class SharedSpace:
                 f"batches need {_mib(nbytes)} more, and {_mib(available)} are available (they take {_mib(used)} now). "
                 "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
             )
-        try:
-            os.posix_fallocate(self.fd.fileno(), offset, nbytes)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.ENOMEM):
-                raise
-            raise OutOfMemoryError(f"batches need {_mib(nbytes)} more, which the system refuses") from error
 
     def discard(self, offset: int, nbytes: int) -> None:
         """Give the pages of an extent back to the system; it reads as zeros afterwards."""

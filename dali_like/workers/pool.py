@@ -273,6 +273,8 @@ class ProcessPool:
             batch.fail(value, task, worker)
         elif status == Status.TOO_LARGE:
             batch.grow(value, task)
+        elif status == Status.NO_MEMORY:
+            batch.lack(value, task)
         batch.open_tasks &= ~(1 << task)
         self._open_tasks -= 1
         if not batch.open_tasks:
@@ -308,7 +310,7 @@ class ProcessPool:
         del self._in_flight[batch.ticket]
         if batch.cancelled:
             stage.ring.release(slot)
-        elif batch.failed_sample < batch.first_too_large:
+        elif batch.failed_sample < batch.first_unmade:
             try:
                 batch.outcome = self._read_failure(batch, slot, stage)
             except CorruptionError as error:
@@ -319,13 +321,17 @@ class ProcessPool:
 
     def _finish(self, batch: Batch, slot: Slot, stage: Stage) -> Sequence[Output] | Exception | None:
         try:
-            if not batch.needed_bytes:
+            if batch.needed_bytes:
+                stage.ring.release(slot)
+                stage.enlarge(batch.needed_bytes)
+            elif batch.short_bytes:
+                stage.give_up_memory(batch, slot)
+            else:
                 return stage.finish(batch, slot)
-            stage.ring.release(slot)
-            stage.enlarge(batch.needed_bytes)
         except DaliLikeError as error:
             return error
-        self._backlog.appendleft(batch)
+        older = sum(other.key[1:] < batch.key[1:] for other in self._backlog)
+        self._backlog.insert(older, batch)
         return None
 
     def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:

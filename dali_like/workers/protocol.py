@@ -53,6 +53,7 @@ class Status(enum.IntEnum):
     FAILED = 3  #: an exception, pickled at the start of the task's region [index of the sample in the batch]
     TOO_LARGE = 4  #: the samples do not fit into the task's region [bytes that would have been needed so far]
     SKIPPED = 5  #: the batch was cancelled before the task began [0]
+    NO_MEMORY = 6  #: there was no memory to put behind the task's region [bytes that were missing]
 
 
 class Header(enum.IntEnum):

@@ -60,6 +60,11 @@ class Slot:
         """The page that the slot begins on."""
         return self.offset // PAGE_BYTES
 
+    @property
+    def committed_bytes(self) -> int:
+        """How much memory is behind the regions."""
+        return int(self.marks.clip(0, self.geometry.region_bytes).sum())
+
     def discard_regions(self) -> None:
         """Give back the pages behind the regions."""
         self.marks[:] = 0
@@ -97,9 +102,7 @@ class Ring:
     @geometry.setter
     def geometry(self, geometry: Geometry) -> None:
         self._geometry = geometry
-        for slot in self._free:
-            self._drop(slot)
-        self._free = []
+        self.drop_free()
 
     def acquire(self, usual_region_bytes: int) -> Slot:
         """A slot that nobody uses, of the current geometry; the one used last if there are several, as it is warm.
@@ -117,7 +120,7 @@ class Ring:
             self.num_slots += 1
             return slot
         slot = self._free.pop()
-        if not self._geometry.all_dense and int(slot.marks.sum()) > _EXCESS * usual_region_bytes + _EXCESS_BYTES:
+        if not self._geometry.all_dense and slot.committed_bytes > _EXCESS * usual_region_bytes + _EXCESS_BYTES:
             slot.discard_regions()
         return slot
 
@@ -134,6 +137,13 @@ class Ring:
         self._collect()
         for slot in self._free:
             slot.discard()
+        self._free = []
+
+    def drop_free(self) -> None:
+        """Give back the memory of the slots that nobody uses."""
+        self._collect()
+        for slot in self._free:
+            self._drop(slot)
         self._free = []
 
     def _trim(self) -> None:

@@ -14,11 +14,13 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.errors import OutOfMemoryError
 from dali_like.types import SampleInfo
 from dali_like.workers.geometry import describe_rows
 from dali_like.workers.memory import SharedSpace
@@ -58,6 +60,14 @@ class RegionFullError(Exception):
     def __init__(self, needed: int) -> None:
         super().__init__(needed)
         self.needed = needed
+
+
+class NoMemoryError(Exception):
+    """There is no memory to put behind a region; `missing` is how many bytes were wanted."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__(missing)
+        self.missing = missing
 
 
 class _Cell(NamedTuple):
@@ -136,7 +146,7 @@ class TaskRunner:
         self._views: dict[int, _SlotView] = {}
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
-        #: The sample that was too large for what was left of the region, if the status was TOO_LARGE.
+        #: The sample that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY.
         self.homeless: Any = None
 
     def run(self, page: int, task: int, made: deque[Any] | None = None) -> tuple[Status, int]:
@@ -171,6 +181,8 @@ class TaskRunner:
             return Status.STOPPED, self._cell[0]
         except RegionFullError as full:
             return Status.TOO_LARGE, full.needed
+        except NoMemoryError as shortage:
+            return Status.NO_MEMORY, shortage.missing
         except Exception as error:
             self.error = error
             return Status.FAILED, self._cell[0]
@@ -203,9 +215,9 @@ class TaskRunner:
                                 break
                         else:
                             continue
-                self._store(job, i, sample)
+                self._store(job, i, sample, source)
                 region = job.region
-        except (StopIteration, RegionFullError):
+        except (StopIteration, RegionFullError, NoMemoryError):
             raise
         except Exception as error:
             if source.on_error == "raise":
@@ -223,13 +235,15 @@ class TaskRunner:
         source = job.source
         index = job.first + i
         if callable(source.on_error):
-            self._store(job, i, source.on_error(SampleInfo(index, i, job.iteration, job.epoch), error))
+            replacer = replace(source, name=f"on_error of {source.name}")  # for what is wrong with its result
+            self._store(job, i, _call_on_error(replacer, SampleInfo(index, i, job.iteration, job.epoch), error), replacer)
             by = "what on_error returned"
         else:
             for other in range(index + 1, index + 1 + _MAX_SKIPPED):
                 try:
-                    self._store(job, i, source.callback(SampleInfo(other, i, job.iteration, job.epoch)))
-                except RegionFullError:
+                    sample = source.callback(SampleInfo(other, i, job.iteration, job.epoch))
+                    self._store(job, i, sample, source)
+                except (RegionFullError, NoMemoryError):
                     raise
                 except StopIteration:
                     raise error from None
@@ -240,11 +254,11 @@ class TaskRunner:
             else:
                 raise error
         self._cell[1] += 1
-        _log.warning("%s: the sample of idx_in_epoch %d is replaced by %s: %r", source.name, index, by, error)
+        _log.warning("%s: the sample of idx_in_epoch %d is replaced by %s: %r", source.name, index, by, repr(error))
 
-    def _store(self, job: _Job, i: int, sample: Any) -> None:
+    def _store(self, job: _Job, i: int, sample: Any, source: Source) -> None:
         """Write any sample that may be written, and describe where it is."""
-        source, view = job.source, job.view
+        view = job.view
         region = job.region
         if region is None:
             region = job.begin_region()
@@ -260,7 +274,7 @@ class TaskRunner:
             else:
                 try:
                     offset = region.append(array) - view.offset
-                except RegionFullError:
+                except (RegionFullError, NoMemoryError):
                     self.homeless = sample
                     raise
             ndim = array.ndim
@@ -276,6 +290,14 @@ class TaskRunner:
         """Leave a message at the start of a task's region, in place of its samples."""
         region = _Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
+
+
+def _call_on_error(source: Source, info: SampleInfo, error: Exception) -> Any:
+    assert callable(source.on_error)
+    try:
+        return source.on_error(info, error)
+    except StopIteration as stop:
+        raise RuntimeError(f"{source.name} raised StopIteration; only the callback ends the epoch") from stop
 
 
 class _Resumed:
@@ -349,6 +371,10 @@ class _Region:
         if end > self._size:
             raise RegionFullError(end)
         target = min(align(end, _COMMIT_BYTES), self._size)
-        self._space.commit(self._start + self._committed, target - self._committed)
+        missing = target - self._committed
+        try:
+            self._space.commit(self._start + self._committed, missing)
+        except OutOfMemoryError:
+            raise NoMemoryError(missing) from None  # the main process has the words, and may find memory
         self._committed = target
         self._marks[self._task] = target

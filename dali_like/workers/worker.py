@@ -30,7 +30,7 @@ from dali_like.workers.protocol import (
     cell_offset,
     message_offset,
 )
-from dali_like.workers.runner import RegionFullError, TaskRunner
+from dali_like.workers.runner import NoMemoryError, RegionFullError, TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.transport import pack_exception
 
@@ -71,7 +71,7 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
             break
         status, value = runner.run(page, task)
         if status is Status.FAILED:
-            _report_error(runner, page, task)
+            status, value = _report_error(runner, page, task, value)
         try:
             write(done, pack(ticket, task, index, status, value))
         except BrokenPipeError:  # the main process is gone, and this one will be in a moment
@@ -79,15 +79,19 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     return 0
 
 
-def _report_error(runner: TaskRunner, page: int, task: int) -> None:
+def _report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple[Status, int]:
     error = runner.error
     runner.error = None
     assert error is not None
     try:
-        runner.write_message(page, task, pack_exception(error))
-    except RegionFullError:
-        short = RuntimeError(f"{type(error).__qualname__} with an unusually large state: {str(error)[:1000]}")
-        runner.write_message(page, task, pack_exception(short))
+        try:
+            runner.write_message(page, task, pack_exception(error))
+        except RegionFullError:
+            short = RuntimeError(f"{type(error).__qualname__} with an unusually large state: {str(error)[:1000]}")
+            runner.write_message(page, task, pack_exception(short))
+    except NoMemoryError as shortage:  # not even for this
+        return Status.NO_MEMORY, shortage.missing
+    return Status.FAILED, sample
 
 
 def _answer_with_stack(index: int, channels: Channels) -> None:

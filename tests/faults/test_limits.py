@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -224,7 +225,7 @@ class TestLittleMemory:
         machine.write(scarce)
         error = hold_until_no_memory(pipe, held)
 
-        assert "need 1.0 MiB more, and 0.1 MiB are available" in str(error)
+        assert re.search(r"need [14]\.0 MiB more, and 0\.1 MiB are available", str(error))
         assert "give the process more memory" in str(error)
         machine.write(plenty)
         held += [pipe.run()[0] for _ in range(5)]
@@ -236,7 +237,7 @@ class TestLittleMemory:
 
         error = hold_until_no_memory(pipe, held)
 
-        assert "need 1.0 MiB more; the limit is 24.0 MiB" in str(error)
+        assert re.search(r"need [14]\.0 MiB more; the limit is 24\.0 MiB", str(error))
         assert "max_held_bytes" in str(error)
         count = len(held)
         assert count >= 4
