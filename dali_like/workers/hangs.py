@@ -20,8 +20,9 @@ from dali_like.workers.worker import STACK_SIGNAL
 #: How long a worker has to write its stack, and how long the text must have stayed the same to be taken as whole.
 _STACK_S = 1.0
 _STEADY_S = 0.03
-#: Workers are looked at so often in the time that they have.
+#: Workers are looked at so often in the time that they have, and at least so often.
 _LOOKS = 8
+_LONGEST_INTERVAL_S = 10.0
 
 
 class HangWatch:
@@ -36,34 +37,37 @@ class HangWatch:
         self._space = space
         self._num_workers = num_workers
         self._timeout_s = timeout_s
-        self._since: list[tuple[Hashable, float]] = [(None, 0.0)] * num_workers
-        self._next_look_s = 0.0
+        self._interval_s = min(timeout_s / _LOOKS, _LONGEST_INTERVAL_S)
+        #: For each worker, what it was on when it was looked at last, and for how long it has been seen to be on that.
+        self._seen: list[tuple[Hashable, float]] = [(None, 0.0)] * num_workers
+        self._last_look_s = time.monotonic()
+        self._step_s = 0.0
 
     @property
     def poll_ms(self) -> float:
         """How long to wait for news before looking at the workers again."""
-        return self._timeout_s / _LOOKS * 1000
+        return self._interval_s * 1000
 
     def due(self) -> bool:
-        """Whether it is time to look at the workers."""
+        """Whether it is time to look at the workers; if so, it is counted as a look."""
         now = time.monotonic()
-        if now < self._next_look_s:
+        if now - self._last_look_s < self._interval_s:
             return False
-        self._next_look_s = now + self._timeout_s / _LOOKS
+        # Where nobody has looked for longer, the loop was busy elsewhere, or the whole program was stopped.
+        self._step_s = min(now - self._last_look_s, 2 * self._interval_s)
+        self._last_look_s = now
         return True
 
     def is_overdue(self, worker: int, state: Hashable) -> bool:
         """Take note of what a worker is on (None: nothing); whether it has been on it for too long."""
-        now = time.monotonic()
-        before, since = self._since[worker]
-        if state is None or state != before:
-            self._since[worker] = (state, now)
-            return False
-        return now - since > self._timeout_s
+        before, for_s = self._seen[worker]
+        for_s = for_s + self._step_s if state is not None and state == before else 0.0
+        self._seen[worker] = (state, for_s)
+        return for_s > self._timeout_s
 
     def forget(self, worker: int) -> None:
         """Another process is in the worker's place."""
-        self._since[worker] = (None, 0.0)
+        self._seen[worker] = (None, 0.0)
 
     def is_stopped(self, worker: int) -> bool:
         """Whether a signal has stopped the worker."""

@@ -46,6 +46,8 @@ class SharedSpace:
         address: where the mapping begins in this process.
     """
 
+    _creator = 0
+
     def __init__(self, fd: Descriptor, size: int, limit_bytes: int) -> None:
         self.fd = fd
         self.size = size
@@ -55,6 +57,11 @@ class SharedSpace:
         self.address: int = self.bytes.__array_interface__["data"][0]
         self._lock = threading.Lock()
         self._free = [(0, size)]
+
+    def __del__(self) -> None:
+        # Processes that were forked meanwhile, workers of other pipelines among them, may map it for as long as they live.
+        if self._creator == os.getpid():
+            self.discard(0, self.size)
 
     @classmethod
     def create(cls, limit_bytes: int | None = None) -> SharedSpace:
@@ -78,6 +85,7 @@ class SharedSpace:
             os.ftruncate(fd.fileno(), size)
             try:
                 space = cls(fd, size, limit_bytes)
+                space._creator = os.getpid()
                 break
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):

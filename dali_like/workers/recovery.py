@@ -98,6 +98,7 @@ class Recovery:
         self._options = options
         self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
         self._deaths: Counter[tuple[BatchKey, int]] = Counter()
+        self._hangs: Counter[tuple[BatchKey, int]] = Counter()
         self._hung: dict[int, WorkerTimeoutError] = {}
         self._replaced_before = 0
         self._suspects: deque[Debt] = deque()
@@ -170,10 +171,12 @@ class Recovery:
     def _settle(self, debt: Debt, error: WorkerError, work: Work) -> bool:
         """Decide about the task of a dead worker; whether its place is to stay empty for now."""
         key = (debt.batch.key, debt.sample)
-        self._deaths[key] += 1
         hangs = isinstance(error, WorkerTimeoutError)
-        if debt.batch.cancelled or self._deaths[key] >= (_HANGS_TO_GIVE_UP if hangs else _DEATHS_TO_GIVE_UP):
-            error.add_note(f"worker number {self._deaths[key]} that has come to its end on this sample, which is given up")
+        (self._hangs if hangs else self._deaths)[key] += 1
+        is_hopeless = self._hangs[key] >= _HANGS_TO_GIVE_UP or self._deaths[key] >= _DEATHS_TO_GIVE_UP
+        if debt.batch.cancelled or is_hopeless:
+            ends = self._hangs[key] + self._deaths[key]
+            error.add_note(f"worker number {ends} that has come to its end on this sample, which is given up")
             work.give_up(debt, error)
         elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT:
             self._suspects.append(debt)
