@@ -52,11 +52,14 @@ from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
+    CELL_PID,
     DONE,
     NO_TICKET,
     TASK,
+    WORD_BYTES,
     Header,
     Status,
+    cell_offset,
     control_bytes,
 )
 from dali_like.workers.recovery import Debt, Recovery
@@ -121,9 +124,10 @@ class ProcessPool:
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that are known to have started."""
-        if not self._closed:
-            self._crew.read_news()
-        return [pid for pid in self._crew.pids if pid]
+        # From their cells: reading the news in another thread could take them away from `wait`.
+        cells = [] if self._closed else map(cell_offset, range(self._options.num_workers))
+        pids = [self._space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] for cell in cells]
+        return [int.from_bytes(pid, "little") for pid in pids if any(pid)]
 
     @property
     def num_replaced(self) -> int:
@@ -364,7 +368,8 @@ class ProcessPool:
         os.write(self._tasks.fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
 
     def give_up(self, debt: Debt, error: WorkerError) -> None:
-        debt.batch.fatal = error
+        if debt.sample < debt.batch.failed_sample:
+            debt.batch.fatal = error
         self._note(debt.batch.ticket, debt.task, _NO_WORKER, Status.FAILED, debt.sample)
 
     def fail(self, error: WorkerError, first_lost: Batch | None) -> None:

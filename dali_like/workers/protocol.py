@@ -41,6 +41,8 @@ CELL_BYTES = 64
 #: Where in a worker's cell the index of its sample is, and how many samples it has replaced; the task record comes first.
 CELL_SAMPLE = 16
 CELL_REPLACED = 24
+#: And where its process id is, for everybody who wants to know who the workers are.
+CELL_PID = 32
 MESSAGE_BYTES = 1 << 20
 
 

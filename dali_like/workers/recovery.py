@@ -163,13 +163,12 @@ class Recovery:
             return
         self.num_restarts += 1
         self._clear_traces(end.worker)
-        if debt is not None and self._settle(debt, error, work):
-            self._absent.add(end.worker)
-        else:
-            self._crew.start(end.worker)
+        if debt is not None:
+            self._settle(debt, error, work)
+        self._crew.start(end.worker)
 
-    def _settle(self, debt: Debt, error: WorkerError, work: Work) -> bool:
-        """Decide about the task of a dead worker; whether its place is to stay empty for now."""
+    def _settle(self, debt: Debt, error: WorkerError, work: Work) -> None:
+        """Decide about the task of a dead worker."""
         key = (debt.batch.key, debt.sample)
         hangs = isinstance(error, WorkerTimeoutError)
         (self._hangs if hangs else self._deaths)[key] += 1
@@ -180,10 +179,8 @@ class Recovery:
             work.give_up(debt, error)
         elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT:
             self._suspects.append(debt)
-            return True
         else:
             work.post_again(debt)
-        return False
 
     def _isolate(self, work: Work) -> None:
         """Bring it about that the first suspect runs alone in a fresh worker, or go on when it has."""

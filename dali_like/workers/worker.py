@@ -19,7 +19,7 @@ from typing import Any
 
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
-    CELL_BYTES,
+    CELL_PID,
     CELL_SAMPLE,
     DONE,
     MESSAGE_BYTES,
@@ -61,8 +61,9 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
         return START_FAILED
     _answer_with_stack(index, channels)
     cell = cell_offset(index)
+    space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = os.getpid().to_bytes(WORD_BYTES, "little")
     # Another task may begin only when the last one has been reported, so one cell is enough.
-    runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_BYTES].cast("q"))
+    runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
     splice, write, unpack, pack = os.splice, os.write, TASK.unpack_from, DONE.pack
     tasks, done, fd, buffer = channels.tasks, channels.done, space.fd.fileno(), space.map
     while splice(tasks, fd, TASK.size, offset_dst=cell):
