@@ -12,7 +12,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
 # Tests that are not finished, and may be red; `make test` leaves them out.
-OPEN := $(addprefix tests/faults/,test_fuzz.py test_threads.py)
+OPEN := $(addprefix tests/faults/,test_fuzz.py)
 
 .PHONY: demo test faults bench lint clean
 

@@ -7,8 +7,10 @@ and none of the parent's threads. None of that need be wrong, but it often is, a
 from __future__ import annotations
 
 import io
+import itertools
 import socket
 import sqlite3
+import sys
 import threading
 import types
 from collections.abc import Iterator
@@ -30,12 +32,15 @@ def _search(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[str]:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if (problem := _problem(value)) is not None:
+    try:
+        problem = _problem(value)
+        parts = list(itertools.islice(parts_of(value), _PARTS))
+    except Exception:  # objects may say anything of themselves, or refuse to
+        return
+    if problem is not None:
         yield f"{path} is {problem}"
     elif depth and not isinstance(value, (type, types.ModuleType)):
-        for i, (step, part) in enumerate(parts_of(value)):
-            if i >= _PARTS:
-                break
+        for step, part in parts:
             yield from _search(part, path + step, depth - 1, seen)
 
 
@@ -48,7 +53,9 @@ def _problem(value: Any) -> str | None:
         if value.is_alive():
             return "a running thread, which does not run in the workers"
     elif isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
-        if not value.closed:
+        # Everybody shares these, knowingly.
+        streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
+        if not value.closed and not any(value is stream for stream in streams):
             return "an open file, whose position all workers share"
     elif isinstance(value, socket.socket):
         if value.fileno() >= 0:

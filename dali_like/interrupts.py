@@ -121,6 +121,11 @@ class InterruptSafeLock:
         self._lock = threading.RLock()
         self._deferrals: list[deferred_interrupts] = []
 
+    @property
+    def is_nested(self) -> bool:
+        """For the thread that holds it: whether it has taken it more than once."""
+        return len(self._deferrals) > 1
+
     def __enter__(self) -> None:
         deferral = deferred_interrupts()
         deferral.__enter__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Iterator
@@ -13,9 +14,14 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     if inspect.ismethod(value):
         yield ".__self__", value.__self__
     elif inspect.isfunction(value):
-        variables = inspect.getclosurevars(value)
-        for name, part in {**variables.globals, **variables.nonlocals}.items():
-            yield f" -> {name}", part
+        for name in value.__code__.co_names:
+            if name in value.__globals__:
+                yield f" -> {name}", value.__globals__[name]
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # a variable without a value
+                yield f" -> {name}", cell.cell_contents
+        yield from parts_of(value.__defaults__ or ())
+        yield from parts_of(value.__kwdefaults__ or {})
     elif isinstance(value, dict):
         for key, part in value.items():
             yield f"[{key!r}]", part

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import sys
 import warnings
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,7 @@ from dali_like.errors import (
     DefinitionError,
     DescriptorLimitError,
     ForkedError,
+    PipelineStateError,
 )
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
@@ -123,6 +126,7 @@ class Pipeline:
         self._py_timeout_s = py_timeout_s
         self._max_held_bytes = max_held_bytes
         self._lock = InterruptSafeLock()
+        self._call = _Call(self)
         self._pid = 0  # of the process that started the workers
         self._graph: Graph | None = None
         self._space: SharedSpace | None = None
@@ -206,7 +210,7 @@ class Pipeline:
             PicklingError: a source cannot travel to spawned workers.
             DescriptorLimitError: the process may not open more files.
         """
-        with self._lock:
+        with self._call:
             self._start_py_workers()
 
     def _start_py_workers(self) -> None:
@@ -254,7 +258,7 @@ class Pipeline:
             DefinitionError: the pipeline has no outputs, or illegal ones.
             ArgumentError, PicklingError: see `start_py_workers`.
         """
-        with self._lock:
+        with self._call:
             self._build()
 
     def _build(self) -> None:
@@ -287,14 +291,14 @@ class Pipeline:
             WorkerDiedError: a worker process has ended without being told to.
             ClosedError: the pipeline has been closed.
         """
-        with self._lock:
+        with self._call:
             self._build()
             assert self._executor is not None
             return self._executor.run()
 
     def reset(self) -> None:
         """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
-        with self._lock:
+        with self._call:
             self._check_open()
             if self._executor is not None:
                 self._executor.reset()
@@ -308,17 +312,21 @@ class Pipeline:
             return  # workers, threads and memory are the parent's
         self._closed = True
         if (pool := self._process_pool) is not None:
-            pool.stop_workers()  # which ends a run() that another thread may be in
+            pool.stop_waiting()  # which ends a run() that another thread may be in
         with self._lock:
-            if self._final_statistics is not None:
-                return
-            for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
-                if part is not None:
-                    part.close()
-            self._final_statistics = self.statistics()
-            # Whoever still holds a batch keeps the mapping; nobody else does.
-            self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
-            self._graph = None  # with the sources, and whatever they hold
+            if not self._lock.is_nested:  # else the call that this one interrupts does it when it ends
+                self._close()
+
+    def _close(self) -> None:
+        if self._final_statistics is not None:
+            return
+        for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
+            if part is not None:
+                part.close()
+        self._final_statistics = self.statistics()
+        # Whoever still holds a batch keeps the mapping; nobody else does.
+        self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
+        self._graph = None  # with the sources, and whatever they hold
 
     def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
         self._check_open()
@@ -367,7 +375,7 @@ class Pipeline:
                     f"{node.external.source.name} does not fork well: {hazard}. Make it in the worker, at the first call, "
                     "or use py_start_method='spawn'",
                     RuntimeWarning,
-                    stacklevel=5,
+                    stacklevel=_level_of_caller(),
                 )
 
     def _is_inherited(self) -> bool:
@@ -381,6 +389,43 @@ class Pipeline:
             raise ForkedError(
                 f"this pipeline belongs to process {self._pid}, which this one was forked from; make another one here"
             )
+
+
+def _level_of_caller() -> int:
+    """The ``stacklevel`` by which the function that calls this warns of the line outside of this package."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+class _Call:
+    """The context of a call that uses or changes what a pipeline consists of: one at a time, from whatever thread.
+
+    A callback or a signal handler may interrupt such a call by another one. Only `close` makes sense there, and takes
+    effect when the interrupted call ends.
+    """
+
+    def __init__(self, pipe: Pipeline) -> None:
+        self._pipe = weakref.proxy(pipe)
+
+    def __enter__(self) -> None:
+        pipe = self._pipe
+        pipe._check_open()  # before the lock, which a thread may have held when this process was forked
+        pipe._lock.__enter__()
+        if pipe._lock.is_nested:
+            pipe._lock.__exit__(None)
+            raise PipelineStateError(
+                "a pipeline can be used neither by its own callbacks nor by signal handlers during a call"
+            )
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        pipe = self._pipe
+        try:
+            if pipe._closed:
+                pipe._close()
+        finally:
+            pipe._lock.__exit__(kind)
 
 
 def _check_at_least_one(name: str, value: Any) -> None:

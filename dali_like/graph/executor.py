@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import ClosedError, OutOfMemoryError
+from dali_like.errors import OutOfMemoryError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
@@ -139,8 +139,6 @@ class Executor:
     def _wait_for(self, work: _Work) -> None:
         while not wait((work.future,), PATIENCE_S).done:
             check_interrupts()
-        if not self._queue:
-            raise ClosedError("the pipeline has been closed")  # by a signal handler
 
     def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
         """Start the operators on batches that the sources have finished."""

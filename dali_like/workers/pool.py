@@ -165,7 +165,7 @@ class ProcessPool:
                 raise self._no_memory
             with interruptible():
                 self._poll.poll(self._recovery.poll_ms)
-            self._check()  # another thread, or a signal handler, may have closed the pipeline
+            self._check()  # another thread may be waiting to close the pipeline
             for fd, _ in self._poll.poll(0):  # what the first call returned may have been lost to Ctrl-C
                 if fd == self._done.fileno():
                     self.read_reports()
@@ -182,13 +182,13 @@ class ProcessPool:
         elif batch in self._backlog:
             self._backlog.remove(batch)
 
-    def stop_workers(self) -> None:
-        """End the workers; may be called in any thread. A `wait` in another one then raises ClosedError."""
+    def stop_waiting(self) -> None:
+        """Let a `wait` that is under way raise ClosedError, and every one after it. May be called in any thread."""
         self._closed = True
-        self._crew.stop()
 
     def close(self) -> None:
-        self.stop_workers()
+        self._closed = True
+        self._crew.stop()
         if self._pid == os.getpid():
             for batch in self._in_flight.values():
                 if batch.slot is not None:

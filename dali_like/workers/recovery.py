@@ -17,6 +17,7 @@ from collections.abc import Hashable
 from typing import Literal, NamedTuple, Protocol
 
 from dali_like.errors import WorkerDiedError, WorkerError, WorkerStartError, WorkerTimeoutError
+from dali_like.interrupts import PATIENCE_S
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.crew import TEMPLATE, Crew, End
 from dali_like.workers.hangs import HangWatch
@@ -42,6 +43,9 @@ _DEATHS_TO_SUSPECT = 2
 _DEATHS_TO_GIVE_UP = 3
 #: One that hangs is tried once more.
 _HANGS_TO_GIVE_UP = 2
+
+#: Somebody may want to close the pipeline meanwhile.
+_POLL_MS = PATIENCE_S * 1000
 
 _LITTLE: Literal["little"] = "little"
 
@@ -117,9 +121,9 @@ class Recovery:
         return bool(self._suspects)
 
     @property
-    def poll_ms(self) -> float | None:
-        """How long to wait for news before calling `look` again; None: until there are some."""
-        return None if self._watch is None else self._watch.poll_ms
+    def poll_ms(self) -> float:
+        """How long to wait for news before calling `look` again."""
+        return _POLL_MS if self._watch is None else min(_POLL_MS, self._watch.poll_ms)
 
     @property
     def num_replaced(self) -> int:

@@ -243,7 +243,7 @@ class TestCloseInAnotherThread:
             # What close() does in another thread before it waits for run() to end.
             assert pipe._process_pool is not None
             monkeypatch.setattr(pipe, "_closed", True)
-            pipe._process_pool.stop_workers()
+            pipe._process_pool.stop_waiting()
 
         def with_close(*args: Any) -> Any:
             nonlocal calls
