@@ -3,7 +3,6 @@
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
-#   make faults               tests of faults that are still being worked on
 #   make bench [ARGS=...]     benchmarks against both; see docs/benchmarks.md
 #   make clean                removes what the others have made
 
@@ -11,19 +10,13 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-# Tests that are not finished, and may be red; `make test` leaves them out.
-OPEN := $(addprefix tests/faults/,test_fuzz.py)
-
-.PHONY: demo test faults bench lint clean
+.PHONY: demo test bench lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
-	$(TEST_ENV)/bin/python -m pytest $(addprefix --ignore=,$(OPEN) $(if $(PEERS),,tests/parity)) $(ARGS)
-
-faults: $(TEST_ENV)/.ready
-	$(TEST_ENV)/bin/python -m pytest $(OPEN) $(ARGS)
+	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
 
 lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .

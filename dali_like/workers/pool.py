@@ -166,7 +166,10 @@ class ProcessPool:
             with interruptible():
                 self._poll.poll(self._recovery.poll_ms)
             self._check()  # another thread may be waiting to close the pipeline
-            for fd, _ in self._poll.poll(0):  # what the first call returned may have been lost to Ctrl-C
+            ready = self._poll.poll(0)  # what the first call returned may have been lost to Ctrl-C
+            if not ready:
+                self._recovery.look_for_losses(self)
+            for fd, _ in ready:
                 if fd == self._done.fileno():
                     self.read_reports()
                 else:
@@ -298,12 +301,16 @@ class ProcessPool:
     def _is_plausible(self, batch: Batch, worker: int, status: int, value: int) -> bool:
         if (worker >= self._options.num_workers and worker != _NO_WORKER) or value < 0:
             return False
-        if status in (Status.STOPPED, Status.FAILED):
-            return value < batch.key.size
-        if status == Status.DESCRIBED:
-            assert batch.slot is not None
-            return value <= batch.slot.geometry.region_bytes
-        return status in _STATUSES
+        assert batch.slot is not None
+        geometry = batch.slot.geometry
+        return (
+            (status == Status.DENSE and geometry.all_dense)
+            or (status == Status.DESCRIBED and value <= geometry.region_bytes)
+            or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.size)
+            or (status == Status.TOO_LARGE and value > geometry.region_bytes)
+            or (status == Status.SKIPPED and batch.cancelled)
+            or status == Status.NO_MEMORY
+        )
 
     def _complete(self, batch: Batch) -> None:
         """All tasks of a batch have been reported: what has become of it?"""
@@ -345,7 +352,7 @@ class ProcessPool:
             return batch.fatal
         self._crew.read_news()
         start = slot.offset + slot.geometry.region_offset(batch.failed_task)
-        error = unpack_exception(read_message(self._space, start, slot.geometry.region_bytes))
+        error = unpack_exception(read_message(self._space, start, int(slot.marks[batch.failed_task])))
         worker = batch.failed_worker
         where = f", in worker {worker} (pid {self._crew.pids[worker]})"
         add_note(error, position_note(batch, stage.source, batch.failed_sample, where))
@@ -357,6 +364,10 @@ class ProcessPool:
         waiting = array("i", [0])
         fcntl.ioctl(self._tasks, termios.FIONREAD, waiting)
         return waiting[0] > 0
+
+    @property
+    def num_open_tasks(self) -> int:
+        return self._open_tasks
 
     def batch_of(self, ticket: int, task: int) -> Batch | None:
         batch = self._in_flight.get(ticket)
@@ -377,7 +388,7 @@ class ProcessPool:
         ticket = first_lost.ticket if first_lost is not None else next(self._tickets)
         self._first_lost = min(self._first_lost, ticket)
 
-    def fail_at_once(self, error: WorkerError) -> None:
+    def fail_at_once(self, error: DaliLikeError) -> None:
         self._failure = self._failure or error
         self._first_lost = NO_TICKET
 
@@ -395,7 +406,6 @@ class ProcessPool:
 _NO_LIMIT = 1 << 64
 #: In the place of the worker that reported a failure: nobody did.
 _NO_WORKER = -1
-_STATUSES = frozenset(Status)
 
 
 def _pipe_bytes(pipe: Descriptor) -> int:

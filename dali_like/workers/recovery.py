@@ -16,7 +16,14 @@ from collections import Counter, deque
 from collections.abc import Hashable
 from typing import Literal, NamedTuple, Protocol
 
-from dali_like.errors import WorkerDiedError, WorkerError, WorkerStartError, WorkerTimeoutError
+from dali_like.errors import (
+    CorruptionError,
+    DaliLikeError,
+    WorkerDiedError,
+    WorkerError,
+    WorkerStartError,
+    WorkerTimeoutError,
+)
 from dali_like.interrupts import PATIENCE_S
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.crew import TEMPLATE, Crew, End
@@ -64,6 +71,10 @@ class Work(Protocol):
     def has_waiting_tasks(self) -> bool:
         """Whether there are tasks that no worker has taken yet."""
 
+    @property
+    def num_open_tasks(self) -> int:
+        """How many tasks have been posted and not been reported."""
+
     def read_reports(self) -> None:
         """Take note of what workers have completed."""
 
@@ -79,7 +90,7 @@ class Work(Protocol):
     def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
         """Give up: `first_lost` and all batches after it, or all that have not been begun, will not be completed."""
 
-    def fail_at_once(self, error: WorkerError) -> None:
+    def fail_at_once(self, error: DaliLikeError) -> None:
         """Give up: no batch that is not complete now will be."""
 
     def retire(self, num_workers: int) -> None:
@@ -138,6 +149,18 @@ class Recovery:
             self._isolate(work)
         if self._watch is not None and self._watch.due():
             self._look_for_hangs(work, self._watch)
+
+    def look_for_losses(self, work: Work) -> None:
+        """Give up if a task is nowhere: somebody has written into the cell that named it. To be called when all is quiet."""
+        if work.has_waiting_tasks() or self._absent or self._retiring:
+            return
+        # A task that is not waiting is in a cell until another one takes its place there, and none is waiting.
+        known = {(debt.batch.ticket, debt.task) for debt in self._debts(work) if debt is not None}
+        known |= {(debt.batch.ticket, debt.task) for debt in self._suspects}
+        if len(known) < work.num_open_tasks:
+            work.fail_at_once(
+                CorruptionError("a task has been lost; a callback has written into memory that is not its own, and died")
+            )
 
     def _handle(self, end: End, work: Work) -> None:
         # What it has completed before counts.

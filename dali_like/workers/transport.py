@@ -106,6 +106,8 @@ def _unpack(packed: bytes) -> Exception:
     if isinstance(loaded, Exception):
         return loaded
     kind, args, state = loaded
+    if not issubclass(kind, Exception):
+        raise TypeError(f"{kind!r} is not a class of exceptions")
     error: Exception = kind.__new__(kind, *args)
     _set(error, "args", args)
     vars(error).update(state)

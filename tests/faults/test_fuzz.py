@@ -588,7 +588,7 @@ def test_layout_that_the_first_samples_suggest(words: list[int]) -> None:
     described.slot.descriptors[:2, 0] = words
 
     try:
-        (layout, _) = first_layout(described.slot, 2, SOURCE)
+        (layout, _) = first_layout(described.batch, described.slot, 2, SOURCE)
     except DaliLikeError:
         return
     assert layout.shape is not None
