@@ -4,13 +4,15 @@
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make bench [ARGS=...]     benchmarks against both; see docs/benchmarks.md
+#   make soak [ARGS=...]     ten minutes of killed and stopped workers; see docs/reliability.md
+#   make storm [ARGS=...]    what DALI, PyTorch and dali_like make of killed workers
 #   make clean                removes what the others have made
 
 PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test bench lint clean
+.PHONY: demo test bench soak storm lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -25,6 +27,12 @@ lint: $(TEST_ENV)/.ready
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)
+
+soak: .venv/test/.ready
+	.venv/test/bin/python -m benchmarks.soak $(ARGS)
+
+storm: .venv/peers/.ready
+	.venv/peers/bin/python -m benchmarks.storm $(ARGS)
 
 .venv/demo/.ready: PARTS := --group demo
 .venv/test/.ready: PARTS := --group test
