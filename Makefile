@@ -4,8 +4,8 @@
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make bench [ARGS=...]     benchmarks against both; see docs/benchmarks.md
-#   make soak [ARGS=...]     ten minutes of killed and stopped workers; see docs/reliability.md
-#   make storm [ARGS=...]    what DALI, PyTorch and dali_like make of killed workers
+#   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
+#   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
 #   make clean                removes what the others have made
 
 PYTHON ?= python3

@@ -257,7 +257,7 @@ def test_ctrl_c_leaves_with_one_line(demo: ModuleType, user_folder: Path, tmp_pa
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, start_new_session=True, text=True) as process:
         assert process.stderr is not None
         shown = ""
-        while "epoch 1" not in shown:
+        while "epoch 2" not in shown:
             shown = process.stderr.readline()
             assert shown, "the demo ended early"
         os.killpg(process.pid, signal.SIGINT)

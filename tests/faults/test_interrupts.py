@@ -375,7 +375,7 @@ def wait_until_no_child_is_left() -> None:
 
 
 #: Where every point needs a pipeline of its own, only every so many are tried.
-STRIDE = 7
+STRIDE = 17
 
 
 class TestAnInterruptAtEachPoint:

@@ -659,7 +659,10 @@ def run_through_storm(pipe: Pipeline, signals: Sequence[signal.Signals]) -> list
             pass
         while not (workers := list(filter(is_running, children_of(template)))):
             seen += batches_of(pipe, 1)
-        kill_gently([rng.choice(workers)], number)
+        victim = rng.choice(workers)
+        kill_gently([victim], number)
+        if number == signal.SIGKILL:
+            wait_until(lambda pid=victim: not is_running(pid), "its death")
     return seen + batches_of(pipe, 10)
 
 
