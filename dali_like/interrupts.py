@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import signal
 import threading
+
+# The functions under the same names in `signal` turn numbers into enums, which takes thirty times as long as the rest.
+from _signal import getsignal as _get_handler  # type: ignore[import-not-found]
+from _signal import signal as _set_handler
 from types import FrameType
 from typing import Any
 
 __all__ = ["InterruptSafeLock", "check_interrupts", "deferred_interrupts", "interruptible"]
 
+_SIGINT = int(signal.SIGINT)
+
 #: How long to wait for something that cannot be interrupted before looking whether Ctrl-C has been pressed.
 PATIENCE_S = 0.1
 
 #: Nobody but the program that embeds this interpreter has a handler that Python could not put back.
-_IS_FOREIGN = signal.getsignal(signal.SIGINT) is None
+_IS_FOREIGN = _get_handler(_SIGINT) is None
 
 
 class _Deferral:
@@ -64,21 +70,21 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
             return
         # The handler may be called as soon as it is there, and whoever installs it may be interrupted just before.
         self._was_active, _deferral.active = _deferral.active, True
-        handler = signal.signal(signal.SIGINT, _receive)
-        if handler == _receive:
+        handler = _set_handler(_SIGINT, _receive)
+        if handler is _receive:
             self._is_nested = True
         elif callable(handler):
             self._handler = _deferral.handler = handler
         else:  # Ctrl-C is ignored, or the end of the process
-            signal.signal(signal.SIGINT, handler)
+            _set_handler(_SIGINT, handler)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._is_nested:
             _deferral.active = self._was_active
         elif self._handler is not None:
-            handler = signal.signal(signal.SIGINT, self._handler)
-            if handler != _receive:  # the user's code has installed another one meanwhile
-                signal.signal(signal.SIGINT, handler)
+            handler = _set_handler(_SIGINT, self._handler)
+            if handler is not _receive:  # the user's code has installed another one meanwhile
+                _set_handler(_SIGINT, handler)
             _deferral.active = False
         else:
             return

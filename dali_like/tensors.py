@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,17 +114,21 @@ class TensorListCPU:
     __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
 
     def __init__(self, data: NDArray[Any] | Sequence[Any], layout: str = "") -> None:
-        self._dense: NDArray[Any] | None = None
-        self._samples: Sequence[NDArray[Any]] | NDArray[Any]
-        if isinstance(data, np.ndarray):
-            self._dense = data
-            self._samples = data
-        elif all(isinstance(sample, np.ndarray) for sample in data):
-            self._samples = data
-        else:
-            self._samples = [np.asarray(sample) for sample in data]
+        arrays = isinstance(data, np.ndarray) or all(isinstance(sample, np.ndarray) for sample in data)
+        self._hold(data if arrays else [np.asarray(sample) for sample in data], layout)
+
+    @classmethod
+    def of_arrays(cls, data: NDArray[Any] | Sequence[NDArray[Any]], layout: str) -> Self:
+        """A batch of what is known to be an array or a sequence of arrays, which are then made when they are asked for."""
+        batch = cls.__new__(cls)
+        batch._hold(data, layout)
+        return batch
+
+    def _hold(self, data: NDArray[Any] | Sequence[NDArray[Any]], layout: str) -> None:
+        self._dense: NDArray[Any] | None = data if isinstance(data, np.ndarray) else None
+        self._samples = data
         self._layout = layout
-        if layout and len(self._samples):
+        if layout and len(data):
             _check_layout(layout, self.ndim())
 
     def __len__(self) -> int:

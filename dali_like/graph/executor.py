@@ -226,7 +226,9 @@ class Executor:
             raise errors[min(errors)]
 
     def _wrap(self, data: dict[tuple[Any, int], _Samples]) -> tuple[TensorListCPU, ...]:
-        return tuple(TensorListCPU(data[node.producer, node.output], _layout_of(node)) for node in self._graph.outputs)
+        return tuple(
+            TensorListCPU.of_arrays(data[node.producer, node.output], _layout_of(node)) for node in self._graph.outputs
+        )
 
 
 def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:

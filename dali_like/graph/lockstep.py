@@ -40,15 +40,22 @@ class _Step:
         self.epoch = epoch
         self.iteration = iteration
         self.batches: list[Batch | None] = [None] * num_sources
+        self.is_submitted = False
 
     @property
     def complete(self) -> bool:
-        return all(batch is not None and batch.outcome is not None for batch in self.batches)
+        for batch in self.batches:  # noqa: SIM110  # a generator would take three times as long, here and below
+            if batch is None or batch.outcome is None:
+                return False
+        return True
 
     @property
     def is_end(self) -> bool:
         """Whether a source is known to have ended before this iteration."""
-        return any(batch is not None and isinstance(batch.outcome, StopIteration) for batch in self.batches)
+        for batch in self.batches:  # noqa: SIM110
+            if batch is not None and batch.outcome.__class__ is StopIteration:
+                return True
+        return False
 
 
 class Lockstep:
@@ -56,6 +63,7 @@ class Lockstep:
 
     def __init__(self, feeds: Sequence[Feed], batch_size: int) -> None:
         self._feeds = feeds
+        self._pools = list(dict.fromkeys(feed.pool for feed in feeds))
         self._batch_size = batch_size
         self._ahead = max((feed.ahead for feed in feeds), default=1)
         self._overlaps_epochs = all(feed.parallel for feed in feeds)
@@ -122,8 +130,8 @@ class Lockstep:
 
     def _fill(self, *, serial: bool) -> None:
         """Submit what is due; `serial` says whether sources that compute at once are among it."""
-        for feed in self._feeds:
-            feed.pool.poll()
+        for pool in self._pools:
+            pool.poll()
         self._truncate()
         while len(self._window) < self._ahead:
             last = self._window[-1] if self._window else None
@@ -136,27 +144,38 @@ class Lockstep:
             else:
                 break
             self._window.append(step)
+        submitted = False
         for position, step in enumerate(self._window):
-            self._submit(step, position, serial)
-            if step.is_end and not self._overlaps_epochs:
-                break
-        self._truncate()
+            if not step.is_submitted:
+                submitted |= self._submit(step, position, serial)
+                if step.is_end and not self._overlaps_epochs:
+                    break
+        if submitted:
+            self._truncate()
 
-    def _submit(self, step: _Step, position: int, serial: bool) -> None:
+    def _submit(self, step: _Step, position: int, serial: bool) -> bool:
+        """Submit the batches of a step that are due; whether there were any."""
+        submitted = False
         for i, feed in enumerate(self._feeds):
             if step.batches[i] is None and position < feed.ahead and (serial or feed.parallel):
                 first = step.iteration * self._batch_size
                 step.batches[i] = feed.pool.submit(BatchKey(feed.index, step.epoch, step.iteration, first, self._batch_size))
+                submitted = True
+        step.is_submitted = None not in step.batches
+        return submitted
 
     def _truncate(self) -> None:
         """Drop what was submitted behind the end of an epoch."""
         ended = -1
-        for step in list(self._window):
+        behind = []
+        for step in self._window:
             if step.epoch == ended:
-                self._cancel(step)
-                self._window.remove(step)
+                behind.append(step)
             elif step.is_end:
                 ended = step.epoch
+        for step in behind:
+            self._cancel(step)
+            self._window.remove(step)
 
     def _cancel(self, step: _Step) -> None:
         for feed, batch in zip(self._feeds, step.batches, strict=True):

@@ -109,8 +109,7 @@ class Stage:
 
     def _acquire(self, batch: Batch) -> Slot:
         slot = self.ring.acquire(self.usual_region_bytes)
-        missing = batch.missing_bytes - slot.committed_bytes
-        if missing > 0:
+        if batch.missing_bytes and (missing := batch.missing_bytes - slot.committed_bytes) > 0:
             try:
                 self._check_memory(missing, batch)
             except OutOfMemoryError:

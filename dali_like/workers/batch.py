@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -145,8 +146,7 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
         return arrays, geometry.outputs
     descriptors = slot.descriptors[:size].copy()
     _complete(descriptors, batch, slot)
-    _check(descriptors, geometry, source)
-    layouts = tuple(_layout(descriptors[:, j], batch, source, j) for j in range(len(geometry.outputs)))
+    layouts = _layouts(descriptors, batch, geometry, source)
     lease = Lease(ring, slot)
     outputs: list[Output] = []
     for j, layout in enumerate(layouts):
@@ -166,8 +166,7 @@ def first_layout(batch: Batch, slot: Slot, num_samples: int, source: Source) -> 
         DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
     """
     descriptors = slot.descriptors[:num_samples].copy()
-    _check(descriptors, slot.geometry, source)
-    return tuple(_layout(descriptors[:, j], batch, source, j) for j in range(len(slot.geometry.outputs)))
+    return _layouts(descriptors, batch, slot.geometry, source)
 
 
 def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
@@ -209,25 +208,62 @@ def _check(descriptors: NDArray[np.int64], geometry: Geometry, source: Source) -
         )
 
 
-def _layout(table: NDArray[np.int64], batch: Batch, source: Source, output: int) -> OutputLayout:
+def _layouts(descriptors: NDArray[np.int64], batch: Batch, geometry: Geometry, source: Source) -> tuple[OutputLayout, ...]:
+    """The layout of each output, if the descriptors may be believed and the samples are of one dtype and ndim.
+
+    Raises:
+        CorruptionError, DtypeMismatchError, NdimMismatchError: not so.
+    """
+    layouts = []
+    for output in range(descriptors.shape[1]):
+        layout = _layout(descriptors[:, output], geometry.slot_bytes)
+        if layout is None:
+            _check(descriptors, geometry, source)
+            raise _mismatch(descriptors[:, output], batch, source, output)
+        layouts.append(layout)
+    return tuple(layouts)
+
+
+def _layout(table: NDArray[np.int64], slot_bytes: int) -> OutputLayout | None:
+    """The layout of an output; None if anything is wrong with it.
+
+    Most is seen from the least and the greatest value of each word, which takes a few steps whatever the size of the batch.
+    """
+    least, most = table.min(axis=0).tolist(), table.max(axis=0).tolist()
+    dtype, ndim = least[Word.DTYPE], least[Word.NDIM]
+    if (dtype, ndim) != (most[Word.DTYPE], most[Word.NDIM]) or not (0 <= dtype < len(DTYPES) and 0 <= ndim <= MAX_NDIM):
+        return None
+    shape = slice(Word.SHAPE, Word.SHAPE + ndim)
+    least_of_all = min(least[Word.OFFSET], least[Word.NBYTES], *least[shape])
+    if least_of_all < 0 or max(most[Word.OFFSET], most[Word.NBYTES]) > slot_bytes:
+        return None
+    if int((table[:, Word.OFFSET] + table[:, Word.NBYTES]).max()) > slot_bytes:
+        return None
+    item_bytes = DTYPES[dtype].itemsize
+    # Arrays without elements have limits, too.
+    if math.prod(length or 1 for length in most[shape]) * item_bytes >= _MOST_BYTES:
+        return None
+    if least[shape] == most[shape]:
+        nbytes = math.prod(least[shape]) * item_bytes
+        return OutputLayout(dtype, ndim, tuple(least[shape])) if least[Word.NBYTES] == nbytes == most[Word.NBYTES] else None
+    sizes = table[:, shape].prod(axis=1) * item_bytes
+    return OutputLayout(dtype, ndim, None) if (sizes == table[:, Word.NBYTES]).all() else None
+
+
+def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: int) -> DaliLikeError:
+    """What to say of samples of different dtypes or numbers of dimensions."""
     dtype, ndim = int(table[0, Word.DTYPE]), int(table[0, Word.NDIM])
     differs = table[:, Word.DTYPE] != dtype
     if differs.any():
         sample = int(differs.argmax())
         message = dtype_text(source, output, DTYPES[dtype], DTYPES[int(table[sample, Word.DTYPE])])
         error: DaliLikeError = DtypeMismatchError(f"{message} (in sample 0 of the batch)")
-        add_note(error, position_note(batch, source, sample, ""))
-        raise error
-    differs = table[:, Word.NDIM] != ndim
-    if differs.any():
-        sample = int(differs.argmax())
+    else:
+        sample = int((table[:, Word.NDIM] != ndim).argmax())
         message = ndim_text(source, output, ndim, int(table[sample, Word.NDIM]))
         error = NdimMismatchError(f"{message} (in sample 0 of the batch)")
-        add_note(error, position_note(batch, source, sample, ""))
-        raise error
-    shapes = table[:, Word.SHAPE : Word.SHAPE + ndim]
-    uniform = bool((shapes == shapes[0]).all())
-    return OutputLayout(dtype, ndim, tuple(shapes[0].tolist()) if uniform else None)
+    add_note(error, position_note(batch, source, sample, ""))
+    return error
 
 
 def _is_contiguous(offsets: NDArray[np.int64], row_bytes: int) -> bool:

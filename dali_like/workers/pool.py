@@ -164,9 +164,8 @@ class ProcessPool:
             if self._no_memory is not None and batch in self._backlog:
                 raise self._no_memory
             with interruptible():
-                self._poll.poll(self._recovery.poll_ms)
+                ready = self._poll.poll(self._recovery.poll_ms)
             self._check()  # another thread may be waiting to close the pipeline
-            ready = self._poll.poll(0)  # what the first call returned may have been lost to Ctrl-C
             if not ready:
                 self._recovery.look_for_losses(self)
             for fd, _ in ready:
