@@ -126,10 +126,11 @@ def read_shard(source: ImageFiles, epochs: int, stopwatch: Stopwatch, contact_sh
     delivered: list[list[int]] = []
     with closing(image_pipeline(source, batch_size=source.batch_size)) as pipe:
         pipe.build()
-        for epoch in range(epochs):
-            files: list[int] = []
-            waited_before_s = stopwatch.waited_s
-            with tqdm(total=source.epoch_size, desc=f"shard {source.shard_id}, epoch {epoch}", unit=" images") as bar:
+        with tqdm(total=epochs * source.epoch_size, unit=" images") as bar:
+            for epoch in range(epochs):
+                files: list[int] = []
+                waited_before_s = stopwatch.waited_s
+                bar.set_description(f"shard {source.shard_id}, epoch {epoch}")
                 for images, labels, indices in stopwatch.watch(pipe):
                     if contact_sheet is not None:
                         captions = [source.data.names[label] for label in labels.as_array()[:, 0]]
@@ -138,7 +139,7 @@ def read_shard(source: ImageFiles, epochs: int, stopwatch: Stopwatch, contact_sh
                     files += indices.as_array()[:, 0].tolist()
                     bar.set_postfix_str(f"waited {stopwatch.waited_s - waited_before_s:.2f} s", refresh=False)
                     bar.update(len(images))
-            delivered.append(files)
+                delivered.append(files)
     return delivered
 
 

@@ -26,7 +26,7 @@ from dali_like.workers.protocol import (
 
 #: A batch is cut into a few tasks for each worker, so that the slow and the fast ones even out, but into no more than the
 #: pipes and the main process can take: each costs a report, and each report may wake the main process.
-_TASKS_PER_WORKER = 4
+_TASKS_PER_WORKER = 2
 _MAX_TASKS = 32
 
 _numbers = itertools.count(1)
