@@ -192,39 +192,74 @@ class TaskRunner:
 
     def _make(self, job: _Job, begin: int) -> int:
         """Make the samples from `begin` on, up to the end of the task or the first that must be replaced; the next index."""
-        source, start, first, iteration, epoch = job.source, job.start, job.first, job.iteration, job.epoch
-        callback, single, count = job.callback, source.num_outputs is None, source.output_count
-        cell, cells = self._cell, job.cells
-        new, ndarray = tuple.__new__, np.ndarray
-        region = job.region
+        source, cell = job.source, self._cell
+        fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
         i = begin
         try:
-            for i in range(begin, job.stop):
-                cell[0] = i
-                # This loop is what a sample costs besides its callback: 0.3 us. Making the tuple by its class, comparing
-                # dtypes by value, or naming `strict` in the call of zip would each add 0.1 us.
-                sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
-                if region is None:
-                    outputs = (sample,) if single else sample
-                    if outputs.__class__ is tuple and len(outputs) == count:
-                        pairs = zip(outputs, cells[i - start])  # noqa: B905
-                        for array, (row, dtype, shape) in pairs:
-                            if array.__class__ is ndarray and array.dtype is dtype and array.shape == shape:
-                                row[...] = array
-                            else:
-                                break
-                        else:
-                            continue
+            while i < job.stop:
+                if job.region is None:
+                    i, sample = fill(job, i)
+                    if i == job.stop:
+                        break
+                else:
+                    cell[0] = i
+                    sample = job.callback(tuple.__new__(SampleInfo, (job.first + i, i, job.iteration, job.epoch)))
                 self._store(job, i, sample, source)
-                region = job.region
+                i += 1
         except (StopIteration, RegionFullError, NoMemoryError):
             raise
         except Exception as error:
             if source.on_error == "raise":
                 raise
-            self._replace(job, i, error)
-            return i + 1
+            self._replace(job, cell[0], error)
+            return int(cell[0]) + 1
         return job.stop
+
+    # The loops of the next two methods are what a sample costs besides its callback and the copies. Making the tuple by its
+    # class, comparing dtypes by value, or naming `strict` in the call of zip would each add 0.1 us to some 0.4 us.
+
+    def _fill_rows(self, job: _Job, begin: int) -> tuple[int, Any]:
+        """Make samples for as long as they fit their rows: the index of the first that does not, and that sample."""
+        callback, first, iteration, epoch, start = job.callback, job.first, job.iteration, job.epoch, job.start
+        single, count = job.source.num_outputs is None, job.source.output_count
+        cell, cells, new, ndarray = self._cell, job.cells, tuple.__new__, np.ndarray
+        for i in range(begin, job.stop):
+            cell[0] = i
+            sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
+            outputs = (sample,) if single else sample
+            if outputs.__class__ is not tuple or len(outputs) != count:
+                return i, sample
+            for array, (row, dtype, shape) in zip(outputs, cells[i - start]):  # noqa: B905
+                if array.__class__ is ndarray and array.dtype is dtype and array.shape == shape:
+                    row[...] = array
+                else:
+                    return i, sample
+        return job.stop, None
+
+    def _fill_two_rows(self, job: _Job, begin: int) -> tuple[int, Any]:
+        """As `_fill_rows`, for two outputs, such as data and a label: without the inner loop a sample takes 0.17 us less."""
+        callback, first, iteration, epoch, start = job.callback, job.first, job.iteration, job.epoch, job.start
+        cell, cells, new, ndarray = self._cell, job.cells, tuple.__new__, np.ndarray
+        for i in range(begin, job.stop):
+            cell[0] = i
+            sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
+            if sample.__class__ is not tuple or len(sample) != 2:
+                return i, sample
+            a, b = sample
+            (row_a, dtype_a, shape_a), (row_b, dtype_b, shape_b) = cells[i - start]
+            if (
+                a.__class__ is ndarray
+                and b.__class__ is ndarray
+                and a.dtype is dtype_a
+                and b.dtype is dtype_b
+                and a.shape == shape_a
+                and b.shape == shape_b
+            ):
+                row_a[...] = a
+                row_b[...] = b
+            else:
+                return i, sample
+        return job.stop, None
 
     def _replace(self, job: _Job, i: int, error: Exception) -> None:
         """Put another sample in the place of one that could not be made.
