@@ -8,7 +8,18 @@ from __future__ import annotations
 from dali_like import errors, fn, tensors, types
 from dali_like.definition import pipeline_def
 from dali_like.pipeline import Pipeline
+from dali_like.workers.info import WorkerInfo, get_worker_info
 
 __version__ = "0.1.0"
 
-__all__ = ["Pipeline", "__version__", "errors", "fn", "pipeline_def", "tensors", "types"]
+__all__ = [
+    "Pipeline",
+    "WorkerInfo",
+    "__version__",
+    "errors",
+    "fn",
+    "get_worker_info",
+    "pipeline_def",
+    "tensors",
+    "types",
+]

@@ -49,6 +49,8 @@ def make_external_source(
     parallel: bool,
     prefetch_queue_depth: int | None,
     on_error: str | Callable[[SampleInfo, Exception], Any],
+    worker_setup: Callable[[], Any] | None,
+    worker_teardown: Callable[[], Any] | None,
 ) -> ExternalSource:
     """Check the arguments of ``fn.external_source``; see there.
 
@@ -69,6 +71,9 @@ def make_external_source(
         _check_at_least_one("prefetch_queue_depth", prefetch_queue_depth)
     if not callable(on_error) and on_error not in ("raise", "skip"):
         raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
+    for what, function in (("worker_setup", worker_setup), ("worker_teardown", worker_teardown)):
+        if function is not None and not callable(function):
+            raise ArgumentError(f"{what} must be callable without arguments, or None, not {function!r}")
     count = 1 if num_outputs is None else num_outputs
     layouts = tuple(_per_output("layout", layout, count, str, ""))
     dtypes = _per_output("dtype", dtype, count, object, _UNSAID)
@@ -76,7 +81,7 @@ def make_external_source(
     declared = tuple(map(_declare, dtypes, ndims, layouts))
     label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
     return ExternalSource(
-        Source(label, _check_callable(source, label, parallel), num_outputs, on_error),
+        Source(label, _check_callable(source, label, parallel), num_outputs, on_error, worker_setup, worker_teardown),
         declared,
         layouts,
         parallel,

@@ -14,20 +14,21 @@ from dali_like.errors import PicklingError
 from dali_like.introspection import parts_of
 
 
-def dumps(source: Any, name: str) -> bytes:
-    """Pickle a source.
+def dumps(parts: dict[str, Any], name: str) -> bytes:
+    """Pickle what a source consists of, all together: what two of them share is shared afterwards, too.
 
     Args:
-        source: what to pickle.
-        name: how messages call it.
+        parts: what to pickle, by how messages call it; what is pickled is a tuple of the values.
+        name: how messages call the source.
 
     Raises:
         PicklingError: it cannot be pickled; the message names the innermost attribute that refuses.
     """
     try:
-        return bytes(cloudpickle.dumps(source))
+        return bytes(cloudpickle.dumps(tuple(parts.values())))
     except Exception as error:
-        path, culprit = _find_culprit(source, "source")
+        first, part = next(((key, part) for key, part in parts.items() if not _can_be_pickled(part)), ("source", parts))
+        path, culprit = _find_culprit(part, first)
         raise PicklingError(
             f"{name} cannot be pickled for spawned workers: {path}, a {type(culprit).__qualname__}, refuses: {error}. "
             "Make it in the worker instead (in __setstate__ or at the first call), or use py_start_method='fork'"

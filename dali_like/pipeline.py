@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
+import operator
 import os
+import secrets
 import sys
 import warnings
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from dali_like import pickling
 from dali_like.errors import (
@@ -33,6 +38,7 @@ from dali_like.tensors import TensorListCPU
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
+from dali_like.workers.samples import Source
 from dali_like.workers.starting import START_METHODS, WorkerOptions
 
 __all__ = ["Pipeline", "PipelineStatistics"]
@@ -66,7 +72,7 @@ class Pipeline:
         batch_size: samples in a batch.
         num_threads: threads that operators run in. Default: the number of CPUs that this process may use.
         device_id: which GPU; None, or ignored as long as nothing asks for one.
-        seed: accepted for DALI's sake; nothing in this version draws random numbers.
+        seed: for `SampleInfo.rng`. None, or a negative number: another one for each pipeline.
         prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth.
         py_num_workers: worker processes, shared by all sources with ``parallel=True``.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
@@ -101,11 +107,11 @@ class Pipeline:
     ) -> None:
         if num_threads is None:
             num_threads = len(os.sched_getaffinity(0))
-        _check_at_least_one("batch_size", batch_size)
-        _check_at_least_one("num_threads", num_threads)
-        _check_at_least_one("prefetch_queue_depth", prefetch_queue_depth)
+        batch_size = _positive("batch_size", batch_size)
+        num_threads = _positive("num_threads", num_threads)
+        prefetch_queue_depth = _positive("prefetch_queue_depth", prefetch_queue_depth)
         if py_worker_threads is not None:
-            _check_at_least_one("py_worker_threads", py_worker_threads)
+            py_worker_threads = _positive("py_worker_threads", py_worker_threads)
         if py_worker_restarts is not None and (not _is_int(py_worker_restarts) or py_worker_restarts < 0):
             raise ArgumentError(f"py_worker_restarts must be an integer from 0 on, or None, not {py_worker_restarts!r}")
         if py_start_method not in START_METHODS:
@@ -113,11 +119,12 @@ class Pipeline:
         if py_timeout_s is not None and not (_is_number(py_timeout_s) and py_timeout_s > 0):
             raise ArgumentError(f"py_timeout_s must be a positive number of seconds or None, not {py_timeout_s!r}")
         if max_held_bytes is not None:
-            _check_at_least_one("max_held_bytes", max_held_bytes)
+            max_held_bytes = _positive("max_held_bytes", max_held_bytes)
         self._batch_size = batch_size
         self._num_threads = num_threads
         self._device_id = device_id
         self._seed = seed
+        self._entropy = secrets.randbits(128) if seed is None or seed < 0 else int(seed)
         self._prefetch_queue_depth = prefetch_queue_depth
         self._py_num_workers = py_num_workers
         self._py_start_method = py_start_method
@@ -246,8 +253,11 @@ class Pipeline:
             self._py_worker_restarts,
             pickling.dumps,
         )
-        sources = [(node.external.source, node.external.declared) for node in parallel]
+        sources = [(self._source_of(node), node.external.declared) for node in parallel]
         return ProcessPool(sources, self._batch_size, space, options)
+
+    def _source_of(self, node: SourceNode) -> Source:
+        return replace(node.external.source, seeds=(self._entropy, self._make_graph().sources.index(node)))
 
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so where it has not been done.
@@ -270,7 +280,7 @@ class Pipeline:
         graph = self._make_graph()
         serial = [node for node in graph.sources if not node.external.parallel]
         self._inline_pool = InlinePool(
-            [(node.external.source, node.external.declared) for node in serial], self._batch_size, self._space
+            [(self._source_of(node), node.external.declared) for node in serial], self._batch_size, self._space
         )
         self._buffers = BufferPool(self._space)
         self._executor = Executor(
@@ -320,9 +330,14 @@ class Pipeline:
     def _close(self) -> None:
         if self._final_statistics is not None:
             return
-        for part in (self._executor, self._process_pool, self._inline_pool, self._buffers):
-            if part is not None:
-                part.close()
+        with contextlib.ExitStack() as stack:
+            # All of it happens, even if a source's worker_teardown raises.
+            stack.callback(self._forget)
+            for part in (self._buffers, self._inline_pool, self._process_pool, self._executor):
+                if part is not None:
+                    stack.callback(part.close)
+
+    def _forget(self) -> None:
         self._final_statistics = self.statistics()
         # Whoever still holds a batch keeps the mapping; nobody else does.
         self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
@@ -428,11 +443,12 @@ class _Call:
             pipe._lock.__exit__(kind)
 
 
-def _check_at_least_one(name: str, value: Any) -> None:
+def _positive(name: str, value: Any) -> int:
     if not _is_int(value):
         raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
     if value < 1:
         raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
+    return operator.index(value)
 
 
 def _is_number(value: Any) -> bool:
@@ -440,4 +456,4 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -6,6 +6,7 @@ Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes on
 from __future__ import annotations
 
 import enum
+import threading
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,15 @@ __all__ = [
 ]
 
 
+#: In each thread that calls sources: the seed of the pipeline and the number of the source.
+_stream = threading.local()
+
+
+def set_stream(seeds: tuple[int, int]) -> None:
+    """Say which source is about to be called in this thread."""
+    _stream.seeds = seeds
+
+
 class SampleInfo(NamedTuple):
     """Which sample a per-sample callback is to make.
 
@@ -50,6 +60,17 @@ class SampleInfo(NamedTuple):
     idx_in_batch: int
     iteration: int
     epoch_idx: int
+
+    def rng(self) -> np.random.Generator:
+        """A generator of random numbers for this sample.
+
+        What it gives depends on the seed of the pipeline, the source, the epoch and the sample's index alone: not on the
+        worker, their number, the start method, or on whether the sample is made for the second time. Each call begins anew.
+        Outside of a callback it is that of a pipeline with seed 0.
+        """
+        seed, source = getattr(_stream, "seeds", (0, 0))
+        key = (source, self.epoch_idx, self.idx_in_epoch)
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
 class BatchInfo(NamedTuple):

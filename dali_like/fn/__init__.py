@@ -27,6 +27,8 @@ def external_source(
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
     on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
+    worker_setup: Callable[[], Any] | None = None,
+    worker_teardown: Callable[[], Any] | None = None,
 ) -> DataNode: ...
 
 
@@ -44,6 +46,8 @@ def external_source(
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
     on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
+    worker_setup: Callable[[], Any] | None = None,
+    worker_teardown: Callable[[], Any] | None = None,
 ) -> list[DataNode]: ...
 
 
@@ -60,6 +64,8 @@ def external_source(
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
     on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
+    worker_setup: Callable[[], Any] | None = None,
+    worker_teardown: Callable[[], Any] | None = None,
 ) -> DataNode | list[DataNode]:
     """Data from a Python callable, as in ``nvidia.dali.fn.external_source``.
 
@@ -86,6 +92,11 @@ def external_source(
             "skip": the sample of the next index that succeeds stands in, which no other row notices. Or a callable: it is
             given the SampleInfo and the exception, and returns what stands in. Replaced samples are logged, to the logger
             "dali_like", and counted in `Pipeline.statistics`.
+        worker_setup: called without arguments in each worker before its first sample; for a source that is not parallel, in
+            the main process. The place to open a database connection: give a method of the callable object, say. It travels
+            together with the source, so that both refer to the same object there.
+        worker_teardown: likewise, when the worker is told to end, or the pipeline is closed. Workers that are killed do
+            without.
 
     Returns:
         A node, or a list of nodes if `num_outputs` is given.
@@ -105,6 +116,8 @@ def external_source(
         parallel=parallel,
         prefetch_queue_depth=prefetch_queue_depth,
         on_error=on_error,
+        worker_setup=worker_setup,
+        worker_teardown=worker_teardown,
     )
     node = SourceNode(external)
     outputs = [DataNode(f"{external.source.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]

@@ -232,6 +232,7 @@ class InlinePool:
         self._due: deque[Batch] = deque()
         #: The first samples of the batch that is due. The source may not be able to make them again.
         self._samples: deque[Any] = deque()
+        self._set_up = 0  # how many sources have been
         self._closed = False
 
     @property
@@ -242,6 +243,7 @@ class InlinePool:
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
+        self._set_up_sources()
         batch = Batch(key)
         self._due.append(batch)
         try:
@@ -268,11 +270,23 @@ class InlinePool:
             self._samples.clear()
 
     def close(self) -> None:
+        if self._closed:
+            return
         self._closed = True
+        for stage in self._stages[: self._set_up]:
+            if stage.source.worker_teardown is not None:
+                stage.source.worker_teardown()
         self._due.clear()
         self._samples.clear()
         for stage in self._stages:
             stage.ring.close()
+
+    def _set_up_sources(self) -> None:
+        for stage in self._stages[self._set_up :]:
+            if stage.source.worker_setup is not None:
+                with interruptible():
+                    stage.source.worker_setup()
+            self._set_up += 1
 
     def _compute_due(self) -> OutOfMemoryError | None:
         """Compute what has been submitted, in that order; or why there is no memory to do so."""

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import OutOfMemoryError
-from dali_like.types import SampleInfo
+from dali_like.types import SampleInfo, set_stream
 from dali_like.workers.geometry import describe_rows
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
@@ -168,6 +168,7 @@ class TaskRunner:
                 self._headers.clear()
             view = self._views[page] = _SlotView(self._space, page * PAGE_BYTES, words)
         job = _Job(self._space, view, self._sources[words[Header.SOURCE]], words, task)
+        set_stream(job.source.seeds)
         return self._run(job, made)
 
     def _run(self, job: _Job, made: deque[Any] | None) -> tuple[Status, int]:

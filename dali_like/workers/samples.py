@@ -26,12 +26,19 @@ class Source:
         on_error: what happens when the callback raises, or returns what cannot be delivered: "raise"; "skip", the sample of
             the next index that succeeds stands in; or a callable that is given the SampleInfo and the exception and returns
             what stands in.
+        worker_setup: called in each worker before its first sample, and where there are no workers, once.
+        worker_teardown: called in each worker when it is told to end, and where there are no workers, when the pipeline is
+            closed.
+        seeds: what `SampleInfo.rng` depends on besides the sample: the pipeline's seed, and the number of the source.
     """
 
     name: str
     callback: Callable[[SampleInfo], Any]
     num_outputs: int | None = None
     on_error: str | Callable[[SampleInfo, Exception], Any] = "raise"
+    worker_setup: Callable[[], Any] | None = None
+    worker_teardown: Callable[[], Any] | None = None
+    seeds: tuple[int, int] = (0, 0)
 
     @property
     def output_count(self) -> int:

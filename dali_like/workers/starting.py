@@ -40,7 +40,7 @@ class WorkerOptions:
         threads: for the numerical libraries in each worker; None leaves them alone.
         timeout_s: how long a worker may be on one sample; None: for ever.
         restarts: how often a minute a worker that has died is replaced; None: always.
-        pickle_source: makes bytes of a callback, given a name for messages; used under spawn.
+        pickle_source: makes bytes of what a source consists of, given a name for messages; used under spawn.
     """
 
     num_workers: int
@@ -48,7 +48,7 @@ class WorkerOptions:
     threads: int | None
     timeout_s: float | None
     restarts: int | None
-    pickle_source: Callable[[Any, str], bytes]
+    pickle_source: Callable[[dict[str, Any], str], bytes]
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,16 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
             (
                 source.name,
                 source.num_outputs,
-                options.pickle_source(source.callback, source.name),
-                options.pickle_source(source.on_error, f"on_error of {source.name}"),
+                source.seeds,
+                options.pickle_source(
+                    {
+                        "source": source.callback,
+                        "on_error": source.on_error,
+                        "worker_setup": source.worker_setup,
+                        "worker_teardown": source.worker_teardown,
+                    },
+                    source.name,
+                ),
             )
             for source in sources
         ),

@@ -66,8 +66,8 @@ class Boot:
     limit_bytes: int
     num_workers: int
     threads: int | None
-    #: name, number of outputs, pickled callback and pickled on_error of each source
-    sources: tuple[tuple[str, int | None, bytes, bytes], ...]
+    #: name, number of outputs, seeds and pickled functions of each source
+    sources: tuple[tuple[str, int | None, tuple[int, int], bytes], ...]
 
 
 def spawned(boot: Boot) -> NoReturn:
@@ -78,10 +78,11 @@ def spawned(boot: Boot) -> NoReturn:
     channels = Channels(boot.tasks_fd, boot.done_fd, space, boot.num_workers)
 
     def make_sources() -> Sequence[Source]:
-        return [
-            Source(name, pickle.loads(callback), outputs, pickle.loads(on_error))
-            for name, outputs, callback, on_error in boot.sources
-        ]
+        sources = []
+        for name, outputs, seeds, functions in boot.sources:
+            callback, on_error, setup, teardown = pickle.loads(functions)
+            sources.append(Source(name, callback, outputs, on_error, setup, teardown, seeds))
+        return sources
 
     serve(boot.main_pid, boot.control_fd, channels, make_sources, boot.threads)
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
     CELL_PID,
@@ -55,8 +56,12 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     """The life of a worker; returns its exit status."""
     space = channels.space
     try:
+        set_worker_info(WorkerInfo(index, channels.num_workers))
         sources = make_sources()
-    except Exception as error:  # whatever a user's class does when unpickled
+        for source in sources:
+            if source.worker_setup is not None:
+                source.worker_setup()
+    except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
         _leave_message(index, channels, pack_exception(error))
         return START_FAILED
     _answer_with_stack(index, channels)
@@ -77,6 +82,9 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
             write(done, pack(ticket, task, index, status, value))
         except BrokenPipeError:  # the main process is gone, and this one will be in a moment
             break
+    for source in sources:
+        if source.worker_teardown is not None:
+            source.worker_teardown()
     return 0
 
 
