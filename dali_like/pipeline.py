@@ -7,7 +7,6 @@ import errno
 import itertools
 import operator
 import os
-import secrets
 import sys
 import warnings
 import weakref
@@ -124,7 +123,7 @@ class Pipeline:
         self._num_threads = num_threads
         self._device_id = device_id
         self._seed = seed
-        self._entropy = secrets.randbits(128) if seed is None or seed < 0 else int(seed)
+        self._entropy = int.from_bytes(os.urandom(16), "little") if seed is None or seed < 0 else int(seed)
         self._prefetch_queue_depth = prefetch_queue_depth
         self._py_num_workers = py_num_workers
         self._py_start_method = py_start_method
