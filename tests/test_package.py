@@ -24,7 +24,9 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__pat
 
 #: What is public, by module.
 PUBLIC = {
-    "dali_like": {"Pipeline", "__version__", "errors", "fn", "pipeline_def", "tensors", "types"},
+    "dali_like": {
+        *("Pipeline", "WorkerInfo", "__version__", "errors", "fn", "get_worker_info", "pipeline_def", "tensors", "types"),
+    },
     "dali_like.fn": {"decoders", "external_source"},
     "dali_like.fn.decoders": {"image"},
     "dali_like.tensors": {"TensorCPU", "TensorListCPU"},

@@ -392,7 +392,7 @@ tell(f"resident: {psutil.Process().memory_info().rss >> 20}")
 
 
 def test_many_pipelines_leave_nothing_behind(tmp_path: Path) -> None:
-    program = Program(tmp_path, (MANY_PIPELINES,), ("fork", "200"))
+    program = Program(tmp_path, (MANY_PIPELINES,), ("fork", "1000"))
 
     try:
         end = program.end()
