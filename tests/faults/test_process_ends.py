@@ -265,7 +265,9 @@ class TestANormalEndIsSilent:
                     check(pipe.run()[0], 0)
                     kept.append(pipe)
                 kept = []
-                threading.Thread(target=work).start()
+                thread = threading.Thread(target=work)
+                thread.start()
+                thread.join()
             """,
             "after an exception in a callback": """
                 pipe = numbers(failing=6)
