@@ -59,6 +59,8 @@ def make_external_source(
     """
     if num_outputs is not None:
         _check_at_least_one("num_outputs", num_outputs)
+    if not isinstance(parallel, bool):
+        raise ArgumentTypeError(f"parallel must be True or False, not {parallel!r}")
     if device != "cpu":
         raise DeviceError(f"device={device!r}: this version has external sources on the CPU only")
     if batch:

@@ -10,7 +10,9 @@ pipeline can only be closed.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 
 # The functions under the same names in `signal` turn numbers into enums, which takes thirty times as long as the rest.
@@ -44,15 +46,20 @@ class _Deferral:
         else:
             self.handler(number, frame)
 
-    def replay(self) -> None:
-        """Let the handler run that is in place now, if there is reason to."""
+    def replay(self, handler: Any) -> None:
+        """Let a handler run, if there is reason to."""
         if self.due:
             self.due = False
-            signal.raise_signal(signal.SIGINT)
+            handler(_SIGINT, sys._getframe(1))
+
+    def forget(self) -> None:
+        """In a forked child, where nobody will come back to what the main process was doing."""
+        self.active = self.due = False
 
 
 _deferral = _Deferral()
 _receive = _deferral.receive
+os.register_at_fork(after_in_child=_deferral.forget)
 
 
 class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
@@ -91,7 +98,7 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
         if not _deferral.active:
             if kind is KeyboardInterrupt:
                 _deferral.due = False  # one is enough
-            _deferral.replay()
+            _deferral.replay(_receive if self._is_nested else self._handler)
 
 
 class interruptible:  # noqa: N801
@@ -104,7 +111,7 @@ class interruptible:  # noqa: N801
         if self._was_active:
             _deferral.active = False
             try:
-                _deferral.replay()
+                _deferral.replay(_deferral.handler)
             except BaseException:
                 _deferral.active = True
                 raise

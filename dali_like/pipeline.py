@@ -117,6 +117,8 @@ class Pipeline:
             raise ArgumentError(f"py_start_method must be one of {', '.join(START_METHODS)}, not {py_start_method!r}")
         if py_timeout_s is not None and not (_is_number(py_timeout_s) and py_timeout_s > 0):
             raise ArgumentError(f"py_timeout_s must be a positive number of seconds or None, not {py_timeout_s!r}")
+        if seed is not None and not _is_int(seed):
+            raise ArgumentTypeError(f"seed must be an integer or None, not {seed!r}")
         if max_held_bytes is not None:
             max_held_bytes = _positive("max_held_bytes", max_held_bytes)
         self._batch_size = batch_size
@@ -183,17 +185,18 @@ class Pipeline:
     @property
     def py_worker_pids(self) -> list[int]:
         """The process ids of the workers; empty before they have started."""
-        return self._process_pool.worker_pids if self._process_pool is not None else []
+        pool = self._process_pool  # another thread may be closing the pipeline
+        return pool.worker_pids if pool is not None else []
 
     def statistics(self) -> PipelineStatistics:
         """What has happened so far."""
-        if self._final_statistics is not None:
+        process_pool, inline_pool, space = self._process_pool, self._inline_pool, self._space
+        if self._final_statistics is not None:  # looked at last, since another thread may be closing the pipeline
             return self._final_statistics
-        pools = (self._process_pool, self._inline_pool)
         return PipelineStatistics(
-            worker_restarts=self._process_pool.num_restarts if self._process_pool is not None else 0,
-            replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
-            held_bytes=self._space.used_bytes if self._space is not None else 0,
+            worker_restarts=process_pool.num_restarts if process_pool is not None else 0,
+            replaced_samples=sum(pool.num_replaced for pool in (process_pool, inline_pool) if pool is not None),
+            held_bytes=space.used_bytes if space is not None else 0,
         )
 
     def set_outputs(self, *outputs: DataNode) -> None:

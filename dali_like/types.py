@@ -44,9 +44,11 @@ __all__ = [
 _stream = threading.local()
 
 
-def set_stream(seeds: tuple[int, int]) -> None:
-    """Say which source is about to be called in this thread."""
+def set_stream(seeds: tuple[int, int]) -> tuple[int, int]:
+    """Say which source is about to be called in this thread, and return which it was before."""
+    before: tuple[int, int] = getattr(_stream, "seeds", (0, 0))
     _stream.seeds = seeds
+    return before
 
 
 class SampleInfo(NamedTuple):

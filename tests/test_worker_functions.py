@@ -184,3 +184,18 @@ class TestRandomNumbers:
 
         assert info.rng().random() == info.rng().random()
         assert info.rng().random() != SampleInfo(6, 2, 2, 0).rng().random()
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])  # the fixture does not travel
+def test_random_numbers_are_not_those_of_a_pipeline_that_the_callback_runs(make_pipeline: MakePipeline, way: str) -> None:
+    inner: list[Pipeline] = []
+
+    def source(info: SampleInfo) -> Any:
+        if not inner:
+            inner.append(make_pipeline(draw, "serial", seed=1))
+        inner[0].run()
+        return draw(info)
+
+    expected = drawn(make_pipeline(draw, "serial", seed=7))
+
+    assert np.array_equal(drawn(make_pipeline(source, way, seed=7)), expected)

@@ -35,6 +35,7 @@ class BufferPool:
         self._free: defaultdict[int, deque[tuple[_Buffer, int]]] = defaultdict(deque)
         self._requests = 0
         self._closed = False
+        space.register(self)
 
     def arrays(self, shapes: Sequence[SampleShape]) -> NDArray[Any] | list[NDArray[Any]]:
         """Uninitialised arrays for the samples of a batch: one array if they are alike, else one each.
@@ -67,6 +68,10 @@ class BufferPool:
     def drop_free(self) -> None:
         """Give back the memory that nobody uses."""
         self._trim(-1)
+
+    def make_room(self) -> None:
+        """Give back what nobody uses of the whole space; in the main thread only."""
+        self._space.drop_free()
 
     def close(self) -> None:
         """Give back all memory, now or when its leases end."""

@@ -127,7 +127,7 @@ class Executor:
         self._wait_for(work)
         if isinstance(work.future.exception(), OutOfMemoryError):
             # What has been released meanwhile may do. If not, the batch waits for the next call.
-            self._buffers.drop_free()
+            self._buffers.make_room()
             self._start(threads, work)
             self._wait_for(work)
             if isinstance(error := work.future.exception(), OutOfMemoryError):

@@ -7,6 +7,7 @@ kind, and so give the same batches.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections import deque
 from collections.abc import Sequence
@@ -92,11 +93,14 @@ class Stage:
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
         """Give a batch a slot and write the slot's header."""
+        if batch.num_shortages >= _MOST_SHORTAGES:
+            batch.num_shortages = 0
+            raise OutOfMemoryError(f"batches need {batch.missing_bytes >> 20} MiB, which the system refuses")
         try:
             slot = self._acquire(batch)
         except OutOfMemoryError:
             gc.collect()  # batches may be held by nothing but garbage
-            self.ring.drop_free()
+            self._space.drop_free()
             slot = self._acquire(batch)
         key = batch.key
         header = slot.header
@@ -111,17 +115,11 @@ class Stage:
         slot = self.ring.acquire(self.usual_region_bytes)
         if batch.missing_bytes and (missing := batch.missing_bytes - slot.committed_bytes) > 0:
             try:
-                self._check_memory(missing, batch)
+                self._space.check(missing)
             except OutOfMemoryError:
                 self.ring.release(slot)
                 raise
         return slot
-
-    def _check_memory(self, missing: int, batch: Batch) -> None:
-        self._space.check(missing)
-        if batch.num_shortages >= _MOST_SHORTAGES:
-            batch.num_shortages = 0
-            raise OutOfMemoryError(f"batches need {missing >> 20} MiB more, which the system refuses")
 
     def give_up_memory(self, batch: Batch, slot: Slot) -> None:
         """Take note of what a batch would have needed, and free what it has got."""
@@ -129,6 +127,10 @@ class Stage:
         batch.num_shortages += 1
         slot.discard_regions()
         self.ring.release(slot)
+        if self._guesses:
+            # Rows of a shape that may be wrong take memory, too.
+            outputs = tuple(OutputLayout(output.dtype, output.ndim) for output in self.ring.geometry.outputs)
+            self.ring.geometry = Geometry(self._capacity, self._task_size, self.ring.geometry.region_bytes, outputs)
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         """Take the layout from the first task of the first batch, so that the next batches need not wait for all of it."""
@@ -273,13 +275,14 @@ class InlinePool:
         if self._closed:
             return
         self._closed = True
-        for stage in self._stages[: self._set_up]:
-            if stage.source.worker_teardown is not None:
-                stage.source.worker_teardown()
         self._due.clear()
         self._samples.clear()
-        for stage in self._stages:
-            stage.ring.close()
+        with contextlib.ExitStack() as stack:  # all are called, even if one raises
+            for stage in self._stages:
+                stack.callback(stage.ring.close)
+            for stage in reversed(self._stages[: self._set_up]):
+                if stage.source.worker_teardown is not None:
+                    stack.callback(stage.source.worker_teardown)
 
     def _set_up_sources(self) -> None:
         for stage in self._stages[self._set_up :]:
@@ -322,7 +325,7 @@ class InlinePool:
                 self._samples.clear()
                 batch.outcome = error
         elif status is Status.NO_MEMORY:
-            batch.missing_bytes = value
+            batch.missing_bytes = value + slot.committed_bytes
             batch.num_shortages += 1
             self._samples = self._made(slot, stage)
         else:
@@ -358,6 +361,7 @@ class InlinePool:
         single = stage.source.num_outputs is None
         made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))
         made.append(self._runner.homeless)
+        made.extend(self._samples)  # those of an earlier attempt that had not been reached
         self._runner.homeless = None
         return made
 

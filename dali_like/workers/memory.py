@@ -16,8 +16,9 @@ import mmap
 import os
 import resource
 import threading
+import weakref
 from bisect import bisect_left, insort
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,13 @@ from dali_like.workers.protocol import PAGE_BYTES, align
 _SPACE_PER_MEMORY = 32
 _LEAST_SPACE_BYTES = 1 << 26
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
+
+
+class Keeper(Protocol):
+    """Keeps memory of a space that nobody uses."""
+
+    def drop_free(self) -> None:
+        """Give that memory back."""
 
 
 class SharedSpace:
@@ -57,6 +65,7 @@ class SharedSpace:
         self.address: int = self.bytes.__array_interface__["data"][0]
         self._lock = threading.Lock()
         self._free = [(0, size)]
+        self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
     def __del__(self) -> None:
         # Processes that were forked meanwhile, workers of other pipelines among them, may map it for as long as they live.
@@ -136,6 +145,15 @@ class SharedSpace:
                 offset, before = self._free.pop(i - 1)
                 nbytes += before
             insort(self._free, (offset, nbytes))
+
+    def register(self, keeper: Keeper) -> None:
+        """Make somebody known who keeps memory for later use."""
+        self._keepers.add(keeper)
+
+    def drop_free(self) -> None:
+        """Let all who keep memory for later use give it back."""
+        for keeper in list(self._keepers):
+            keeper.drop_free()
 
     def commit(self, offset: int, nbytes: int) -> None:
         """Put memory behind an extent now, so that touching it later cannot fail.

@@ -100,6 +100,10 @@ class ProcessPool:
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self._backlog: deque[Batch] = deque()
+        #: A batch that there was no memory for has it to itself while it is made again.
+        self._scarce: Batch | None = None
+        #: Complete, and not asked for yet.
+        self._ready: set[Batch] = set()
         self._open_tasks = 0
         self._failure: Exception | None = None
         #: The ticket of the first batch that will not be completed because of the failure.
@@ -161,8 +165,10 @@ class ProcessPool:
             self._post()
             if self._failure is not None and (batch.slot is None or batch.ticket >= self._first_lost):
                 raise self._failure
-            if self._no_memory is not None and batch in self._backlog:
-                raise self._no_memory
+            if self._no_memory is not None and batch in self._backlog and not self._in_flight:
+                if not self._retract(batch):
+                    raise self._no_memory
+                continue
             with interruptible():
                 ready = self._poll.poll(self._recovery.poll_ms)
             self._check()  # another thread may be waiting to close the pipeline
@@ -173,10 +179,24 @@ class ProcessPool:
                     self.read_reports()
                 else:
                     self._crew.read_news()
+        self._ready.discard(batch)
         self._post()
         return result_of(batch)
 
+    def _retract(self, batch: Batch) -> bool:
+        """Take its memory from the last of the batches that are ready and come after this one; whether there is one."""
+        later = [other for other in self._ready if other.key[1:] > batch.key[1:]]
+        if not later:
+            return False
+        last = max(later, key=lambda other: other.key[1:])
+        self._ready.discard(last)
+        last.outcome = None
+        self._queue_again(last)
+        self._space.drop_free()
+        return True
+
     def cancel(self, batch: Batch) -> None:
+        self._ready.discard(batch)
         batch.cancelled = True
         batch.outcome = None
         if batch.slot is not None:
@@ -196,6 +216,7 @@ class ProcessPool:
                 if batch.slot is not None:
                     self._stages[batch.key.source].ring.release(batch.slot)
             self._in_flight.clear()
+            self._ready.clear()
             for stage in self._stages:
                 stage.ring.close()
         self._tasks.close()
@@ -215,6 +236,8 @@ class ProcessPool:
         """Send out the tasks of the batches that wait, as far as the pipes have room for all their records."""
         self._no_memory = None
         while self._backlog and self._failure is None and not self._recovery.holds_back:
+            if self._scarce is not None:
+                return
             batch = self._backlog[0]
             stage = self._stages[batch.key.source]
             # The first batch of a source shows what its samples look like; the others would only have to guess.
@@ -229,6 +252,7 @@ class ProcessPool:
             except OutOfMemoryError as error:
                 self._no_memory = error  # to be raised when the batch is asked for, if there is still none then
                 return
+            self._scarce = batch if batch.missing_bytes else None
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
             self._backlog.popleft()
@@ -308,7 +332,7 @@ class ProcessPool:
             or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.size)
             or (status == Status.TOO_LARGE and value > geometry.region_bytes)
             or (status == Status.SKIPPED and batch.cancelled)
-            or status == Status.NO_MEMORY
+            or (status == Status.NO_MEMORY and value > 0)
         )
 
     def _complete(self, batch: Batch) -> None:
@@ -318,6 +342,8 @@ class ProcessPool:
         assert slot is not None
         batch.slot = None
         del self._in_flight[batch.ticket]
+        if batch is self._scarce:
+            self._scarce = None
         if batch.cancelled:
             stage.ring.release(slot)
         elif batch.failed_sample < batch.first_unmade:
@@ -337,12 +363,17 @@ class ProcessPool:
             elif batch.short_bytes:
                 stage.give_up_memory(batch, slot)
             else:
-                return stage.finish(batch, slot)
+                outputs = stage.finish(batch, slot)
+                self._ready.add(batch)
+                return outputs
         except DaliLikeError as error:
             return error
+        self._queue_again(batch)
+        return None
+
+    def _queue_again(self, batch: Batch) -> None:
         older = sum(other.key[1:] < batch.key[1:] for other in self._backlog)
         self._backlog.insert(older, batch)
-        return None
 
     def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
         if batch.failed_task == _STOPPED:

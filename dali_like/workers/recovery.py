@@ -154,7 +154,8 @@ class Recovery:
         """Give up if a task is nowhere: somebody has written into the cell that named it. To be called when all is quiet."""
         if work.has_waiting_tasks() or self._absent or self._retiring:
             return
-        # A task that is not waiting is in a cell until another one takes its place there, and none is waiting.
+        # A task that is not waiting is in a cell until another one takes its place there, and from now on none does.
+        work.read_reports()
         known = {(debt.batch.ticket, debt.task) for debt in self._debts(work) if debt is not None}
         known |= {(debt.batch.ticket, debt.task) for debt in self._suspects}
         if len(known) < work.num_open_tasks:
@@ -183,7 +184,8 @@ class Recovery:
             error = WorkerDiedError(what, end.pid, end.exitcode)
         if not self._may_restart(end.worker):
             self._lost.add(end.worker)
-            if len(self._lost) < self._options.num_workers:
+            # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
+            if len(self._lost) + len(self._absent) < self._options.num_workers and not self._suspects:
                 work.fail(error, debt.batch if debt is not None else None)
             else:
                 work.fail_at_once(error)
@@ -204,7 +206,7 @@ class Recovery:
             ends = self._hangs[key] + self._deaths[key]
             error.add_note(f"worker number {ends} that has come to its end on this sample, which is given up")
             work.give_up(debt, error)
-        elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT:
+        elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT and not (self._isolated or self._lost):
             self._suspects.append(debt)
         else:
             work.post_again(debt)

@@ -27,6 +27,8 @@ from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Wor
 _EXCESS = 4
 #: So many slots are acquired between two looks at how many are too many.
 _TRIM_EVERY = 32
+#: More free slots than this are given back at once: somebody has held many batches, and does no longer.
+_MOST_FREE = 16
 _EXCESS_BYTES = 1 << 24
 
 
@@ -93,6 +95,7 @@ class Ring:
         self._acquired = 0
         self._least_free = 0
         self.num_slots = 0
+        space.register(self)
 
     @property
     def geometry(self) -> Geometry:
@@ -162,7 +165,7 @@ class Ring:
                 slot = self._returned.popleft()
             except IndexError:
                 return
-            if slot.geometry is not self._geometry:
+            if slot.geometry is not self._geometry or len(self._free) >= _MOST_FREE:
                 self._drop(slot)
             else:
                 self._free.append(slot)

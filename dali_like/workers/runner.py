@@ -45,8 +45,10 @@ from dali_like.workers.samples import Source, as_array, check_array, split_outpu
 _MAX_VIEWS = 256
 _MAX_CELLS = 1 << 16
 
-#: Memory is put behind a region in steps of at least this, since each step is a few system calls.
-_COMMIT_BYTES = 1 << 20
+#: Memory is put behind a region in steps, since each is a few system calls: as much again as there is already, within these
+#: bounds. So a batch of small samples takes little, and one of large samples few steps.
+_LEAST_COMMIT_BYTES = 1 << 14
+_MOST_COMMIT_BYTES = 1 << 20
 
 #: So many indices are tried in the place of one that fails.
 _MAX_SKIPPED = 1000
@@ -168,8 +170,11 @@ class TaskRunner:
                 self._headers.clear()
             view = self._views[page] = _SlotView(self._space, page * PAGE_BYTES, words)
         job = _Job(self._space, view, self._sources[words[Header.SOURCE]], words, task)
-        set_stream(job.source.seeds)
-        return self._run(job, made)
+        before = set_stream(job.source.seeds)
+        try:
+            return self._run(job, made)
+        finally:
+            set_stream(before)  # a callback may run a pipeline
 
     def _run(self, job: _Job, made: deque[Any] | None) -> tuple[Status, int]:
         if made:
@@ -406,7 +411,8 @@ class _Region:
     def _grow(self, end: int) -> None:
         if end > self._size:
             raise RegionFullError(end)
-        target = min(align(end, _COMMIT_BYTES), self._size)
+        step = min(max(self._committed, _LEAST_COMMIT_BYTES), _MOST_COMMIT_BYTES)
+        target = min(align(end, step), self._size)
         missing = target - self._committed
         try:
             self._space.commit(self._start + self._committed, missing)

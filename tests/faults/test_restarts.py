@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import os
 import random
 import signal
+import termios
 import threading
 import time
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -675,3 +678,43 @@ def errors_of(pipe: Pipeline, count: int) -> dict[int, Exception]:
         except WorkerDiedError as error:
             errors[number] = error
     return errors
+
+
+def test_two_samples_of_one_task_may_kill(make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
+    """The first is cleared of suspicion when it runs alone; the second then comes under it in the same task."""
+
+    def source(info: SampleInfo) -> np.int64:
+        if info.idx_in_epoch == 0 and len(os.listdir(tmp_path)) < 2:
+            (tmp_path / str(os.getpid())).touch()
+            os._exit(3)
+        if info.idx_in_epoch == 1:
+            os._exit(4)
+        return np.int64(info.idx_in_epoch)
+
+    pipe = make_pipeline(source, start_method, batch_size=8, py_worker_restarts=None)
+
+    with pytest.raises(WorkerDiedError, match=r"exit code 4 .*\(idx_in_epoch 1\)"):
+        pipe.run()
+
+    assert pipe.run()[0].as_array().tolist() == list(range(8, 16))
+
+
+def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: MakePipeline, start_method: str) -> None:
+    """However long the main process has not come to read them."""
+    pipe = make_pipeline(Noise(), start_method, prefetch_queue_depth=4)
+    seen = batches_of(pipe, 1)
+    pool = pipe._process_pool
+    assert pool is not None
+    wait_until(
+        lambda: not pool.has_waiting_tasks() and _unread(pool._done) == pool.num_open_tasks * DONE.size, "all reports"
+    )
+
+    pool._recovery.look_for_losses(pool)
+
+    assert len(seen + batches_of(pipe, 5)) == 6
+
+
+def _unread(pipe: Any) -> int:
+    waiting = array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+    return waiting[0]
