@@ -82,8 +82,8 @@ class Pipeline:
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
         py_timeout_s: how long a worker may be on one sample. Then its Python stack is taken, and it is replaced; when the
             sample hangs again, or no worker may be replaced, `run` raises. None: for ever.
-        max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what is
-            available when the workers are started.
+        max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what the
+            machine and the control groups of this process have left when the workers are started.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed.
@@ -300,8 +300,12 @@ class Pipeline:
             StopIteration: the epoch has ended; so does every call until `reset`.
             Exception: what a callback raised, of its own type, with a note that says for which sample. The batches before it
                 have been delivered, and the next call goes on with the next batch.
-            WorkerDiedError: a worker process has ended without being told to.
-            ClosedError: the pipeline has been closed.
+            WorkerDiedError, WorkerTimeoutError: a worker has ended, or has been on one sample for too long, and not for the
+                first time; see ``py_worker_restarts`` and ``py_timeout_s``.
+            WorkerStartError: a worker could not start; the cause is what the unpickling of a source, or its worker_setup,
+                raised there.
+            OutOfMemoryError: there is no memory for the batch. It is not lost: a later call may find some.
+            ClosedError, ForkedError: the pipeline has been closed; it belongs to the process that this one was forked from.
         """
         with self._call:
             self._build()
