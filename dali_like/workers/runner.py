@@ -240,6 +240,7 @@ class TaskRunner:
                     row[...] = array
                 else:
                     return i, sample
+            array = outputs = sample = None  # so that the next sample gets the same memory, which is in the cache
         return job.stop, None
 
     def _fill_two_rows(self, job: _Job, begin: int) -> tuple[int, Any]:
@@ -263,6 +264,7 @@ class TaskRunner:
             ):
                 row_a[...] = a
                 row_b[...] = b
+                a = b = sample = None  # see above
             else:
                 return i, sample
         return job.stop, None
