@@ -18,6 +18,7 @@ the main process learns how each one ended and none stays a zombie.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -43,6 +44,11 @@ MESSAGE = struct.Struct("<iii")
 
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
+
+# See mallopt(3); the first may not be larger.
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KEPT_BYTES = 64 << 20
 
 
 class Message(IntEnum):
@@ -110,6 +116,7 @@ def serve(
         os._exit(0)
     _name_process("dali_like:start")
     limit_threads(threads)
+    _keep_freed_memory()
     gc.freeze()  # workers then leave alone, and share, what was there before
     template = _Template(main, control, channels, make_sources)
     status = 0
@@ -234,6 +241,14 @@ def _die_with_parent(parent: int) -> None:
     libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(0)
+
+
+def _keep_freed_memory() -> None:
+    """Let the allocator keep the memory of samples, instead of returning it and having it zeroed again for the next."""
+    with contextlib.suppress(AttributeError):  # not the allocator of glibc
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _name_process(name: str) -> None:
