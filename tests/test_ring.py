@@ -534,3 +534,17 @@ def test_ring_that_cannot_have_memory_for_a_slot_gives_its_address_space_back(mo
 
     assert ring.num_slots == 0
     assert space.allocate(space.size) == 0
+
+
+def test_slots_that_are_in_use_again_and_again_are_kept() -> None:
+    """Giving one back only to make another would cost its pages each time."""
+    ring = Ring(SharedSpace.create(1 << 26), Geometry(4, 4, 1 << 20, (OutputLayout(0, 1, (4096,)),)))
+    used = []
+    for _ in range(200):
+        slots = [ring.acquire(0) for _ in range(3)]
+        used.append(set(slots))
+        for slot in slots:
+            ring.release(slot)
+
+    assert ring.num_slots == 3
+    assert all(slots == used[0] for slots in used)

@@ -151,7 +151,8 @@ class Ring:
 
     def _trim(self) -> None:
         """Give back the slots that have not been needed for a while: so many as were free at every moment of it."""
-        self._least_free = min(self._least_free, len(self._free))
+        # One of them is about to be taken. Dropping that one would make a new slot for it, whose pages are not there yet.
+        self._least_free = min(self._least_free, max(len(self._free) - 1, 0))
         self._acquired += 1
         if self._acquired % _TRIM_EVERY == 0:
             for slot in self._free[: self._least_free]:
