@@ -12,12 +12,14 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
     |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
     |-- PipelineStateError(RuntimeError)      a call that this state of the pipeline does not allow
+    |   |-- NoInputError(IndexError)          ... because an input has not been fed
     |   |-- ClosedError                       ... because it has been closed
     |   `-- ForkedError                       ... because this is a forked copy of its process
     |-- SampleError(RuntimeError)             a callback returned something that cannot be delivered
     |   |-- SampleTypeError(TypeError)        ... not an array on the CPU
     |   |   `-- SampleDtypeError(ValueError)  ... an array of a dtype that tensors cannot have
     |   |-- OutputCountError(ValueError, IndexError)  too few or too many outputs
+    |   |-- BatchSizeError                    ... a batch that is too large, or not as large as the others of its iteration
     |   |-- DtypeMismatchError                ... another dtype than declared or than before
     |   `-- NdimMismatchError                 ... another number of dimensions than declared or than before
     |-- DecodeError(RuntimeError)             encoded data that no decoder can read
@@ -38,6 +40,7 @@ __all__ = [
     "ArgumentClashError",
     "ArgumentError",
     "ArgumentTypeError",
+    "BatchSizeError",
     "ClosedError",
     "CorruptionError",
     "DaliLikeError",
@@ -49,6 +52,7 @@ __all__ = [
     "ForkedError",
     "MissingExtraError",
     "NdimMismatchError",
+    "NoInputError",
     "OutOfMemoryError",
     "OutputCountError",
     "PicklingError",
@@ -101,6 +105,10 @@ class PipelineStateError(DaliLikeError, RuntimeError):
     """A call came in a state of the pipeline that does not allow it."""
 
 
+class NoInputError(PipelineStateError, IndexError):
+    """An input has no batch for the next iteration."""
+
+
 class ClosedError(PipelineStateError):
     """The pipeline has been closed."""
 
@@ -123,6 +131,10 @@ class SampleDtypeError(SampleTypeError, ValueError):
 
 class OutputCountError(SampleError, ValueError, IndexError):
     """A callback returned more or fewer outputs than ``num_outputs`` says."""
+
+
+class BatchSizeError(SampleError):
+    """A source returned a batch that is too large, or has another number of samples than those it goes with."""
 
 
 class DtypeMismatchError(SampleError):

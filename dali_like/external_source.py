@@ -1,20 +1,82 @@
-"""What users may give as the source of an external source, checked when the pipeline is defined."""
+"""External sources: the arguments of ``fn.external_source``, checked when the pipeline is defined."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
-from dali_like.types import SampleInfo, to_dali_type, to_numpy_type
+from dali_like.graph.lockstep import Sizes
+from dali_like.sources import Kind, Use, check_cycle, grouped, kind_of
+from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
-from dali_like.workers.samples import Source
+from dali_like.workers.samples import LastBatch, Source
 
 #: In the place of what the user has not declared.
 _UNSAID = object()
+#: Pickled objects travel as bytes.
+_OBJECT_LAYOUT = OutputLayout(DTYPE_CODES[to_numpy_type(DALIDataType.UINT8)], 1)
+
+
+class SourceOptions(TypedDict, total=False):
+    """The keyword arguments of ``fn.external_source``; see there."""
+
+    cycle: bool | str | None
+    name: str | None
+    device: str
+    layout: str | Sequence[str] | None
+    dtype: Any
+    ndim: int | Sequence[int] | None
+    cuda_stream: Any
+    use_copy_kernel: bool | None
+    blocking: bool | None
+    batch: bool | None
+    repeat_last: bool
+    parallel: bool | None
+    no_copy: bool | None
+    prefetch_queue_depth: int | None
+    bytes_per_sample_hint: int | None
+    batch_info: bool | None
+    preserve: bool
+    on_error: str | Callable[[Any, Exception], Any]
+    worker_setup: Callable[[], Any] | None
+    worker_teardown: Callable[[], Any] | None
+    size: int | None
+    last_batch_policy: str | LastBatch | None
+    sharded: bool
+    concurrency: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceArguments:
+    """The keyword arguments of ``fn.external_source``, with their defaults."""
+
+    cycle: bool | str | None = None
+    name: str | None = None
+    device: str = "cpu"
+    layout: str | Sequence[str] | None = None
+    dtype: Any = None
+    ndim: int | Sequence[int] | None = None
+    cuda_stream: Any = None
+    use_copy_kernel: bool | None = None
+    blocking: bool | None = None
+    batch: bool | None = True
+    repeat_last: bool = False
+    parallel: bool | None = None
+    no_copy: bool | None = None
+    prefetch_queue_depth: int | None = None
+    bytes_per_sample_hint: int | None = None
+    batch_info: bool | None = None
+    preserve: bool = False
+    on_error: str | Callable[[Any, Exception], Any] = "raise"
+    worker_setup: Callable[[], Any] | None = None
+    worker_teardown: Callable[[], Any] | None = None
+    size: int | None = None
+    last_batch_policy: str | LastBatch | None = None
+    sharded: bool = False
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True)
@@ -22,36 +84,78 @@ class ExternalSource:
     """An external source as the graph knows it.
 
     Attributes:
-        source: what the engine calls.
+        name: how messages call it.
+        key: the name that the user has given it, if any.
+        kind: what the user's source is; None for an input that the user feeds.
+        num_outputs: as the user has said it.
         declared: what the user has said about the outputs.
         layouts: the layout of each output; empty strings where none was given.
+        objects: for each output, whether it is of Python objects.
+        batch: whether the source makes batches, rather than samples.
         parallel: whether worker processes call the source.
-        prefetch_queue_depth: batches computed ahead on top of the pipeline's own depth.
+        sharded: whether each of them walks through an iterable of its own.
+        length: how many samples, or batches, an epoch has; None if that is not known.
+        last_batch: what becomes of an incomplete batch.
+        arguments: all else that the user has said.
     """
 
-    source: Source
+    name: str
+    key: str | None
+    kind: Kind | None
+    num_outputs: int | None
     declared: tuple[OutputLayout, ...]
     layouts: tuple[str, ...]
+    objects: tuple[bool, ...]
+    batch: bool
     parallel: bool
-    prefetch_queue_depth: int
+    sharded: bool
+    length: int | None
+    last_batch: LastBatch
+    arguments: SourceArguments
+
+    @property
+    def prefetch_queue_depth(self) -> int:
+        """Batches computed ahead on top of the pipeline's own depth."""
+        return (self.arguments.prefetch_queue_depth or 1) if self.parallel else 0
+
+    def is_object(self, output: int) -> bool:
+        """Whether an output is of Python objects."""
+        return bool(self.objects) and self.objects[output]
+
+    def sizes(self, batch_size: int) -> Sizes | None:
+        """The batches of an epoch, if their number is known."""
+        if self.length is None:
+            return None
+        if self.batch:
+            return Sizes(self.length, batch_size)
+        full, rest = divmod(self.length, batch_size)
+        return Sizes(full, batch_size) if self.last_batch is LastBatch.DROP or not rest else Sizes(full + 1, rest)
+
+    def source(self, batch_size: int, seeds: tuple[int, int]) -> Source:
+        """What the engine calls."""
+        kind, arguments = self.kind, self.arguments
+        assert kind is not None
+        batch = self.batch
+        if self.parallel and kind.in_order and not batch:
+            kind = grouped(kind, batch_size, self.num_outputs, drop_last=self.last_batch is LastBatch.DROP)
+            batch = True
+        return Source(
+            self.name,
+            kind.callback,
+            self.num_outputs,
+            batch=batch,
+            in_order=kind.in_order,
+            concurrency=(arguments.concurrency or batch_size) if kind.is_async else None,
+            last_batch=self.last_batch,
+            objects=self.objects,
+            on_error=arguments.on_error,
+            worker_setup=arguments.worker_setup,
+            worker_teardown=arguments.worker_teardown,
+            seeds=seeds,
+        )
 
 
-def make_external_source(
-    source: Any,
-    num_outputs: int | None,
-    *,
-    name: str | None,
-    device: str,
-    layout: str | Sequence[str] | None,
-    dtype: Any,
-    ndim: int | Sequence[int] | None,
-    batch: bool,
-    parallel: bool,
-    prefetch_queue_depth: int | None,
-    on_error: str | Callable[[SampleInfo, Exception], Any],
-    worker_setup: Callable[[], Any] | None,
-    worker_teardown: Callable[[], Any] | None,
-) -> ExternalSource:
+def make_external_source(source: Any, num_outputs: int | None, arguments: SourceArguments) -> ExternalSource:
     """Check the arguments of ``fn.external_source``; see there.
 
     Raises:
@@ -59,82 +163,145 @@ def make_external_source(
     """
     if num_outputs is not None:
         _check_at_least_one("num_outputs", num_outputs)
-    if not isinstance(parallel, bool):
-        raise ArgumentTypeError(f"parallel must be True or False, not {parallel!r}")
-    if device != "cpu":
-        raise DeviceError(f"device={device!r}: this version has external sources on the CPU only")
-    if batch:
-        raise DefinitionError(
-            "this version calls sources sample by sample only: say batch=False, and let the source take a SampleInfo"
-        )
-    if prefetch_queue_depth is not None:
-        if not parallel:
-            raise ArgumentError("prefetch_queue_depth of an external source needs parallel=True")
-        _check_at_least_one("prefetch_queue_depth", prefetch_queue_depth)
-    if not callable(on_error) and on_error not in ("raise", "skip"):
-        raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
-    for what, function in (("worker_setup", worker_setup), ("worker_teardown", worker_teardown)):
-        if function is not None and not callable(function):
-            raise ArgumentError(f"{what} must be callable without arguments, or None, not {function!r}")
+    parallel = bool(arguments.parallel)
+    batch = not parallel if arguments.batch is None else bool(arguments.batch)
+    _check_flags(arguments)
+    _check_functions(arguments)
+    cycle = check_cycle(arguments.cycle)
+    last_batch = _check_last_batch(arguments.last_batch_policy, batch)
     count = 1 if num_outputs is None else num_outputs
-    layouts = tuple(_per_output("layout", layout, count, str, ""))
-    dtypes = _per_output("dtype", dtype, count, object, _UNSAID)
-    ndims = _per_output("ndim", ndim, count, int, _UNSAID)
+    layouts = tuple(_per_output("layout", arguments.layout, count, str, ""))
+    dtypes = _per_output("dtype", arguments.dtype, count, object, _UNSAID)
+    ndims = _per_output("ndim", arguments.ndim, count, int, _UNSAID)
     declared = tuple(map(_declare, dtypes, ndims, layouts))
-    label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
+    objects = tuple(map(_is_object, dtypes))
+    name = arguments.name
+    if source is None:
+        _check_input(arguments, num_outputs)
+        label = f"input {name!r}" if name else "an input without a name"
+        kind = length = None
+    else:
+        label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
+        _check_with_source(arguments, label, batch=batch, parallel=parallel)
+        use = Use(label, batch, bool(arguments.batch_info), parallel, arguments.sharded, cycle)
+        kind = kind_of(source, use)
+        length = _check_length(arguments, kind, label)
+        _check_kind(kind, arguments, label)
     return ExternalSource(
-        Source(label, _check_callable(source, label, parallel), num_outputs, on_error, worker_setup, worker_teardown),
+        label,
+        name,
+        kind,
+        num_outputs,
         declared,
         layouts,
+        objects if any(objects) else (),
+        batch,
         parallel,
-        prefetch_queue_depth or 1,
+        parallel and arguments.sharded,
+        length,
+        last_batch,
+        arguments,
     )
 
 
-def _check_callable(source: Callable[..., Any], label: str, parallel: bool) -> Callable[[SampleInfo], Any]:
-    if not callable(source):
-        raise DefinitionError(f"{label}: with batch=False the source must be callable, not a {type(source).__qualname__}")
-    if inspect.isgeneratorfunction(source) or inspect.isgeneratorfunction(type(source).__call__):
-        raise DefinitionError(f"{label} is a generator function; with batch=False the source must return one sample a call")
-    if inspect.iscoroutinefunction(source):
-        raise DefinitionError(f"{label} is an async function; the source must return its sample")
+def _check_flags(arguments: SourceArguments) -> None:
+    for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy"):
+        value = getattr(arguments, name)
+        if value is not None and not isinstance(value, bool):
+            raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
+    if arguments.name is not None and not isinstance(arguments.name, str):
+        raise ArgumentTypeError(f"name must be a string, not {arguments.name!r}")
+    if arguments.device != "cpu":
+        raise DeviceError(f"device={arguments.device!r}: this version has external sources on the CPU only")
+
+
+def _check_functions(arguments: SourceArguments) -> None:
+    on_error = arguments.on_error
+    if not callable(on_error) and on_error not in ("raise", "skip"):
+        raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
+    for what in ("worker_setup", "worker_teardown"):
+        function = getattr(arguments, what)
+        if function is not None and not callable(function):
+            raise ArgumentError(f"{what} must be callable without arguments, or None, not {function!r}")
+
+
+def _check_last_batch(policy: str | LastBatch | None, batch: bool) -> LastBatch:
+    if policy is None:
+        return LastBatch.DROP
+    # Those of the iterators have the same names.
+    name = policy.lower() if isinstance(policy, str) else getattr(policy, "name", "").lower()
     try:
-        signature = inspect.signature(source)
-    except (TypeError, ValueError):  # some built-in functions have none
-        return source
-    if _accepts(signature, 1):
-        return source
-    if not _accepts(signature, 0):
-        raise DefinitionError(
-            f"{label} has the signature {signature}; a source is called with one positional argument, the SampleInfo"
+        last_batch = LastBatch(name)
+    except ValueError:
+        names = ", ".join(repr(member.value) for member in LastBatch)
+        raise ArgumentError(f"last_batch_policy must be one of {names}, not {policy!r}") from None
+    if batch and last_batch is not LastBatch.DROP:
+        raise ArgumentClashError(
+            "last_batch_policy is for sources of samples, whose batches the pipeline makes; with batch=True the source may "
+            "itself make the last batch as small as it likes"
         )
-    if parallel:
-        raise DefinitionError(
-            f"{label} takes no argument; with parallel=True the source must accept exactly one, the SampleInfo, so that "
-            "each worker can be told which sample to make"
+    return last_batch
+
+
+def _check_input(arguments: SourceArguments, num_outputs: int | None) -> None:
+    """What does not go with an input that has no source."""
+    if num_outputs is not None:
+        raise ArgumentError("num_outputs is only valid when using ``source``; make one input for each")
+    for name in ("parallel", "sharded", "size", "concurrency", "worker_setup", "worker_teardown", "cycle", "batch_info"):
+        if getattr(arguments, name):
+            raise DefinitionError(f"{name} is only valid when using ``source``, which this external_source does not have")
+
+
+def _check_with_source(arguments: SourceArguments, label: str, *, batch: bool, parallel: bool) -> None:
+    """What does not go with a source, or with one that is called where it is called."""
+    if arguments.repeat_last:
+        raise ArgumentClashError(f"{label}: repeat_last is for inputs without a `source`, which are fed")
+    for name in ("prefetch_queue_depth", "bytes_per_sample_hint"):
+        value = getattr(arguments, name)
+        if value is not None:
+            if not parallel:
+                raise ArgumentError(f"{name} of an external source needs parallel=True")
+            _check_at_least_one(name, value)
+    if parallel and arguments.no_copy is False:
+        raise ArgumentError(f"{label}: the parallel external source never copies; leave no_copy=False out")
+    if arguments.sharded and not parallel:
+        raise ArgumentError(f"{label}: sharded=True is for workers, each of which has a shard; it needs parallel=True")
+
+
+def _check_length(arguments: SourceArguments, kind: Kind, label: str) -> int | None:
+    if arguments.sharded:
+        if arguments.size is not None:
+            raise ArgumentError(f"{label}: with sharded=True the shards end where they end; leave size out")
+        return None
+    if arguments.size is None:
+        return kind.length
+    if isinstance(arguments.size, bool) or not isinstance(arguments.size, int) or arguments.size < 0:
+        raise ArgumentError(f"size must be the number of samples or batches in an epoch, not {arguments.size!r}")
+    if kind.goes_on:
+        raise ArgumentError(
+            f"{label}: an iterator goes on from one epoch to the next, so none of size={arguments.size} can begin anew"
         )
-    return _IgnoreInfo(source)
+    return arguments.size
 
 
-@dataclass(frozen=True)
-class _IgnoreInfo:
-    """A source that takes no argument, as one that does."""
+def _check_kind(kind: Kind, arguments: SourceArguments, label: str) -> None:
+    if arguments.concurrency is not None:
+        _check_at_least_one("concurrency", arguments.concurrency)
+        if not kind.is_async:
+            raise ArgumentError(f"{label}: concurrency is for sources that are `async def`")
+    if kind.in_order and arguments.on_error == "skip":
+        raise ArgumentError(f'{label}: on_error="skip" asks for the next index, which an iterable cannot be asked for')
 
-    source: Callable[[], Any]
 
-    def __call__(self, info: SampleInfo) -> Any:
-        return self.source()
-
-
-def _accepts(signature: inspect.Signature, num_arguments: int) -> bool:
-    try:
-        signature.bind(*[None] * num_arguments)
-    except TypeError:
-        return False
-    return True
+def _is_object(dtype: Any) -> bool:
+    return isinstance(dtype, DALIDataType) and dtype is DALIDataType.OBJECT
 
 
 def _declare(dtype: Any, ndim: Any, layout: str) -> OutputLayout:
+    if _is_object(dtype):
+        if layout or ndim is not _UNSAID:
+            raise ArgumentClashError("an output of dtype OBJECT has neither dimensions nor a layout")
+        return _OBJECT_LAYOUT
     code = UNKNOWN if dtype is _UNSAID else DTYPE_CODES[to_numpy_type(to_dali_type(dtype))]
     if ndim is not _UNSAID and not 0 <= ndim <= MAX_NDIM:
         raise ArgumentClashError(f"ndim must be between 0 (scalars) and {MAX_NDIM}, not {ndim}")

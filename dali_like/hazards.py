@@ -41,7 +41,7 @@ def _search(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[str]:
         yield f"{path} is {problem}"
     elif depth and not isinstance(value, (type, types.ModuleType)):
         for step, part in parts:
-            yield from _search(part, path + step, depth - 1, seen)
+            yield from _search(part, path + step, depth - bool(step), seen)
 
 
 def _problem(value: Any) -> str | None:

@@ -28,6 +28,10 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, (list, tuple, set, frozenset)):
         for i, part in enumerate(value):
             yield f"[{i}]", part
+    elif type(value).__module__.startswith("dali_like."):
+        # What a user's source is wrapped in, which is not for the user to know.
+        for part in getattr(value, "__dict__", {}).values():
+            yield "", part
     elif isinstance(value, functools.partial):
         yield ".func", value.func
         yield ".args", value.args

@@ -11,7 +11,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,15 @@ from dali_like.errors import (
 )
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
+from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Feed, Lockstep
 from dali_like.graph.nodes import DataNode, Graph, SourceNode, make_graph
+from dali_like.graph.shards import ShardsPool
 from dali_like.hazards import fork_hazards
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.tensors import TensorListCPU
 from dali_like.workers.base import InlinePool, Pool
+from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
@@ -142,6 +145,7 @@ class Pipeline:
         self._process_pool: ProcessPool | None = None
         self._inline_pool: InlinePool | None = None
         self._executor: Executor | None = None
+        self._inputs: dict[SourceNode, InputPool] = {}
         self._final_statistics: PipelineStatistics | None = None
         self._closed = False
 
@@ -240,7 +244,7 @@ class Pipeline:
                 raise
             raise DescriptorLimitError(
                 error.errno,
-                "no file descriptors are left for a pipeline, which needs 8 and one for each worker; close some, or "
+                "no file descriptors are left for a pipeline, which needs 8 and up to three for each worker; close some, or "
                 "raise `ulimit -n`",
             ) from error
         self._space = space
@@ -259,7 +263,7 @@ class Pipeline:
         return ProcessPool(sources, self._batch_size, space, options)
 
     def _source_of(self, node: SourceNode) -> Source:
-        return replace(node.external.source, seeds=(self._entropy, self._make_graph().sources.index(node)))
+        return node.external.source(self._batch_size, (self._entropy, self._make_graph().sources.index(node)))
 
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so where it has not been done.
@@ -280,7 +284,10 @@ class Pipeline:
         self._start_py_workers()
         assert self._space is not None
         graph = self._make_graph()
-        serial = [node for node in graph.sources if not node.external.parallel]
+        serial = [node for node in graph.sources if node.external.kind is not None and not node.external.parallel]
+        self._inputs = {
+            node: InputPool(node.external, self._batch_size) for node in graph.sources if node.external.kind is None
+        }
         self._inline_pool = InlinePool(
             [(self._source_of(node), node.external.declared) for node in serial], self._batch_size, self._space
         )
@@ -291,6 +298,7 @@ class Pipeline:
             self._buffers,
             self._num_threads,
             self._prefetch_queue_depth,
+            self._inputs,
         )
 
     def run(self) -> tuple[TensorListCPU, ...]:
@@ -329,6 +337,8 @@ class Pipeline:
         self._closed = True
         if (pool := self._process_pool) is not None:
             pool.stop_waiting()  # which ends a run() that another thread may be in
+        for entry in list(self._inputs.values()):
+            entry.stop_waiting()
         with self._lock:
             if not self._lock.is_nested:  # else the call that this one interrupts does it when it ends
                 self._close()
@@ -339,7 +349,7 @@ class Pipeline:
         with contextlib.ExitStack() as stack:
             # All of it happens, even if a source's worker_teardown raises.
             stack.callback(self._forget)
-            for part in (self._buffers, self._inline_pool, self._process_pool, self._executor):
+            for part in (*self._inputs.values(), self._buffers, self._inline_pool, self._process_pool, self._executor):
                 if part is not None:
                     stack.callback(part.close)
 
@@ -370,13 +380,21 @@ class Pipeline:
     def _feeds(self, graph: Graph) -> list[Feed]:
         """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
         feeds = []
-        counts = {True: itertools.count(), False: itertools.count()}
+        serial, parallel, homes = itertools.count(), itertools.count(), itertools.count()
         for node in graph.sources:
-            parallel = node.external.parallel
-            pool: Pool | None = self._process_pool if parallel else self._inline_pool
+            external = node.external
+            ahead = self._prefetch_queue_depth + external.prefetch_queue_depth
+            sizes, goes_on = external.sizes(self._batch_size), external.kind is None or external.kind.goes_on
+            pool: Pool | None = self._process_pool if external.parallel else self._inline_pool
             assert pool is not None
-            ahead = self._prefetch_queue_depth + (node.external.prefetch_queue_depth if parallel else 0)
-            feeds.append(Feed(pool, next(counts[parallel]), ahead, parallel))
+            index, worker = next(parallel if external.parallel else serial), ANY_WORKER
+            if external.kind is None:
+                pool, index = self._inputs[node], 0
+            elif external.sharded:
+                pool = ShardsPool(pool, self._py_num_workers)
+            elif external.parallel and external.kind.in_order:
+                worker = next(homes) % self._py_num_workers
+            feeds.append(Feed(pool, index, ahead, external.parallel, worker, goes_on, sizes))
         return feeds
 
     def _check_workers(self) -> None:
@@ -391,9 +409,10 @@ class Pipeline:
         if self._py_start_method != "fork":
             return
         for node in parallel:
-            for hazard in fork_hazards(node.external.source.callback):
+            assert node.external.kind is not None
+            for hazard in fork_hazards(node.external.kind.callback):
                 warnings.warn(
-                    f"{node.external.source.name} does not fork well: {hazard}. Make it in the worker, at the first call, "
+                    f"{node.external.name} does not fork well: {hazard}. Make it in the worker, at the first call, "
                     "or use py_start_method='spawn'",
                     RuntimeWarning,
                     stacklevel=_level_of_caller(),

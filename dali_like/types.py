@@ -6,10 +6,12 @@ Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes on
 from __future__ import annotations
 
 import enum
-import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 
@@ -25,6 +27,7 @@ __all__ = [
     "INT16",
     "INT32",
     "INT64",
+    "OBJECT",
     "RGB",
     "UINT8",
     "UINT16",
@@ -40,15 +43,20 @@ __all__ = [
 ]
 
 
-#: In each thread that calls sources: the seed of the pipeline and the number of the source.
-_stream = threading.local()
+class Call(NamedTuple):
+    """Around the call of a source: what the methods of its SampleInfo need to know.
+
+    Attributes:
+        seeds: the seed of the pipeline and the number of the source.
+        empty: given a SampleInfo, the number of an output, a shape and a dtype: memory for it in the batch, or None.
+    """
+
+    seeds: tuple[int, int] = (0, 0)
+    empty: Callable[[SampleInfo, int, tuple[int, ...], np.dtype[Any]], NDArray[Any] | None] | None = None
 
 
-def set_stream(seeds: tuple[int, int]) -> tuple[int, int]:
-    """Say which source is about to be called in this thread, and return which it was before."""
-    before: tuple[int, int] = getattr(_stream, "seeds", (0, 0))
-    _stream.seeds = seeds
-    return before
+#: The call that is under way; another one in each thread, and in each task of an event loop.
+current_call: ContextVar[Call] = ContextVar("dali_like_call", default=Call())  # noqa: B039  # a NamedTuple is immutable
 
 
 class SampleInfo(NamedTuple):
@@ -70,9 +78,26 @@ class SampleInfo(NamedTuple):
         worker, their number, the start method, or on whether the sample is made for the second time. Each call begins anew.
         Outside of a callback it is that of a pipeline with seed 0.
         """
-        seed, source = getattr(_stream, "seeds", (0, 0))
-        key = (source, self.epoch_idx, self.idx_in_epoch)
-        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+        seed, source = current_call.get().seeds
+        return _generator(seed, (source, self.epoch_idx, self.idx_in_epoch))
+
+    def empty(self, shape: int | Sequence[int], dtype: Any = np.uint8, output: int = 0) -> NDArray[Any]:
+        """An uninitialised array to make the sample in: the very memory that the batch will have it in.
+
+        A callback that decodes or reads into it, and returns it, saves the copy. It is that memory for the sample that is
+        being made only; with anything else, and outside of a callback, it is an array like any other. The array must not
+        be kept: other samples will lie there.
+
+        Args:
+            shape: of the sample.
+            dtype: of the sample: a NumPy dtype, or a `DALIDataType`.
+            output: which output of the source it is for.
+        """
+        numpy_type = np.dtype(to_numpy_type(dtype) if isinstance(dtype, DALIDataType) else dtype)
+        extents = tuple(int(extent) for extent in shape) if isinstance(shape, Sequence) else (int(shape),)
+        empty = current_call.get().empty
+        place = empty(self, output, extents, numpy_type) if empty is not None else None
+        return np.empty(extents, numpy_type) if place is None else place
 
 
 class BatchInfo(NamedTuple):
@@ -81,9 +106,18 @@ class BatchInfo(NamedTuple):
     iteration: int
     epoch_idx: int
 
+    def rng(self) -> np.random.Generator:
+        """A generator of random numbers for this batch; see `SampleInfo.rng`."""
+        seed, source = current_call.get().seeds
+        return _generator(seed, (source, self.epoch_idx, self.iteration, 1))
+
+
+def _generator(seed: int, key: tuple[int, ...]) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
 
 class DALIDataType(enum.IntEnum):
-    """The element types of tensors."""
+    """The element types of tensors. ``OBJECT`` stands for any Python object; such outputs come as lists."""
 
     UINT8 = 0
     UINT16 = 1
@@ -97,6 +131,7 @@ class DALIDataType(enum.IntEnum):
     FLOAT = 9
     FLOAT64 = 10
     BOOL = 11
+    OBJECT = 24
 
     __str__ = enum.Enum.__str__
 
@@ -125,6 +160,7 @@ FLOAT16 = DALIDataType.FLOAT16
 FLOAT = DALIDataType.FLOAT
 FLOAT64 = DALIDataType.FLOAT64
 BOOL = DALIDataType.BOOL
+OBJECT = DALIDataType.OBJECT
 
 RGB = DALIImageType.RGB
 BGR = DALIImageType.BGR
@@ -145,8 +181,9 @@ _NUMPY_TYPES: dict[DALIDataType, np.dtype[Any]] = {
     FLOAT: np.dtype(np.float32),
     FLOAT64: np.dtype(np.float64),
     BOOL: np.dtype(np.bool_),
+    OBJECT: np.dtype(np.object_),
 }
-_DALI_TYPES = {numpy_type: dali_type for dali_type, numpy_type in _NUMPY_TYPES.items()}
+_DALI_TYPES = {_NUMPY_TYPES[dali_type]: dali_type for dali_type in DALIDataType if dali_type is not OBJECT}
 
 
 def to_numpy_type(dtype: DALIDataType | int) -> np.dtype[Any]:
@@ -173,6 +210,6 @@ def to_dali_type(dtype: Any) -> DALIDataType:
         # NumPy takes None for float64.
         return _DALI_TYPES[np.dtype("O" if dtype is None else dtype).newbyteorder("=")]
     except (TypeError, KeyError):
-        names = ", ".join(member.name for member in DALIDataType)
+        names = ", ".join(member.name for member in _DALI_TYPES.values())
         kind = ArgumentClashError if isinstance(dtype, int) else ArgumentTypeError
         raise kind(f"{dtype!r} is not a data type of tensors; those are {names}") from None

@@ -32,7 +32,7 @@ PUBLIC = {
     "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
-        *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64"),
+        *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "OBJECT"),
         *("UINT8", "UINT16", "UINT32", "UINT64"),
         *("BatchInfo", "DALIDataType", "DALIImageType", "SampleInfo", "to_dali_type", "to_numpy_type"),
     },

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.tensors import TensorCPU, TensorListCPU
-from dali_like.types import DALIDataType, SampleInfo, to_numpy_type
+from dali_like.types import DALIDataType, SampleInfo, to_dali_type, to_numpy_type
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -198,7 +198,7 @@ def test_source_without_argument_loses_no_sample_when_samples_grow(make_pipeline
 
 
 def test_every_data_type(way: str, make_pipeline: MakePipeline) -> None:
-    dtypes = [to_numpy_type(dtype) for dtype in DALIDataType]
+    dtypes = [to_numpy_type(dtype) for dtype in DALIDataType if dtype is not DALIDataType.OBJECT]
 
     def source(info: SampleInfo) -> list[NDArray[Any]]:
         random = np.random.default_rng(info.idx_in_epoch)
@@ -209,7 +209,7 @@ def test_every_data_type(way: str, make_pipeline: MakePipeline) -> None:
 
     for iteration in range(3):
         outputs = pipe.run()
-        assert [batch.dtype for batch in outputs] == list(DALIDataType)
+        assert [batch.dtype for batch in outputs] == [to_dali_type(dtype) for dtype in dtypes]
         for j, batch in enumerate(outputs):
             assert_samples(batch, expected_samples(lambda info, j=j: source(info)[j], iteration))
 

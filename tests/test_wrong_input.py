@@ -294,8 +294,8 @@ def unsuitable_sources() -> dict[str, tuple[Any, tuple[str, ...]]]:
     def keyword_only(*, info: SampleInfo) -> NDArray[Any]:
         return np.zeros(1)
 
-    async def coroutine(info: SampleInfo) -> NDArray[Any]:
-        return np.zeros(1)
+    async def async_generator(info: SampleInfo) -> AsyncIterator[NDArray[Any]]:
+        yield np.zeros(1)
 
     def generator(info: SampleInfo) -> Iterator[NDArray[Any]]:
         yield np.zeros(1)
@@ -313,14 +313,11 @@ def unsuitable_sources() -> dict[str, tuple[Any, tuple[str, ...]]]:
         "two arguments of an object": (TwoArguments(), ("TwoArguments", "one positional argument, the SampleInfo")),
         "partial that leaves two": (functools.partial(three_arguments, 1), ("three_arguments", "one positional")),
         "keyword only": (keyword_only, ("keyword_only", "one positional")),
-        "async function": (coroutine, ("coroutine", "async function")),
-        "generator function": (generator, ("generator", "one sample a call")),
-        "generator object": (generator(SampleInfo(0, 0, 0, 0)), ("callable", "generator")),
-        "object with a generator": (Generator(), ("Generator", "one sample a call")),
-        "partial of a generator": (functools.partial(generator), ("one sample a call",)),
-        "array": (np.zeros(3), ("callable", "ndarray")),
-        "list": ([np.zeros(3)], ("callable", "list")),
-        "None": (None, ("callable", "NoneType")),
+        "generator function": (generator, ("generator", "with arguments")),
+        "object with a generator": (Generator(), ("Generator", "with arguments")),
+        "partial of a generator": (functools.partial(generator), ("with arguments",)),
+        "async generator function": (async_generator, ("async_generator", "one sample a call")),
+        "number": (1, ("callable, iterable", "int")),
     }
 
 
@@ -338,33 +335,32 @@ def test_unsuitable_source_is_refused_when_it_is_given(case: str, parallel: bool
     assert_words(info.value, "external_source", *words)
 
 
-def async_callables() -> dict[str, Any]:
-    """Whose nature shows only when they are called."""
-
-    class Async:
-        async def __call__(self, info: SampleInfo) -> NDArray[Any]:
-            return np.zeros(1)
-
-    async def generator(info: SampleInfo) -> AsyncIterator[NDArray[Any]]:
+def iterables_of_samples() -> dict[str, Any]:
+    def generator() -> Iterator[NDArray[Any]]:
         yield np.zeros(1)
 
-    return {"async object": Async(), "async generator function": generator}
+    return {
+        "generator function": generator,
+        "generator object": generator(),
+        "array": np.zeros(3),
+        "list": [np.zeros(3)],
+    }
 
 
-@pytest.mark.parametrize("case", async_callables())
-def test_async_callable_is_refused_in_some_way(case: str, way: str, make_pipeline: MakePipeline) -> None:
-    with pytest.raises((errors.DefinitionError, errors.SampleTypeError), match="async"):
-        make_pipeline(async_callables()[case], way).run()
+@pytest.mark.parametrize("case", iterables_of_samples())
+def test_samples_of_an_iterable_cannot_be_divided_among_workers(case: str) -> None:
+    with pytest.raises(errors.DefinitionError, match=r"must be run in a batch mode .* or with sharded=True"):
+        fn.external_source(source=iterables_of_samples()[case], batch=False, parallel=True)
+
+
+def test_nothing_is_no_source_for_workers() -> None:
+    with pytest.raises(errors.DefinitionError, match="parallel is only valid when using ``source``"):
+        fn.external_source(source=None, batch=False, parallel=True)
 
 
 def test_parallel_source_without_argument_is_refused() -> None:
     with pytest.raises(errors.DefinitionError, match=r"takes no argument; with parallel=True .*exactly one, the SampleInfo"):
         fn.external_source(source=lambda: np.zeros(1), batch=False, parallel=True)
-
-
-def test_batch_callables_are_refused() -> None:
-    with pytest.raises(errors.DefinitionError, match="say batch=False"):
-        fn.external_source(source=lambda info: [np.zeros(1)])
 
 
 @pytest.mark.parametrize(

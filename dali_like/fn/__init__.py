@@ -2,70 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, overload
+import dataclasses
+import inspect
+from typing import Any, Unpack, overload
 
-from dali_like.external_source import make_external_source
+from dali_like.errors import DefinitionError
+from dali_like.external_source import SourceArguments, SourceOptions, make_external_source
 from dali_like.fn import decoders
 from dali_like.graph.nodes import DataNode, SourceNode
-from dali_like.types import SampleInfo
 
 __all__ = ["decoders", "external_source"]
 
 
 @overload
-def external_source(
-    source: Any,
-    num_outputs: None = None,
-    *,
-    name: str | None = None,
-    device: Literal["cpu"] = "cpu",
-    layout: str | Sequence[str] | None = None,
-    dtype: Any = None,
-    ndim: int | Sequence[int] | None = None,
-    batch: bool = True,
-    parallel: bool = False,
-    prefetch_queue_depth: int | None = None,
-    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
-    worker_setup: Callable[[], Any] | None = None,
-    worker_teardown: Callable[[], Any] | None = None,
-) -> DataNode: ...
+def external_source(source: Any = None, num_outputs: None = None, **options: Unpack[SourceOptions]) -> DataNode: ...
 
 
 @overload
-def external_source(
-    source: Any,
-    num_outputs: int,
-    *,
-    name: str | None = None,
-    device: Literal["cpu"] = "cpu",
-    layout: str | Sequence[str] | None = None,
-    dtype: Any = None,
-    ndim: int | Sequence[int] | None = None,
-    batch: bool = True,
-    parallel: bool = False,
-    prefetch_queue_depth: int | None = None,
-    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
-    worker_setup: Callable[[], Any] | None = None,
-    worker_teardown: Callable[[], Any] | None = None,
-) -> list[DataNode]: ...
+def external_source(source: Any, num_outputs: int, **options: Unpack[SourceOptions]) -> list[DataNode]: ...
 
 
 def external_source(
-    source: Any,
-    num_outputs: int | None = None,
-    *,
-    name: str | None = None,
-    device: Literal["cpu"] = "cpu",
-    layout: str | Sequence[str] | None = None,
-    dtype: Any = None,
-    ndim: int | Sequence[int] | None = None,
-    batch: bool = True,
-    parallel: bool = False,
-    prefetch_queue_depth: int | None = None,
-    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise",
-    worker_setup: Callable[[], Any] | None = None,
-    worker_teardown: Callable[[], Any] | None = None,
+    source: Any = None, num_outputs: int | None = None, **options: Unpack[SourceOptions]
 ) -> DataNode | list[DataNode]:
     """Data from a Python callable, as in ``nvidia.dali.fn.external_source``.
 
@@ -104,21 +62,21 @@ def external_source(
     Raises:
         ArgumentError, DefinitionError, DeviceError: an argument is wrong, or the callable cannot be called with one.
     """
-    external = make_external_source(
-        source,
-        num_outputs,
-        name=name,
-        device=device,
-        layout=layout,
-        dtype=dtype,
-        ndim=ndim,
-        batch=batch,
-        parallel=parallel,
-        prefetch_queue_depth=prefetch_queue_depth,
-        on_error=on_error,
-        worker_setup=worker_setup,
-        worker_teardown=worker_teardown,
-    )
+    unknown = sorted(set(options) - {field.name for field in dataclasses.fields(SourceArguments)})
+    if unknown:
+        raise DefinitionError(f"external_source got unexpected arguments: {', '.join(unknown)}")
+    external = make_external_source(source, num_outputs, SourceArguments(**options))
     node = SourceNode(external)
-    outputs = [DataNode(f"{external.source.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]
+    outputs = [DataNode(f"{external.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]
     return outputs[0] if num_outputs is None else outputs
+
+
+def _signature() -> inspect.Signature:
+    """With the names of all arguments, for `help`."""
+    plain = inspect.signature(external_source)
+    first = [parameter for parameter in plain.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
+    others = inspect.signature(SourceArguments).parameters.values()
+    return plain.replace(parameters=[*first, *others])
+
+
+external_source.__signature__ = _signature()  # type: ignore[attr-defined]

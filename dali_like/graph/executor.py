@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import OutOfMemoryError
+from dali_like.errors import BatchSizeError, OutOfMemoryError
 from dali_like.graph.buffers import BufferPool
+from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operators import SampleShape
 from dali_like.interrupts import PATIENCE_S, check_interrupts
 from dali_like.tensors import TensorListCPU
 from dali_like.workers.batch import Output
+from dali_like.workers.samples import load_objects
 
 #: The samples of one output of a batch: one array, or a sequence of arrays.
 _Samples = Output | Sequence[NDArray[Any]]
@@ -47,6 +49,7 @@ class Executor:
         buffers: for the results of operators.
         num_threads: for operators.
         depth: how many batches operators work ahead.
+        inputs: the inputs among the sources.
     """
 
     def __init__(
@@ -56,8 +59,10 @@ class Executor:
         buffers: BufferPool,
         num_threads: int,
         depth: int,
+        inputs: Mapping[SourceNode, InputPool],
     ) -> None:
         self._graph = graph
+        self._inputs = inputs
         self._lockstep = lockstep
         self._buffers = buffers
         self._num_threads = num_threads
@@ -168,6 +173,10 @@ class Executor:
         work.future = threads.submit(self._compute, dict(work.data), work.iteration)
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
+        sizes = [len(batch[0]) for batch in outputs]
+        if sizes.count(sizes[0]) != len(sizes):
+            pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
+            raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
         return {
             (source, i): samples
             for source, batch in zip(self._graph.sources, outputs, strict=True)
@@ -226,20 +235,22 @@ class Executor:
             raise errors[min(errors)]
 
     def _wrap(self, data: dict[tuple[Any, int], _Samples]) -> tuple[TensorListCPU, ...]:
-        return tuple(
-            TensorListCPU.of_arrays(data[node.producer, node.output], _layout_of(node)) for node in self._graph.outputs
-        )
+        return tuple(self._deliver(node, data[node.producer, node.output]) for node in self._graph.outputs)
+
+    def _deliver(self, node: DataNode, samples: _Samples) -> Any:
+        producer = node.producer
+        if not isinstance(producer, SourceNode):
+            return TensorListCPU.of_arrays(samples, producer.operator.layout)
+        external = producer.external
+        if external.is_object(node.output):
+            return load_objects(samples, external.name, node.output)
+        layout = self._inputs[producer].layout if producer in self._inputs else external.layouts[node.output]
+        return TensorListCPU.of_arrays(samples, layout)
 
 
 def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
     """One sample, as an array even if it has no dimensions."""
     return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]
-
-
-def _layout_of(node: DataNode) -> str:
-    if isinstance(node.producer, SourceNode):
-        return node.producer.external.layouts[node.output]
-    return node.producer.operator.layout
 
 
 def _with_position(function: Callable[[int], None], name: str, iteration: int) -> Callable[[int], None]:

@@ -1,21 +1,26 @@
 """The sources of a pipeline, advancing together.
 
 Every iteration takes one batch of each source. Batches are submitted ahead, as many as the depths of the sources say, and
-delivered in order. The epoch ends for all sources with the first StopIteration of any.
+delivered in order. The epoch ends for all sources with the first StopIteration of any, or where the length of one says.
 
 When the end of an epoch is seen among the batches computed ahead, those behind it are dropped and, if all sources are
 parallel, the batches of the next epoch are submitted in their place: the workers are on it long before the user has called
 `reset`. A source in the main process is not called for an epoch before `reset` has asked for it.
+
+Most sources begin every epoch anew. What comes from one that cannot, such as an iterator, is not dropped at the end of an
+epoch: the next one goes on with it.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from dali_like.workers.base import Pool
-from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output
 
 
 @dataclass(frozen=True)
@@ -25,22 +30,55 @@ class Feed:
     Attributes:
         ahead: batches that are submitted before the first is waited for, that one included.
         parallel: whether submitting costs the main process next to nothing.
+        worker: the only one that can compute it, or ANY_WORKER.
+        goes_on: whether an epoch begins where the one before has left off.
+        sizes: how many samples the batches of an epoch have; None: full ones, until StopIteration.
     """
 
     pool: Pool
     index: int
     ahead: int
     parallel: bool
+    worker: int = ANY_WORKER
+    goes_on: bool = False
+    sizes: Sizes | None = None
+
+
+class Sizes(NamedTuple):
+    """The batches of an epoch of known length.
+
+    Attributes:
+        num_batches: how many there are.
+        last: samples in the last of them.
+    """
+
+    num_batches: int
+    last: int
+
+
+class Position(NamedTuple):
+    """How far a pipeline has come.
+
+    Attributes:
+        epoch, iteration: of the batch that is delivered next.
+        passed: for each source that goes on from epoch to epoch, how many batches have been taken from it; 0 for others.
+    """
+
+    epoch: int
+    iteration: int
+    passed: tuple[int, ...]
 
 
 class _Step:
     """One iteration."""
 
-    def __init__(self, epoch: int, iteration: int, num_sources: int) -> None:
+    def __init__(self, epoch: int, iteration: int, turn: int, num_sources: int, *, is_beyond: bool) -> None:
         self.epoch = epoch
         self.iteration = iteration
+        self.turn = turn
         self.batches: list[Batch | None] = [None] * num_sources
-        self.is_submitted = False
+        self.is_beyond = is_beyond  # behind the end of a source of known length
+        self.is_submitted = is_beyond
 
     @property
     def complete(self) -> bool:
@@ -52,6 +90,8 @@ class _Step:
     @property
     def is_end(self) -> bool:
         """Whether a source is known to have ended before this iteration."""
+        if self.is_beyond:
+            return True
         for batch in self.batches:  # noqa: SIM110
             if batch is not None and batch.outcome.__class__ is StopIteration:
                 return True
@@ -59,23 +99,49 @@ class _Step:
 
 
 class Lockstep:
-    """Delivers the batches of several sources, iteration by iteration."""
+    """Delivers the batches of several sources, iteration by iteration.
 
-    def __init__(self, feeds: Sequence[Feed], batch_size: int) -> None:
+    Args:
+        feeds: the sources.
+        batch_size: samples in a full batch.
+        position: where to begin; default: at the beginning.
+    """
+
+    def __init__(self, feeds: Sequence[Feed], batch_size: int, position: Position | None = None) -> None:
         self._feeds = feeds
         self._pools = list(dict.fromkeys(feed.pool for feed in feeds))
         self._batch_size = batch_size
         self._ahead = max((feed.ahead for feed in feeds), default=1)
         self._overlaps_epochs = all(feed.parallel for feed in feeds)
-        self._epoch = 0
-        self._iteration = 0
+        self._num_iterations = min((feed.sizes.num_batches for feed in feeds if feed.sizes is not None), default=None)
+        self._epoch, self._iteration, passed = position or Position(0, 0, (0,) * len(feeds))
         self._finished = False
         self._window: deque[_Step] = deque()
+        self._turn = 0
+        #: Of each source that goes on: how many batches have been submitted, and those that an epoch has left over.
+        self._submitted = list(passed)
+        self._left_over: list[list[Batch]] = [[] for _ in feeds]
 
     @property
     def finished(self) -> bool:
         """Whether the epoch has ended, and `reset` has not been called since."""
         return self._finished
+
+    @property
+    def epoch(self) -> int:
+        """The number of the epoch."""
+        return self._epoch
+
+    def passed(self, steps_ahead: int) -> tuple[int, ...]:
+        """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
+        waiting = [0] * len(self._feeds)
+        for i, feed in enumerate(self._feeds):
+            if feed.goes_on:
+                waiting[i] = len(self._left_over[i]) + sum(step.batches[i] is not None for step in self._window)
+        return tuple(
+            submitted - waits - steps_ahead if feed.goes_on else 0
+            for feed, submitted, waits in zip(self._feeds, self._submitted, waiting, strict=True)
+        )
 
     def next(self) -> list[Sequence[Output]]:
         """The outputs of each source in the next iteration.
@@ -91,24 +157,28 @@ class Lockstep:
         outputs = []
         failure: Exception | None = None
         for feed, batch in zip(self._feeds, step.batches, strict=True):
+            if step.is_end:
+                break  # whatever another source has met here is beyond the end
             assert batch is not None
             try:
                 outputs.append(feed.pool.wait(batch))
             except StopIteration:
-                # Whatever another source has met here is beyond the end.
-                self._finished = True
-                self._fill(serial=False)
-                raise
+                break
             except Exception as error:
                 if batch.outcome is not error:
                     raise  # of no batch, such as the death of a worker: the iteration is still to come
                 failure = failure or error
-        if failure is not None:
-            self._iteration += 1
-            self._cancel(self._window.popleft())
-            raise failure
+        if step.is_end:
+            self._finished = True
+            self._fill(serial=False)
+            raise StopIteration
         self._iteration += 1
         self._window.popleft()
+        if failure is not None:
+            for feed, batch in zip(self._feeds, step.batches, strict=True):
+                if batch is not None:
+                    feed.pool.cancel(batch)
+            raise failure
         self._fill(serial=False)
         return outputs
 
@@ -116,14 +186,18 @@ class Lockstep:
         """As `next`, if that would not have to wait for a worker; otherwise None."""
         if not self._finished:
             self._fill(serial=True)
-            if not self._window[0].complete:
+            step = self._window[0]
+            if not (step.complete or step.is_end):
                 return None
         return self.next()
 
     def reset(self) -> None:
         """Leave the epoch, ended or not, and begin the next one."""
         while self._window and self._window[0].epoch == self._epoch:
-            self._cancel(self._window.popleft())
+            self._drop(self._window.popleft())
+        for step in self._window:
+            # Those that were left over now come before those that had been begun for this epoch.
+            self._leave_over(step)
         self._epoch += 1
         self._iteration = 0
         self._finished = False
@@ -136,14 +210,13 @@ class Lockstep:
         while len(self._window) < self._ahead:
             last = self._window[-1] if self._window else None
             if last is None:
-                step = _Step(self._epoch, self._iteration, len(self._feeds))
+                self._window.append(self._make_step(self._epoch, self._iteration))
             elif not last.is_end:
-                step = _Step(last.epoch, last.iteration + 1, len(self._feeds))
+                self._window.append(self._make_step(last.epoch, last.iteration + 1))
             elif self._overlaps_epochs:
-                step = _Step(last.epoch + 1, 0, len(self._feeds))
+                self._window.append(self._make_step(last.epoch + 1, 0))
             else:
                 break
-            self._window.append(step)
         submitted = False
         for position, step in enumerate(self._window):
             if not step.is_submitted:
@@ -153,16 +226,36 @@ class Lockstep:
         if submitted:
             self._truncate()
 
+    def _make_step(self, epoch: int, iteration: int) -> _Step:
+        self._turn += 1
+        is_beyond = self._num_iterations is not None and iteration >= self._num_iterations
+        return _Step(epoch, iteration, self._turn, len(self._feeds), is_beyond=is_beyond)
+
     def _submit(self, step: _Step, position: int, serial: bool) -> bool:
         """Submit the batches of a step that are due; whether there were any."""
         submitted = False
         for i, feed in enumerate(self._feeds):
             if step.batches[i] is None and position < feed.ahead and (serial or feed.parallel):
-                first = step.iteration * self._batch_size
-                step.batches[i] = feed.pool.submit(BatchKey(feed.index, step.epoch, step.iteration, first, self._batch_size))
+                step.batches[i] = self._begin(step, i)
                 submitted = True
         step.is_submitted = None not in step.batches
         return submitted
+
+    def _begin(self, step: _Step, i: int) -> Batch:
+        feed = self._feeds[i]
+        if self._left_over[i]:
+            return self._left_over[i].pop(0)
+        batch = feed.pool.submit(self._key(step, i))
+        self._submitted[i] += feed.goes_on
+        return batch
+
+    def _key(self, step: _Step, i: int) -> BatchKey:
+        feed = self._feeds[i]
+        epoch, iteration = (0, self._submitted[i]) if feed.goes_on else (step.epoch, step.iteration)
+        size = self._batch_size
+        if feed.sizes is not None and iteration == feed.sizes.num_batches - 1:
+            size = feed.sizes.last
+        return BatchKey(feed.index, epoch, iteration, iteration * self._batch_size, size, feed.worker, step.turn)
 
     def _truncate(self) -> None:
         """Drop what was submitted behind the end of an epoch."""
@@ -174,10 +267,23 @@ class Lockstep:
             elif step.is_end:
                 ended = step.epoch
         for step in behind:
-            self._cancel(step)
+            self._drop(step)
             self._window.remove(step)
 
-    def _cancel(self, step: _Step) -> None:
+    def _drop(self, step: _Step) -> None:
+        self._leave_over(step)
         for feed, batch in zip(self._feeds, step.batches, strict=True):
             if batch is not None:
                 feed.pool.cancel(batch)
+
+    def _leave_over(self, step: _Step) -> None:
+        """Keep those batches of a step for later that cannot be had again."""
+        for i, (feed, batch) in enumerate(zip(self._feeds, step.batches, strict=True)):
+            if feed.goes_on and batch is not None and batch.outcome.__class__ is not StopIteration:
+                insort(self._left_over[i], batch, key=_iteration_of)
+                step.batches[i] = None
+                step.is_submitted = False
+
+
+def _iteration_of(batch: Batch) -> Any:
+    return batch.key.iteration

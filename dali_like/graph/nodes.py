@@ -93,12 +93,18 @@ def make_graph(outputs: Any) -> Graph:
             sources[producer] = None
         elif producer not in operators:
             for data in producer.inputs:
+                _refuse_objects(producer, data)
                 visit(data)
             operators[producer] = None
 
     for node in nodes:
         visit(node)
     return Graph(tuple(nodes), tuple(sources), tuple(operators))
+
+
+def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
+    if isinstance(data.producer, SourceNode) and data.producer.external.is_object(data.output):
+        raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
 
 
 def _check_outputs(outputs: Any) -> list[DataNode]:

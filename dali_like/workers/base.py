@@ -13,15 +13,24 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from dali_like.errors import ClosedError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
+import numpy as np
+
+from dali_like.errors import (
+    ClosedError,
+    CorruptionError,
+    DaliLikeError,
+    DtypeMismatchError,
+    NdimMismatchError,
+    OutOfMemoryError,
+)
 from dali_like.interrupts import interruptible
-from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout, position_note
-from dali_like.workers.geometry import Geometry, OutputLayout, task_size
+from dali_like.workers.batch import Batch, BatchKey, Output, assemble, fill_up, first_layout, position_note
+from dali_like.workers.geometry import TASKS_PER_WORKER, Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, Status, align
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot
 from dali_like.workers.runner import TaskRunner
-from dali_like.workers.samples import Source, dtype_text, ndim_text
+from dali_like.workers.samples import LastBatch, Source, dtype_text, ndim_text
 from dali_like.workers.transport import add_note
 
 #: Address space of a task's region: before anything is known of the samples, and at least, once it is.
@@ -77,7 +86,7 @@ class Stage:
         self.source = source
         self._space = space
         self._capacity = capacity
-        self._task_size = task_size(capacity, num_workers)
+        self._task_size = _task_size(source, capacity, num_workers)
         self._most_region_bytes = space.size // _MAX_SLOT_SHARE // -(-capacity // self._task_size)
         self._largest_bytes = 0
         self._sized = False
@@ -107,7 +116,9 @@ class Stage:
         header[Header.TICKET] = ticket
         header[Header.CANCELLED] = 0
         header[Header.PROVISIONAL] = self._guesses
-        header[Header.SOURCE : Header.BATCH_SIZE + 1] = key
+        header[Header.SOURCE : Header.BATCH_SIZE + 1] = key.words
+        if self.source.counts:
+            slot.counts[:] = UNKNOWN
         batch.begin(ticket, slot, slot.geometry.num_tasks(key.size))
         return slot
 
@@ -134,25 +145,60 @@ class Stage:
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         """Take the layout from the first task of the first batch, so that the next batches need not wait for all of it."""
+        num_samples = min(slot.geometry.task_size, batch.key.size)
+        if self.source.counts and slot.counts[0] not in (UNKNOWN, num_samples):
+            return  # the last batch of the epoch
         try:
-            layouts = first_layout(batch, slot, min(slot.geometry.task_size, batch.key.size), self.source)
+            layouts = first_layout(batch, slot, num_samples, self.source)
         except DaliLikeError:
             return  # the batch will fail for the same reason when it is complete
         self._adopt(layouts)
         self._guesses = True
 
-    def finish(self, batch: Batch, slot: Slot) -> Sequence[Output]:
-        """The outputs of a batch that is complete; the slot passes to them."""
+    def end_of(self, batch: Batch, slot: Slot) -> int:
+        """How many samples a batch has whose tasks have all been reported.
+
+        Raises:
+            CorruptionError: the counts are not what workers write.
+        """
+        size = batch.key.size
+        if not self.source.counts:
+            return size
+        task_size = slot.geometry.task_size
+        counts: list[int] = slot.counts[: slot.geometry.num_tasks(size)].tolist()
+        for task, count in enumerate(counts):
+            expected = min(task_size, size - task * task_size)
+            if not UNKNOWN <= count <= expected:
+                raise CorruptionError(
+                    f"a batch of {self.source.name} has {count} samples in a task for {expected}; a callback has written "
+                    "into memory that is not its own"
+                )
+            if count not in (UNKNOWN, expected):
+                return task * task_size + count
+        return size
+
+    def finish(self, batch: Batch, slot: Slot) -> Sequence[Output] | Exception:
+        """The outputs of a batch that is complete, or what there is to raise; the slot passes to them."""
+        if not batch.size and not self.source.batch:
+            self.ring.release(slot)
+            return StopIteration()
         try:
             outputs, layouts = assemble(batch, slot, self.ring, self.source)
-        except DaliLikeError:
+        except DaliLikeError as error:
             self.ring.release(slot)
-            raise
-        self._check(batch, layouts)
-        if batch.described:
-            self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
-            self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
-            self._adopt(layouts)
+            return error
+        if not batch.size:
+            return outputs
+        try:
+            self._check(batch, layouts)
+            if batch.described:
+                self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
+                self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
+                self._adopt(layouts)
+        except DaliLikeError as error:
+            return error
+        if self.source.last_batch is LastBatch.FILL and batch.size < self._capacity:
+            return [fill_up(output, self._capacity) for output in outputs]
         return outputs
 
     def _check(self, batch: Batch, layouts: tuple[OutputLayout, ...]) -> None:
@@ -201,10 +247,12 @@ class Stage:
             self.ring.geometry = Geometry(self._capacity, self._task_size, region, layouts)
 
     def _next_layout(self, output: int, now: OutputLayout, seen: OutputLayout) -> OutputLayout:
-        """Rows for the first shape, until it proves not to be the only one; again after many batches of one shape.
+        """Rows for the first shape of arrays, until it proves not to be the only one; again after many batches of one shape.
 
         A batch of one sample, say, always has one shape: following each batch would make new slots for each.
         """
+        if self.source.is_object(output):
+            return OutputLayout(seen.dtype, seen.ndim, None)
         if not self.known or now.shape == seen.shape:
             return seen
         shape, times = self._streaks[output]
@@ -280,15 +328,16 @@ class InlinePool:
         with contextlib.ExitStack() as stack:  # all are called, even if one raises
             for stage in self._stages:
                 stack.callback(stage.ring.close)
+            stack.callback(self._runner.close)
             for stage in reversed(self._stages[: self._set_up]):
                 if stage.source.worker_teardown is not None:
-                    stack.callback(stage.source.worker_teardown)
+                    stack.callback(self._runner.call, stage.source.worker_teardown)
 
     def _set_up_sources(self) -> None:
         for stage in self._stages[self._set_up :]:
             if stage.source.worker_setup is not None:
                 with interruptible():
-                    stage.source.worker_setup()
+                    self._runner.call(stage.source.worker_setup)
             self._set_up += 1
 
     def _compute_due(self) -> OutOfMemoryError | None:
@@ -316,7 +365,16 @@ class InlinePool:
         finally:
             batch.slot = None
         if status in (Status.DENSE, Status.DESCRIBED):
-            batch.outcome = self._finish(batch, slot, stage, status, value)
+            try:
+                batch.size = stage.end_of(batch, slot)
+            except CorruptionError as error:
+                stage.ring.release(slot)
+                batch.outcome = error
+                return
+            if status is Status.DESCRIBED:
+                batch.described = 1
+                batch.region_bytes = batch.largest_region_bytes = value
+            batch.outcome = stage.finish(batch, slot)
         elif status is Status.TOO_LARGE:
             self._samples = self._made(slot, stage)
             try:
@@ -333,16 +391,6 @@ class InlinePool:
             stage.ring.release(slot)
             batch.outcome = StopIteration() if status is Status.STOPPED else self._failure(batch, stage, value)
 
-    @staticmethod
-    def _finish(batch: Batch, slot: Slot, stage: Stage, status: Status, used: int) -> Sequence[Output] | Exception:
-        if status is Status.DESCRIBED:
-            batch.described = 1
-            batch.region_bytes = batch.largest_region_bytes = used
-        try:
-            return stage.finish(batch, slot)
-        except DaliLikeError as error:
-            return error
-
     def _failure(self, batch: Batch, stage: Stage, sample: int) -> Exception:
         error = self._runner.error
         self._runner.error = None
@@ -352,6 +400,10 @@ class InlinePool:
 
     def _made(self, slot: Slot, stage: Stage) -> deque[Any]:
         """The samples that lie in a slot which has become too small, and the one that it was too small for."""
+        homeless, self._runner.homeless = self._runner.homeless, None
+        if stage.source.batch or stage.source.concurrency is not None:
+            stage.ring.release(slot)
+            return deque([homeless] if stage.source.batch else [])
         lease = Lease(stage.ring, slot)
         count = int(self._cell[0])
         outputs = [
@@ -360,10 +412,23 @@ class InlinePool:
         ]
         single = stage.source.num_outputs is None
         made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))
-        made.append(self._runner.homeless)
+        made.append(_leave_slot(homeless, slot) if single else tuple(_leave_slot(value, slot) for value in homeless))
         made.extend(self._samples)  # those of an earlier attempt that had not been reached
-        self._runner.homeless = None
         return made
+
+
+def _leave_slot(value: Any, slot: Slot) -> Any:
+    """A value as it is, or a copy of an array that was made in the slot; see `SampleInfo.empty`."""
+    if isinstance(value, np.ndarray) and np.may_share_memory(value, slot.space.bytes):
+        return value.copy()
+    return value
+
+
+def _task_size(source: Source, capacity: int, num_workers: int) -> int:
+    if source.batch:
+        return capacity
+    # What is in the making in one worker at once is one task.
+    return task_size(capacity, num_workers, TASKS_PER_WORKER if source.concurrency is None else 1)
 
 
 def result_of(batch: Batch) -> Sequence[Output]:

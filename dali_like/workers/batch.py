@@ -17,20 +17,40 @@ from dali_like.workers.samples import Source, dtype_text, ndim_text
 from dali_like.workers.transport import add_note
 
 #: What an output of a batch is: one array where all samples lie in their rows, else the samples.
-Output = NDArray[Any] | SampleList
+Output = NDArray[Any] | Sequence[NDArray[Any]]
 
 _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
 
 
+#: In the place of a worker's number: whoever is free.
+ANY_WORKER = -1
+
+
 class BatchKey(NamedTuple):
-    """Which batch: everything that its samples depend on."""
+    """Which batch: everything that its samples depend on, who is to make it, and when it is needed.
+
+    Attributes:
+        source: by number.
+        epoch, iteration: for the callback.
+        first_sample: idx_in_epoch of its first sample.
+        size: how many samples it has, or how many at most.
+        worker: the one that must make it, or ANY_WORKER.
+        turn: batches with lower numbers are needed earlier.
+    """
 
     source: int
     epoch: int
     iteration: int
     first_sample: int
     size: int
+    worker: int = ANY_WORKER
+    turn: int = 0
+
+    @property
+    def words(self) -> tuple[int, ...]:
+        """What the header of its slot says."""
+        return self[:5]
 
 
 class Batch:
@@ -45,6 +65,7 @@ class Batch:
         region_bytes: how much of their regions the tasks have used together.
         cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
         fatal: why the sample that failed was given up, if it kills its workers.
+        size: how many samples it has.
         missing_bytes: how much memory its regions need, where there was not enough the last time.
         num_shortages: how often in a row that has been so.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
@@ -67,6 +88,7 @@ class Batch:
         "outcome",
         "region_bytes",
         "short_bytes",
+        "size",
         "slot",
         "ticket",
     )
@@ -94,6 +116,7 @@ class Batch:
         self.fatal: Exception | None = None
         self.short_bytes = 0
         self.first_unmade = self.key.size
+        self.size = self.key.size
 
     def fail(self, sample: int, task: int, worker: int) -> None:
         """Record that a sample did not return. What counts in the end is the lowest."""
@@ -135,7 +158,10 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
         DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
     """
     geometry = slot.geometry
-    size = batch.key.size
+    size = batch.size
+    if not size:
+        ring.release(slot)
+        return [_no_samples(output) for output in geometry.outputs], geometry.outputs
     address = slot.space.address + slot.offset
     if not batch.described:
         lease = Lease(ring, slot)
@@ -159,6 +185,18 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
     return outputs, layouts
 
 
+def fill_up(output: Output, size: int) -> Output:
+    """An output with its last sample repeated, in memory of its own, until there are `size`."""
+    missing = size - len(output)
+    if isinstance(output, np.ndarray):
+        return np.concatenate((output, np.repeat(output[-1:], missing, axis=0)))
+    return [*output, *(output[-1].copy() for _ in range(missing))]
+
+
+def _no_samples(layout: OutputLayout) -> NDArray[Any]:
+    return np.empty((0, *(layout.shape or (0,) * max(layout.ndim, 0))), DTYPES[max(layout.dtype, 0)])
+
+
 def first_layout(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputLayout, ...]:
     """The layout that the first samples of a batch suggest.
 
@@ -173,10 +211,10 @@ def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
     """Describe the samples of tasks that put all of theirs into rows."""
     geometry = slot.geometry
     expected = geometry.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
-    for task in range(geometry.num_tasks(batch.key.size)):
+    for task in range(geometry.num_tasks(batch.size)):
         if not batch.described >> task & 1:
             start = task * geometry.task_size
-            stop = min(start + geometry.task_size, batch.key.size)
+            stop = min(start + geometry.task_size, batch.size)
             for j in range(len(geometry.outputs)):
                 describe_rows(descriptors, j, expected[j], start, stop)
 

@@ -43,7 +43,7 @@ class Crew:
     They are stopped by `stop`, or when the crew is dropped, or at the end of the program.
 
     Args:
-        tasks, done: the workers' ends of the pipes.
+        tasks, done: the workers' ends of the pipes. The first is for all workers, the others, if any, for one each.
         farewell: called before the workers are stopped, so that they find the end. Must not refer to the crew.
 
     Attributes:
@@ -56,7 +56,7 @@ class Crew:
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
-        tasks: Descriptor,
+        tasks: Sequence[Descriptor],
         done: Descriptor,
         farewell: Callable[[], None],
     ) -> None:
@@ -66,8 +66,8 @@ class Crew:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = Descriptor(ours.detach())
         os.set_blocking(self.control.fileno(), False)
-        ends = TemplateEnds(Descriptor(theirs.detach()), tasks, done)
-        _check_descriptors(tasks, options.num_workers)
+        ends = TemplateEnds(Descriptor(theirs.detach()), tasks[0], tuple(tasks[1:]), done)
+        _check_descriptors(done, options.num_workers)
         template_pid = start_template(sources, options, space, ends)
         ends.close()
         self._finalizer = weakref.finalize(self, _stop, os.getpid(), template_pid, self.control, farewell)

@@ -26,15 +26,15 @@ from dali_like.workers.protocol import (
 
 #: A batch is cut into a few tasks for each worker, so that the slow and the fast ones even out, but into no more than the
 #: pipes and the main process can take: each costs a report, and each report may wake the main process.
-_TASKS_PER_WORKER = 2
+TASKS_PER_WORKER = 2
 _MAX_TASKS = 32
 
 _numbers = itertools.count(1)
 
 
-def task_size(batch_size: int, num_workers: int) -> int:
+def task_size(batch_size: int, num_workers: int, tasks_per_worker: int = TASKS_PER_WORKER) -> int:
     """How many samples make a task. Without workers, all."""
-    return -(-batch_size // max(1, min(_TASKS_PER_WORKER * num_workers, _MAX_TASKS)))
+    return -(-batch_size // max(1, min(tasks_per_worker * num_workers, _MAX_TASKS)))
 
 
 class OutputLayout(NamedTuple):
@@ -85,7 +85,7 @@ class Geometry:
         num_tasks = self.num_tasks(self.capacity)
         num_outputs = len(self.outputs)
         marks = (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs) * WORD_BYTES
-        descriptors = align(marks + num_tasks * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES)
+        descriptors = align(marks + 2 * num_tasks * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES)
         end = descriptors + self.capacity * num_outputs * DESCRIPTOR_WORDS * WORD_BYTES
         rows = []
         for output in self.outputs:
@@ -114,6 +114,11 @@ class Geometry:
     def num_tasks(self, batch_size: int) -> int:
         """How many tasks a batch of `batch_size` samples has."""
         return -(-batch_size // self.task_size)
+
+    @property
+    def counts_offset(self) -> int:
+        """Where the counts begin."""
+        return self.marks_offset + self.num_tasks(self.capacity) * WORD_BYTES
 
     def region_offset(self, task: int) -> int:
         """Where the region of a task begins."""

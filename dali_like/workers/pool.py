@@ -46,7 +46,7 @@ from dali_like.errors import (
 )
 from dali_like.interrupts import interruptible
 from dali_like.workers.base import Stage, result_of
-from dali_like.workers.batch import Batch, BatchKey, Output, position_note
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output, position_note
 from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
@@ -102,6 +102,8 @@ class ProcessPool:
         self._backlog: deque[Batch] = deque()
         #: A batch that there was no memory for has it to itself while it is made again.
         self._scarce: Batch | None = None
+        #: The workers that alone can make some batches.
+        self._bound: set[int] = set()
         #: Complete, and not asked for yet.
         self._ready: set[Batch] = set()
         self._open_tasks = 0
@@ -112,13 +114,16 @@ class ProcessPool:
 
         tasks_read, self._tasks = map(Descriptor, os.pipe())
         self._done, done_write = map(Descriptor, os.pipe())
+        # Tasks that only one of the workers can do go to it through a pipe of its own.
+        own_read, self._own_tasks = _pipes(options.num_workers if any(source.in_order for source, _ in sources) else 0)
         os.set_blocking(self._done.fileno(), False)
         # Pipes are small, the more so once a user has many of them. Half of each is used, so that nobody ever blocks on one.
         self._max_open_tasks = min(_pipe_bytes(self._tasks) // TASK.size, _pipe_bytes(self._done) // DONE.size) // 2
-        self._records = np.zeros(self._stages[0].ring.geometry.num_tasks(capacity), _TASK_RECORD)
+        most_tasks = max(stage.ring.geometry.num_tasks(capacity) for stage in self._stages)
+        self._records = np.zeros(most_tasks, _TASK_RECORD)
         self._records["task"] = np.arange(len(self._records))
         farewell = partial(_wake_all, self._in_flight, self._tasks, options.num_workers)
-        self._crew = Crew([source for source, _ in sources], options, space, tasks_read, done_write, farewell)
+        self._crew = Crew([source for source, _ in sources], options, space, (tasks_read, *own_read), done_write, farewell)
         self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
         self._poll.register(self._done, select.POLLIN)
@@ -146,6 +151,7 @@ class ProcessPool:
     def submit(self, key: BatchKey) -> Batch:
         self._check()
         batch = Batch(key)
+        self._bound.add(key.worker)
         self._backlog.append(batch)
         self._post()
         return batch
@@ -185,10 +191,10 @@ class ProcessPool:
 
     def _retract(self, batch: Batch) -> bool:
         """Take its memory from the last of the batches that are ready and come after this one; whether there is one."""
-        later = [other for other in self._ready if other.key[1:] > batch.key[1:]]
+        later = [other for other in self._ready if other.key.turn > batch.key.turn]
         if not later:
             return False
-        last = max(later, key=lambda other: other.key[1:])
+        last = max(later, key=lambda other: other.key.turn)
         self._ready.discard(last)
         last.outcome = None
         self._queue_again(last)
@@ -219,8 +225,8 @@ class ProcessPool:
             self._ready.clear()
             for stage in self._stages:
                 stage.ring.close()
-        self._tasks.close()
-        self._done.close()
+        for pipe in (self._tasks, self._done, *self._own_tasks):
+            pipe.close()
 
     def _check(self) -> None:
         if self._pid != os.getpid():
@@ -260,9 +266,12 @@ class ProcessPool:
             records["ticket"] = ticket
             records["page"] = slot.page
             try:
-                os.write(self._tasks.fileno(), records.data)
+                os.write(self._pipe_of(batch).fileno(), records.data)
             except BrokenPipeError:
                 return  # the template is gone, and the workers with it: `wait` will hear of it
+
+    def _pipe_of(self, batch: Batch) -> Descriptor:
+        return self._tasks if batch.key.worker == ANY_WORKER else self._own_tasks[batch.key.worker]
 
     # Reading reports
 
@@ -346,33 +355,37 @@ class ProcessPool:
             self._scarce = None
         if batch.cancelled:
             stage.ring.release(slot)
-        elif batch.failed_sample < batch.first_unmade:
-            try:
+            return
+        try:
+            batch.size = stage.end_of(batch, slot)
+            if batch.failed_sample < min(batch.first_unmade, batch.size):
                 batch.outcome = self._read_failure(batch, slot, stage)
-            except CorruptionError as error:
-                batch.outcome = error
+        except CorruptionError as error:
+            batch.outcome = error
+        if batch.outcome is not None:
             stage.ring.release(slot)
+        elif batch.first_unmade < batch.size:
+            batch.outcome = self._make_again(batch, slot, stage)
         else:
-            batch.outcome = self._finish(batch, slot, stage)
+            batch.outcome = stage.finish(batch, slot)
+            if not isinstance(batch.outcome, Exception):
+                self._ready.add(batch)
 
-    def _finish(self, batch: Batch, slot: Slot, stage: Stage) -> Sequence[Output] | Exception | None:
+    def _make_again(self, batch: Batch, slot: Slot, stage: Stage) -> DaliLikeError | None:
+        """Queue a batch again whose samples found no room, or no memory; or why that would not help."""
         try:
             if batch.needed_bytes:
                 stage.ring.release(slot)
                 stage.enlarge(batch.needed_bytes)
-            elif batch.short_bytes:
-                stage.give_up_memory(batch, slot)
             else:
-                outputs = stage.finish(batch, slot)
-                self._ready.add(batch)
-                return outputs
+                stage.give_up_memory(batch, slot)
         except DaliLikeError as error:
             return error
         self._queue_again(batch)
         return None
 
     def _queue_again(self, batch: Batch) -> None:
-        older = sum(other.key[1:] < batch.key[1:] for other in self._backlog)
+        older = sum(other.key.turn < batch.key.turn for other in self._backlog)
         self._backlog.insert(older, batch)
 
     def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
@@ -392,8 +405,11 @@ class ProcessPool:
 
     def has_waiting_tasks(self) -> bool:
         waiting = array("i", [0])
-        fcntl.ioctl(self._tasks, termios.FIONREAD, waiting)
-        return waiting[0] > 0
+        for pipe in (self._tasks, *self._own_tasks):
+            fcntl.ioctl(pipe, termios.FIONREAD, waiting)
+            if waiting[0]:
+                return True
+        return False
 
     @property
     def num_open_tasks(self) -> int:
@@ -406,7 +422,7 @@ class ProcessPool:
     def post_again(self, debt: Debt) -> None:
         slot = debt.batch.slot
         assert slot is not None
-        os.write(self._tasks.fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
+        os.write(self._pipe_of(debt.batch).fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
 
     def give_up(self, debt: Debt, error: WorkerError) -> None:
         if debt.sample < debt.batch.failed_sample:
@@ -422,6 +438,9 @@ class ProcessPool:
         self._failure = self._failure or error
         self._first_lost = NO_TICKET
 
+    def depends_on(self, worker: int) -> bool:
+        return worker in self._bound
+
     def retire(self, num_workers: int) -> None:
         os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
 
@@ -436,6 +455,12 @@ class ProcessPool:
 _NO_LIMIT = 1 << 64
 #: In the place of the worker that reported a failure: nobody did.
 _NO_WORKER = -1
+
+
+def _pipes(count: int) -> tuple[list[Descriptor], list[Descriptor]]:
+    """The ends for reading and for writing of some pipes."""
+    pipes = [tuple(map(Descriptor, os.pipe())) for _ in range(count)]
+    return [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
 
 
 def _pipe_bytes(pipe: Descriptor) -> int:

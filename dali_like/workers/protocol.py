@@ -9,11 +9,12 @@ one pipe without a lock. Everything larger lies in shared memory (`dali_like.wor
 
     a slot:   header       HEADER_WORDS words, then one descriptor an output: what the batch is, where its rows are
               marks        a word a task: how much of the task's region has memory behind it
+              counts       a word a task: how many samples it has made, where that is not known beforehand
               descriptors  one a sample and output, written by the worker for samples that are not in a row
               rows         for each dense output an array of shape (batch_size, *sample_shape)
               regions      one a task: large in address space, touched only as far as it is used
 
-The header is the main process's to write, and does not change while a task of the batch is on its way. The marks,
+The header is the main process's to write, and does not change while a task of the batch is on its way. The marks, counts,
 descriptors, rows and region of a task belong to the one worker that has taken it. A worker may die at any instruction:
 its cell names the task that has to be done again.
 """

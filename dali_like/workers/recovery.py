@@ -96,6 +96,9 @@ class Work(Protocol):
     def retire(self, num_workers: int) -> None:
         """Tell idle workers to end."""
 
+    def depends_on(self, worker: int) -> bool:
+        """Whether there is work that only this worker can do."""
+
     def describe(self, debt: Debt) -> str:
         """Which sample it is about."""
 
@@ -185,7 +188,8 @@ class Recovery:
         if not self._may_restart(end.worker):
             self._lost.add(end.worker)
             # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
-            if len(self._lost) + len(self._absent) < self._options.num_workers and not self._suspects:
+            others = len(self._lost) + len(self._absent) < self._options.num_workers
+            if others and not self._suspects and not work.depends_on(end.worker):
                 work.fail(error, debt.batch if debt is not None else None)
             else:
                 work.fail_at_once(error)
@@ -218,7 +222,7 @@ class Recovery:
             self._suspects.popleft()
             self._isolated = False
             if not self._suspects:
-                self._start_absent(num_workers)
+                self._start_absent()
                 return
         if self._isolated:
             return
@@ -228,13 +232,17 @@ class Recovery:
         if self._retiring and len(self._absent) == num_workers:
             self._retiring = False
             self._isolated = True
-            self._start_absent(1)
+            # The lowest of them: any will do, unless only one can.
+            self._start(max(self._suspects[0].batch.key.worker, 0))
             work.post_again(self._suspects[0])
 
-    def _start_absent(self, count: int) -> None:
-        for worker in sorted(self._absent)[:count]:
-            self._absent.discard(worker)
-            self._crew.start(worker)
+    def _start_absent(self) -> None:
+        for worker in sorted(self._absent):
+            self._start(worker)
+
+    def _start(self, worker: int) -> None:
+        self._absent.discard(worker)
+        self._crew.start(worker)
 
     def _look_for_hangs(self, work: Work, watch: HangWatch) -> None:
         """Kill the workers that have been on one sample for too long; `_handle` then does the rest."""

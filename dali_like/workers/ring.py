@@ -35,7 +35,7 @@ _EXCESS_BYTES = 1 << 24
 class Slot:
     """An extent of the shared space that holds one batch of one source."""
 
-    __slots__ = ("descriptors", "geometry", "header", "marks", "offset", "records", "space", "tickets")
+    __slots__ = ("counts", "descriptors", "geometry", "header", "marks", "offset", "space")
 
     def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
         self.space = space
@@ -50,9 +50,9 @@ class Slot:
         num_outputs = len(geometry.outputs)
         self.header: NDArray[np.int64] = space.array(self.offset, geometry.header.shape, word)
         self.header[:] = geometry.header
-        self.marks: NDArray[np.int64] = space.array(
-            self.offset + geometry.marks_offset, (geometry.num_tasks(geometry.capacity),), word
-        )
+        tasks = (geometry.num_tasks(geometry.capacity),)
+        self.marks: NDArray[np.int64] = space.array(self.offset + geometry.marks_offset, tasks, word)
+        self.counts: NDArray[np.int64] = space.array(self.offset + geometry.counts_offset, tasks, word)
         self.descriptors: NDArray[np.int64] = space.array(
             self.offset + geometry.descriptors_offset, (geometry.capacity, num_outputs, DESCRIPTOR_WORDS), word
         )

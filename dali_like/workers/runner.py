@@ -1,7 +1,7 @@
 """Computing a task: calling the source for some samples of a batch and writing what it returns into the batch's slot.
 
 The same code runs in worker processes and, for sources that are not parallel, in the main process. It reads what to do
-from the slot's header and touches nothing but the rows, descriptors and region of its own task.
+from the slot's header and touches nothing but what belongs to its own task.
 
 Each sample is copied once. A sample that has the expected shape and dtype goes to its row, at one comparison and one
 assignment an output. Any other is packed into the task's region and described. Nobody waits for the main process to make
@@ -15,120 +15,28 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import OutOfMemoryError
-from dali_like.types import SampleInfo, set_stream
-from dali_like.workers.geometry import describe_rows
+from dali_like.types import BatchInfo, Call, SampleInfo, current_call
+from dali_like.workers.coroutines import EventLoop, make_concurrently
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import (
-    DESCRIPTOR_WORDS,
-    DTYPE_CODES,
-    DTYPES,
-    HEADER_WORDS,
-    PAGE_BYTES,
-    SAMPLE_ALIGNMENT,
-    UNKNOWN,
-    WORD_BYTES,
-    Header,
-    Status,
-    Word,
-    align,
-)
-from dali_like.workers.samples import Source, as_array, check_array, split_outputs
+from dali_like.workers.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
+from dali_like.workers.samples import LastBatch, Source, as_columns, split_outputs
+from dali_like.workers.streams import Stream
+from dali_like.workers.task import NoMemoryError, Region, RegionFullError, SlotView, Task
 
 #: Views of so many slots, and of so many samples in them, are kept for reuse; beyond that they start anew. A ring has a few
 #: slots; many more only while somebody holds many batches.
 _MAX_VIEWS = 256
 _MAX_CELLS = 1 << 16
 
-#: Memory is put behind a region in steps, since each is a few system calls: as much again as there is already, within these
-#: bounds. So a batch of small samples takes little, and one of large samples few steps.
-_LEAST_COMMIT_BYTES = 1 << 14
-_MOST_COMMIT_BYTES = 1 << 20
-
 #: So many indices are tried in the place of one that fails.
 _MAX_SKIPPED = 1000
 
 _log = logging.getLogger("dali_like")
-
-
-class RegionFullError(Exception):
-    """The samples of a task do not fit into its region; `needed` is how many bytes would have been enough so far."""
-
-    def __init__(self, needed: int) -> None:
-        super().__init__(needed)
-        self.needed = needed
-
-
-class NoMemoryError(Exception):
-    """There is no memory to put behind a region; `missing` is how many bytes were wanted."""
-
-    def __init__(self, missing: int) -> None:
-        super().__init__(missing)
-        self.missing = missing
-
-
-class _Cell(NamedTuple):
-    """Where one sample of one output goes, and what it must be for that."""
-
-    row: NDArray[Any]
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None
-
-
-#: In place of a cell where there are no rows: no array has this shape.
-_NO_CELL = _Cell(np.empty(0), np.dtype(float), None)
-
-
-def _cell(rows: NDArray[Any] | None, i: int) -> _Cell:
-    return _NO_CELL if rows is None else _Cell(rows[i, ...], rows.dtype, rows.shape[1:])
-
-
-class _SlotView:
-    """A slot as the one who fills it sees it."""
-
-    def __init__(self, space: SharedSpace, offset: int, words: Sequence[int]) -> None:
-        word = np.dtype(np.int64)
-        num_outputs = words[Header.NUM_OUTPUTS]
-        capacity = words[Header.CAPACITY]
-        self.offset = offset
-        self.geometry = words[Header.GEOMETRY]
-        self.task_size = words[Header.TASK_SIZE]
-        self.regions_offset = offset + words[Header.REGIONS_OFFSET]
-        self.region_bytes = words[Header.REGION_BYTES]
-        self.marks = space.array(offset + words[Header.MARKS_OFFSET], (-(-capacity // self.task_size),), word)
-        self.descriptors: NDArray[np.int64] = space.array(
-            offset + words[Header.DESCRIPTORS_OFFSET], (capacity, num_outputs, DESCRIPTOR_WORDS), word
-        )
-        self.expected: list[list[int]] = space.array(
-            offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
-        ).tolist()
-        self._cells: dict[int, list[tuple[_Cell, ...]]] = {}
-        self._capacity = capacity
-        self._rows = [self._rows_of(space, expected) for expected in self.expected]
-
-    @property
-    def num_cells(self) -> int:
-        """How many samples' rows are kept."""
-        return sum(map(len, self._cells.values()))
-
-    def cells_of(self, task: int) -> list[tuple[_Cell, ...]]:
-        """For each sample of a task, its row in each output."""
-        cells = self._cells.get(task)
-        if cells is None:
-            samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
-            cells = self._cells[task] = [tuple(_cell(rows, i) for rows in self._rows) for i in samples]
-        return cells
-
-    def _rows_of(self, space: SharedSpace, expected: list[int]) -> NDArray[Any] | None:
-        if expected[Word.OFFSET] == UNKNOWN:
-            return None
-        shape = tuple(expected[Word.SHAPE : Word.SHAPE + expected[Word.NDIM]])
-        return space.array(self.offset + expected[Word.OFFSET], (self._capacity, *shape), DTYPES[expected[Word.DTYPE]])
 
 
 class TaskRunner:
@@ -145,17 +53,18 @@ class TaskRunner:
         self._sources = sources
         self._cell = cell
         self._headers: dict[int, NDArray[np.int64]] = {}
-        self._views: dict[int, _SlotView] = {}
+        self._views: dict[int, SlotView] = {}
+        self._loop = EventLoop()
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
-        #: The sample that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY.
+        #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY.
         self.homeless: Any = None
 
-    def run(self, page: int, task: int, made: deque[Any] | None = None) -> tuple[Status, int]:
+    def run(self, page: int, number: int, made: deque[Any] | None = None) -> tuple[Status, int]:
         """Compute one task of the batch in the slot that starts on `page`; the status and its value.
 
         Args:
-            made: the first samples of the task, where they have been made already; they are taken out of it.
+            made: the first samples of the task, or its batch, where they have been made already; they are taken out of it.
         """
         header = self._headers.get(page)
         if header is None:
@@ -168,23 +77,41 @@ class TaskRunner:
             if len(self._views) >= _MAX_VIEWS or sum(view.num_cells for view in self._views.values()) > _MAX_CELLS:
                 self._views.clear()
                 self._headers.clear()
-            view = self._views[page] = _SlotView(self._space, page * PAGE_BYTES, words)
-        job = _Job(self._space, view, self._sources[words[Header.SOURCE]], words, task)
-        before = set_stream(job.source.seeds)
+            view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
+        task = Task(self._space, view, self._sources[words[Header.SOURCE]], words, number)
+        before = current_call.set(Call(task.source.seeds, task.empty))
         try:
-            return self._run(job, made)
+            return self._run(task, made)
         finally:
-            set_stream(before)  # a callback may run a pipeline
+            current_call.reset(before)  # a callback may run a pipeline
 
-    def _run(self, job: _Job, made: deque[Any] | None) -> tuple[Status, int]:
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function of the user's; one that returns a coroutine is awaited."""
+        return self._loop.finish(function(*args))
+
+    def close(self) -> None:
+        """End the event loop, if there is one."""
+        self._loop.close()
+
+    def _run(self, task: Task, made: deque[Any] | None) -> tuple[Status, int]:
+        source = task.source
+        if source.concurrency is not None:
+            task.callback = self._awaiting(source.callback)
         if made:
-            job.callback = _Resumed(made, job.callback)
+            task.callback = _Resumed(made, task.callback)
         try:
-            i = job.start
-            while i < job.stop:
-                i = self._make(job, i)
+            if source.batch:
+                self._make_batch(task)
+            elif source.concurrency is not None:
+                self._make_concurrently(task, source.concurrency)
+            else:
+                i = task.start
+                while i < task.stop:
+                    i = self._make(task, i)
         except StopIteration:
-            return Status.STOPPED, self._cell[0]
+            if source.batch or source.last_batch is LastBatch.DROP:
+                return Status.STOPPED, self._cell[0]
+            task.end_at(self._cell[0])
         except RegionFullError as full:
             return Status.TOO_LARGE, full.needed
         except NoMemoryError as shortage:
@@ -192,44 +119,91 @@ class TaskRunner:
         except Exception as error:
             self.error = error
             return Status.FAILED, self._cell[0]
-        if job.region is None:
+        if task.stop == task.start:
+            task.describe_all()  # nothing, which there may be no rows for
+        if task.region is None:
             return Status.DENSE, 0
-        return Status.DESCRIBED, job.region.used
+        return Status.DESCRIBED, task.region.used
 
-    def _make(self, job: _Job, begin: int) -> int:
+    # Batch by batch
+
+    def _make_batch(self, task: Task) -> None:
+        source, info = task.source, BatchInfo(task.iteration, task.epoch)
+        self._cell[0] = 0
+        try:
+            self._put_batch(task, task.callback(info), source)
+        except (StopIteration, RegionFullError, NoMemoryError):
+            raise
+        except Exception as error:
+            if source.on_error == "raise":
+                raise
+            self._replace_batch(task, info, error)
+
+    def _put_batch(self, task: Task, batch: Any, source: Source) -> None:
+        columns = as_columns(batch, source, task.stop - task.start)
+        try:
+            for output, column in enumerate(columns):
+                if isinstance(column, np.ndarray):
+                    task.put_all(output, column, source)
+                else:
+                    for i, value in enumerate(column):
+                        task.put(i, output, value, source)
+        except (RegionFullError, NoMemoryError):
+            if isinstance(source.callback, Stream):
+                source.callback.put_back(batch)
+            self.homeless = batch
+            raise
+        task.end_at(len(columns[0]))
+
+    def _replace_batch(self, task: Task, info: BatchInfo, error: Exception) -> None:
+        source = task.source
+        if callable(source.on_error):
+            replacer = replace(source, name=f"on_error of {source.name}")  # for what is wrong with its result
+            self._put_batch(task, self._call_on_error(replacer, info, error), replacer)
+            by = "what on_error returned"
+        else:
+            other = self._next_that_succeeds(
+                info.iteration, lambda i: self._put_batch(task, task.callback(BatchInfo(i, info.epoch_idx)), source), error
+            )
+            by = f"that of iteration {other}"
+        self._note_replacement(f"{source.name}: the batch of iteration {info.iteration}", by, error)
+
+    # Sample by sample
+
+    def _make(self, task: Task, begin: int) -> int:
         """Make the samples from `begin` on, up to the end of the task or the first that must be replaced; the next index."""
-        source, cell = job.source, self._cell
+        source, cell = task.source, self._cell
         fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
         i = begin
         try:
-            while i < job.stop:
-                if job.region is None:
-                    i, sample = fill(job, i)
-                    if i == job.stop:
+            while i < task.stop:
+                if task.region is None:
+                    i, sample = fill(task, i)
+                    if i == task.stop:
                         break
                 else:
                     cell[0] = i
-                    sample = job.callback(tuple.__new__(SampleInfo, (job.first + i, i, job.iteration, job.epoch)))
-                self._store(job, i, sample, source)
+                    sample = task.callback(tuple.__new__(SampleInfo, (task.first + i, i, task.iteration, task.epoch)))
+                self._put(task, i, sample, source)
                 i += 1
         except (StopIteration, RegionFullError, NoMemoryError):
             raise
         except Exception as error:
             if source.on_error == "raise":
                 raise
-            self._replace(job, cell[0], error)
+            self._replace(task, cell[0], error)
             return int(cell[0]) + 1
-        return job.stop
+        return task.stop
 
     # The loops of the next two methods are what a sample costs besides its callback and the copies. Making the tuple by its
     # class, comparing dtypes by value, or naming `strict` in the call of zip would each add 0.1 us to some 0.4 us.
 
-    def _fill_rows(self, job: _Job, begin: int) -> tuple[int, Any]:
+    def _fill_rows(self, task: Task, begin: int) -> tuple[int, Any]:
         """Make samples for as long as they fit their rows: the index of the first that does not, and that sample."""
-        callback, first, iteration, epoch, start = job.callback, job.first, job.iteration, job.epoch, job.start
-        single, count = job.source.num_outputs is None, job.source.output_count
-        cell, cells, new, ndarray = self._cell, job.cells, tuple.__new__, np.ndarray
-        for i in range(begin, job.stop):
+        callback, first, iteration, epoch, start = task.callback, task.first, task.iteration, task.epoch, task.start
+        single, count = task.source.num_outputs is None, task.source.output_count
+        cell, cells, new, ndarray = self._cell, task.cells, tuple.__new__, np.ndarray
+        for i in range(begin, task.stop):
             cell[0] = i
             sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
             outputs = (sample,) if single else sample
@@ -241,13 +215,13 @@ class TaskRunner:
                 else:
                     return i, sample
             array = outputs = sample = None  # so that the next sample gets the same memory, which is in the cache
-        return job.stop, None
+        return task.stop, None
 
-    def _fill_two_rows(self, job: _Job, begin: int) -> tuple[int, Any]:
+    def _fill_two_rows(self, task: Task, begin: int) -> tuple[int, Any]:
         """As `_fill_rows`, for two outputs, such as data and a label: without the inner loop a sample takes 0.17 us less."""
-        callback, first, iteration, epoch, start = job.callback, job.first, job.iteration, job.epoch, job.start
-        cell, cells, new, ndarray = self._cell, job.cells, tuple.__new__, np.ndarray
-        for i in range(begin, job.stop):
+        callback, first, iteration, epoch, start = task.callback, task.first, task.iteration, task.epoch, task.start
+        cell, cells, new, ndarray = self._cell, task.cells, tuple.__new__, np.ndarray
+        for i in range(begin, task.stop):
             cell[0] = i
             sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
             if sample.__class__ is not tuple or len(sample) != 2:
@@ -267,158 +241,105 @@ class TaskRunner:
                 a = b = sample = None  # see above
             else:
                 return i, sample
-        return job.stop, None
+        return task.stop, None
 
-    def _replace(self, job: _Job, i: int, error: Exception) -> None:
+    def _make_concurrently(self, task: Task, concurrency: int) -> None:
+        """Make all samples in an event loop; what counts is the lowest index that did not succeed."""
+        source, callback = task.source, task.source.callback
+
+        async def make(i: int) -> None:
+            self._put(task, i, await callback(SampleInfo(task.first + i, i, task.iteration, task.epoch)), source)
+
+        def is_last(error: BaseException) -> bool:
+            return source.on_error == "raise" or isinstance(error, (StopIteration, RegionFullError, NoMemoryError))
+
+        def progress(i: int) -> None:
+            self._cell[0] = i
+
+        errors = self._loop.finish(make_concurrently(make, range(task.start, task.stop), concurrency, is_last, progress))
+        for i, error in sorted(errors.items()):
+            self._cell[0] = i
+            if is_last(error):
+                raise error
+            self._replace(task, i, error)
+
+    def _replace(self, task: Task, i: int, error: Exception) -> None:
         """Put another sample in the place of one that could not be made.
 
         Raises:
             Exception: the original one, if no other can be found either.
         """
-        source = job.source
-        index = job.first + i
+        source = task.source
+        index = task.first + i
         if callable(source.on_error):
             replacer = replace(source, name=f"on_error of {source.name}")  # for what is wrong with its result
-            self._store(job, i, _call_on_error(replacer, SampleInfo(index, i, job.iteration, job.epoch), error), replacer)
+            info = SampleInfo(index, i, task.iteration, task.epoch)
+            self._put(task, i, self._call_on_error(replacer, info, error), replacer)
             by = "what on_error returned"
         else:
-            for other in range(index + 1, index + 1 + _MAX_SKIPPED):
-                try:
-                    sample = source.callback(SampleInfo(other, i, job.iteration, job.epoch))
-                    self._store(job, i, sample, source)
-                except (RegionFullError, NoMemoryError):
-                    raise
-                except StopIteration:
-                    raise error from None
-                except Exception:  # that one too: on to the next
-                    continue
-                by = f"that of idx_in_epoch {other}"
-                break
-            else:
-                raise error
-        self._cell[1] += 1
-        _log.warning("%s: the sample of idx_in_epoch %d is replaced by %s: %r", source.name, index, by, repr(error))
-
-    def _store(self, job: _Job, i: int, sample: Any, source: Source) -> None:
-        """Write any sample that may be written, and describe where it is."""
-        view = job.view
-        region = job.region
-        if region is None:
-            region = job.begin_region()
-        for output, value in enumerate(split_outputs(sample, source)):
-            array = as_array(value, source, output)
-            expected = view.expected[output]
-            if not job.provisional:
-                check_array(array, expected[Word.DTYPE], expected[Word.NDIM], source, output)
-            row, dtype, shape = job.cells[i - job.start][output]
-            if array.shape == shape and array.dtype == dtype:
-                row[...] = array
-                offset = expected[Word.OFFSET] + i * expected[Word.NBYTES]
-            else:
-                try:
-                    offset = region.append(array) - view.offset
-                except (RegionFullError, NoMemoryError):
-                    self.homeless = sample
-                    raise
-            ndim = array.ndim
-            view.descriptors[i, output, : Word.SHAPE + ndim] = (
-                offset,
-                array.nbytes,
-                DTYPE_CODES[array.dtype],
-                ndim,
-                *array.shape,
+            other = self._next_that_succeeds(
+                index,
+                lambda index: self._put(task, i, task.callback(SampleInfo(index, i, task.iteration, task.epoch)), source),
+                error,
             )
+            by = f"that of idx_in_epoch {other}"
+        self._note_replacement(f"{source.name}: the sample of idx_in_epoch {index}", by, error)
+
+    def _put(self, task: Task, i: int, sample: Any, source: Source) -> None:
+        """Write any sample that may be written, and describe where it is."""
+        try:
+            for output, value in enumerate(split_outputs(sample, source)):
+                task.put(i, output, value, source)
+        except (RegionFullError, NoMemoryError):
+            self.homeless = sample
+            raise
+
+    # Replacements, of samples and of batches
+
+    def _next_that_succeeds(self, index: int, make: Callable[[int], None], error: Exception) -> int:
+        """The first index after `index` for which `make` succeeds.
+
+        Raises:
+            Exception: `error`, if there is none.
+        """
+        for other in range(index + 1, index + 1 + _MAX_SKIPPED):
+            try:
+                make(other)
+            except (RegionFullError, NoMemoryError):
+                raise
+            except StopIteration:
+                raise error from None
+            except Exception:  # that one too: on to the next
+                continue
+            return other
+        raise error
+
+    def _call_on_error(self, source: Source, info: SampleInfo | BatchInfo, error: Exception) -> Any:
+        assert callable(source.on_error)
+        try:
+            return self.call(source.on_error, info, error)
+        except StopIteration as stop:
+            raise RuntimeError(f"{source.name} raised StopIteration; only the callback ends the epoch") from stop
+
+    def _note_replacement(self, what: str, by: str, error: Exception) -> None:
+        self._cell[1] += 1
+        _log.warning("%s is replaced by %s: %r", what, by, repr(error))
+
+    def _awaiting(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda info: self.call(callback, info)
 
     def write_message(self, page: int, task: int, message: bytes) -> None:
         """Leave a message at the start of a task's region, in place of its samples."""
-        region = _Region(self._space, self._views[page], task)
+        region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
 
 
-def _call_on_error(source: Source, info: SampleInfo, error: Exception) -> Any:
-    assert callable(source.on_error)
-    try:
-        return source.on_error(info, error)
-    except StopIteration as stop:
-        raise RuntimeError(f"{source.name} raised StopIteration; only the callback ends the epoch") from stop
-
-
 class _Resumed:
-    """A callback some of whose samples have been made already."""
+    """A callback some of whose results have been made already."""
 
-    def __init__(self, made: deque[Any], callback: Callable[[SampleInfo], Any]) -> None:
+    def __init__(self, made: deque[Any], callback: Callable[[Any], Any]) -> None:
         self._made = made
         self._callback = callback
 
-    def __call__(self, info: SampleInfo) -> Any:
+    def __call__(self, info: Any) -> Any:
         return self._made.popleft() if self._made else self._callback(info)
-
-
-class _Job:
-    """One task while it is computed.
-
-    Attributes:
-        start, stop: the samples of the batch that it consists of.
-        first: idx_in_epoch of the batch's first sample.
-        cells: the rows of each sample.
-        region: where samples go that have no row; None as long as all had one.
-    """
-
-    def __init__(self, space: SharedSpace, view: _SlotView, source: Source, words: list[int], task: int) -> None:
-        self._space = space
-        self._task = task
-        self.view = view
-        self.source = source
-        self.callback = source.callback
-        self.epoch = words[Header.EPOCH]
-        self.iteration = words[Header.ITERATION]
-        self.first = words[Header.FIRST_SAMPLE]
-        self.provisional = words[Header.PROVISIONAL]
-        self.start = task * view.task_size
-        self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
-        self.cells = view.cells_of(task)
-        self.region: _Region | None = None
-
-    def begin_region(self) -> _Region:
-        """From now on each sample is described, and so are those that lie in their rows already."""
-        self.region = _Region(self._space, self.view, self._task)
-        for output, expected in enumerate(self.view.expected):
-            describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
-        return self.region
-
-
-class _Region:
-    """The region of one task, filled from its start."""
-
-    def __init__(self, space: SharedSpace, view: _SlotView, task: int) -> None:
-        self._space = space
-        self._marks = view.marks
-        self._task = task
-        self._start = view.regions_offset + task * view.region_bytes
-        self._size = view.region_bytes
-        self._committed = int(view.marks[task])
-        self.used = 0
-
-    def append(self, array: NDArray[Any]) -> int:
-        """Copy an array to the end of what is used, and return its offset in the shared space."""
-        begin = self.used
-        end = align(begin + array.nbytes, SAMPLE_ALIGNMENT)
-        if end > self._committed:
-            self._grow(end)
-        offset = self._start + begin
-        self._space.array(offset, array.shape, array.dtype)[...] = array
-        self.used = end
-        return offset
-
-    def _grow(self, end: int) -> None:
-        if end > self._size:
-            raise RegionFullError(end)
-        step = min(max(self._committed, _LEAST_COMMIT_BYTES), _MOST_COMMIT_BYTES)
-        target = min(align(end, step), self._size)
-        missing = target - self._committed
-        try:
-            self._space.commit(self._start + self._committed, missing)
-        except OutOfMemoryError:
-            raise NoMemoryError(missing) from None  # the main process has the words, and may find memory
-        self._committed = target
-        self._marks[self._task] = target

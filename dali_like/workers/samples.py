@@ -1,28 +1,51 @@
-"""What a callback may return, and how it becomes arrays."""
+"""What a source is to the engine; what it may return, and how that becomes arrays."""
 
 from __future__ import annotations
 
+import enum
 import inspect
-from collections.abc import Callable
+import pickle
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import DtypeMismatchError, NdimMismatchError, OutputCountError, SampleDtypeError, SampleTypeError
-from dali_like.types import SampleInfo
+from dali_like.errors import (
+    BatchSizeError,
+    DtypeMismatchError,
+    NdimMismatchError,
+    OutputCountError,
+    SampleDtypeError,
+    SampleTypeError,
+)
 from dali_like.workers.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
+
+
+class LastBatch(enum.Enum):
+    """What becomes of the samples of a batch that StopIteration ends before it is full."""
+
+    DROP = "drop"  #: they are dropped
+    PARTIAL = "partial"  #: they are a batch
+    FILL = "fill"  #: they are a batch, and the last of them is repeated until it is full
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where the samples of one external source come from, as the engine sees it.
+    """Where the data of one external source comes from, as the engine sees it.
 
     Attributes:
         name: how messages call the source.
-        callback: makes one sample.
+        callback: makes one sample, given a SampleInfo; or one batch, given a BatchInfo.
         num_outputs: how many arrays make a sample; None where the callback returns the array itself.
+        batch: whether the callback makes batches.
+        in_order: whether it must be called in the order of the batches, and always in the same process: it walks through an
+            iterable. See `dali_like.workers.streams.Stream`.
+        concurrency: how many samples may be in the making at once, where the callback is a coroutine function.
+        last_batch: what becomes of an incomplete batch.
+        objects: for each output, whether it is of Python objects, which travel pickled. Empty: none is.
         on_error: what happens when the callback raises, or returns what cannot be delivered: "raise"; "skip", the sample of
             the next index that succeeds stands in; or a callable that is given the SampleInfo and the exception and returns
             what stands in.
@@ -33,9 +56,14 @@ class Source:
     """
 
     name: str
-    callback: Callable[[SampleInfo], Any]
+    callback: Callable[[Any], Any]
     num_outputs: int | None = None
-    on_error: str | Callable[[SampleInfo, Exception], Any] = "raise"
+    batch: bool = False
+    in_order: bool = False
+    concurrency: int | None = None
+    last_batch: LastBatch = LastBatch.DROP
+    objects: tuple[bool, ...] = ()
+    on_error: str | Callable[[Any, Exception], Any] = "raise"
     worker_setup: Callable[[], Any] | None = None
     worker_teardown: Callable[[], Any] | None = None
     seeds: tuple[int, int] = (0, 0)
@@ -44,6 +72,15 @@ class Source:
     def output_count(self) -> int:
         """The number of outputs: 1 where `num_outputs` is None."""
         return 1 if self.num_outputs is None else self.num_outputs
+
+    @property
+    def counts(self) -> bool:
+        """Whether it shows only when a batch is made how many samples it has."""
+        return self.batch or self.last_batch is not LastBatch.DROP
+
+    def is_object(self, output: int) -> bool:
+        """Whether an output is of Python objects."""
+        return bool(self.objects) and self.objects[output]
 
 
 def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
@@ -59,15 +96,56 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         _refuse_unawaited(sample, source)
         # An array could be meant as its rows.
         kind = OutputCountError if isinstance(sample, np.ndarray) else SampleTypeError
+        what, parts = ("batch", "batches, one for each output") if source.batch else ("sample", "arrays")
         raise kind(
-            f"{source.name} returned {_describe(sample)}; with num_outputs={source.num_outputs} a sample is a tuple or "
-            f"list of {source.num_outputs} arrays"
+            f"{source.name} returned {_describe(sample)}; with num_outputs={source.num_outputs} a {what} is a tuple or "
+            f"list of {source.num_outputs} {parts}"
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
             f"{source.name} returned {len(sample)} outputs; num_outputs={source.num_outputs} says {source.num_outputs}"
         )
     return sample
+
+
+def as_columns(batch: Any, source: Source, capacity: int) -> list[NDArray[Any] | Sequence[Any]]:
+    """The outputs of a batch, each as one array whose first dimension counts the samples, or as a sequence of samples.
+
+    Raises:
+        OutputCountError: too few or too many outputs.
+        SampleTypeError: an output is not a batch.
+        BatchSizeError: there are more than `capacity` samples, or outputs of different sizes.
+    """
+    columns = [_as_column(value, source, output) for output, value in enumerate(split_outputs(batch, source))]
+    sizes = [len(column) for column in columns]
+    if max(sizes) > capacity:
+        hint = " (an array is a batch, whose first dimension counts the samples)" if isinstance(batch, np.ndarray) else ""
+        raise BatchSizeError(
+            f"{source.name} returned an unexpected batch size. Expected batch_size <= {capacity}, actual: {max(sizes)}{hint}"
+        )
+    if len(set(sizes)) > 1:
+        raise BatchSizeError(f"Batch size clash! The outputs of {source.name} are batches of {sizes} samples")
+    return columns
+
+
+def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequence[Any]:
+    if isinstance(value, (list, tuple)):
+        return value
+    if source.is_object(output):
+        if isinstance(value, np.ndarray) and value.ndim:
+            return list(value)
+        raise SampleTypeError(
+            f"{source.name} returned {_describe(value)} in output {output}; a batch of objects is a list or tuple of them"
+        )
+    if callable(getattr(value, "is_dense_tensor", None)) and callable(getattr(value, "at", None)):  # a TensorList
+        return [value.at(i) for i in range(len(value))]
+    array = as_array(value, source, output)
+    if not array.ndim:
+        raise SampleTypeError(
+            f"{source.name} returned {_describe(value)} in output {output}; a batch is a list or tuple of arrays, an array "
+            "whose first dimension counts the samples, or a TensorList. For one sample a call, say batch=False"
+        )
+    return array
 
 
 def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
@@ -79,6 +157,8 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     Raises:
         SampleTypeError: anything else.
     """
+    if source.is_object(output):
+        return _pickled(value, source, output)
     if isinstance(value, np.ndarray):
         array = value
     elif isinstance(value, (np.generic, bool, int, float)):
@@ -92,21 +172,49 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
                 f"{source.name} returned {_describe(value)} in output {output}: tensors cannot have that dtype"
             )
         array = array.astype(native)
-    if array.ndim > MAX_NDIM:
+    if array.ndim - source.batch > MAX_NDIM:
         _refuse(value, source, output, f"an array of {array.ndim} dimensions; at most {MAX_NDIM} are supported")
     return array
 
 
-def check_array(array: NDArray[Any], dtype: int, ndim: int, source: Source, output: int) -> None:
-    """Compare an array with what was declared for the output, or seen before; UNKNOWN stands for anything.
+def _pickled(value: Any, source: Source, output: int) -> NDArray[np.uint8]:
+    try:
+        try:
+            data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        except Exception:  # whatever a user's class does; one that cannot be found by name can go by value
+            data = cloudpickle.dumps(value)
+    except Exception as error:
+        raise SampleTypeError(
+            f"{source.name} returned {_describe(value)} in output {output}, which cannot be pickled: {error}"
+        ) from error
+    return np.frombuffer(data, np.uint8)
+
+
+def load_objects(samples: Iterable[NDArray[Any]], name: str, output: int) -> list[Any]:
+    """The Python objects of one output of a batch.
+
+    Raises:
+        SampleTypeError: one cannot be unpickled in this process.
+    """
+    objects = []
+    for sample in samples:
+        try:
+            objects.append(pickle.loads(sample.data))
+        except Exception as error:  # whatever a user's class does
+            raise SampleTypeError(f"an object in output {output} of {name} cannot be unpickled here: {error!r}") from error
+    return objects
+
+
+def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: int, source: Source, output: int) -> None:
+    """Compare what a sample is with what was declared for the output, or seen before; UNKNOWN stands for anything.
 
     Raises:
         DtypeMismatchError, NdimMismatchError: it differs.
     """
-    if dtype not in (UNKNOWN, DTYPE_CODES[array.dtype]):
-        raise DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], array.dtype))
-    if ndim not in (UNKNOWN, array.ndim):
-        raise NdimMismatchError(ndim_text(source, output, ndim, array.ndim))
+    if dtype not in (UNKNOWN, DTYPE_CODES[array_dtype]):
+        raise DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], array_dtype))
+    if ndim not in (UNKNOWN, array_ndim):
+        raise NdimMismatchError(ndim_text(source, output, ndim, array_ndim))
 
 
 def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any]) -> str:

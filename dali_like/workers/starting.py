@@ -10,7 +10,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from dali_like.workers.descriptors import Descriptor
@@ -53,14 +53,19 @@ class WorkerOptions:
 
 @dataclass(frozen=True)
 class TemplateEnds:
-    """The template's ends of what connects it and its workers with the main process."""
+    """The template's ends of what connects it and its workers with the main process; see `Channels`."""
 
     control: Descriptor
     tasks: Descriptor
+    own_tasks: tuple[Descriptor, ...]
     done: Descriptor
 
+    @property
+    def all(self) -> tuple[Descriptor, ...]:
+        return (self.control, self.tasks, *self.own_tasks, self.done)
+
     def close(self) -> None:
-        for descriptor in (self.control, self.tasks, self.done):
+        for descriptor in self.all:
             descriptor.close()
 
 
@@ -101,8 +106,9 @@ def _run_fork(
     main_pid: int, sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds
 ) -> NoReturn:
     try:
-        Descriptor.close_all_but((space.fd, ends.control, ends.tasks, ends.done))
-        channels = Channels(ends.tasks.fileno(), ends.done.fileno(), space, options.num_workers)
+        Descriptor.close_all_but((space.fd, *ends.all))
+        own_tasks = tuple(pipe.fileno() for pipe in ends.own_tasks)
+        channels = Channels(ends.tasks.fileno(), own_tasks, ends.done.fileno(), space, options.num_workers)
         forked(main_pid, ends.control.fileno(), channels, sources, options.threads)
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -115,6 +121,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         main_pid=os.getpid(),
         control_fd=ends.control.fileno(),
         tasks_fd=ends.tasks.fileno(),
+        own_tasks_fds=tuple(pipe.fileno() for pipe in ends.own_tasks),
         done_fd=ends.done.fileno(),
         space_fd=space.fd.fileno(),
         space_bytes=space.size,
@@ -123,9 +130,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         threads=options.threads,
         sources=tuple(
             (
-                source.name,
-                source.num_outputs,
-                source.seeds,
+                replace(source, callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None),
                 options.pickle_source(
                     {
                         "source": source.callback,
@@ -145,12 +150,17 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
             pickle.dump((sys.path, sys.argv), file)
             pickle.dump(boot, file)
         os.lseek(boot_fd, 0, os.SEEK_SET)
-        kept = (boot_fd, boot.control_fd, boot.tasks_fd, boot.done_fd, boot.space_fd)
+        kept = (boot_fd, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
         command = [sys.executable, *_interpreter_flags(), "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
         return _launch(command, {**os.environ, **threads}, kept)
     finally:
         os.close(boot_fd)
+
+
+def _elsewhere(info: Any) -> NoReturn:
+    """In the place of a callback, which travels in a pickle of its own."""
+    raise NotImplementedError
 
 
 def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]) -> int:

@@ -29,7 +29,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NoReturn
 
@@ -66,14 +66,15 @@ class Boot:
     main_pid: int
     control_fd: int
     tasks_fd: int
+    own_tasks_fds: tuple[int, ...]
     done_fd: int
     space_fd: int
     space_bytes: int
     limit_bytes: int
     num_workers: int
     threads: int | None
-    #: name, number of outputs, seeds and pickled functions of each source
-    sources: tuple[tuple[str, int | None, tuple[int, int], bytes], ...]
+    #: each source without its functions, and these, pickled
+    sources: tuple[tuple[Source, bytes], ...]
 
 
 def spawned(boot: Boot) -> NoReturn:
@@ -81,13 +82,15 @@ def spawned(boot: Boot) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
-    channels = Channels(boot.tasks_fd, boot.done_fd, space, boot.num_workers)
+    channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers)
 
     def make_sources() -> Sequence[Source]:
         sources = []
-        for name, outputs, seeds, functions in boot.sources:
+        for source, functions in boot.sources:
             callback, on_error, setup, teardown = pickle.loads(functions)
-            sources.append(Source(name, callback, outputs, on_error, setup, teardown, seeds))
+            sources.append(
+                replace(source, callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
+            )
         return sources
 
     serve(boot.main_pid, boot.control_fd, channels, make_sources, boot.threads)
@@ -199,7 +202,8 @@ class _Template:
         try:
             _die_with_parent(template)
             _name_process(f"dali_like:{index}")
-            for fd in (*self._workers, self._main, self._control):
+            others = (fd for worker, fd in enumerate(self._channels.own_tasks) if worker != index)
+            for fd in (*self._workers, self._main, self._control, *others):
                 os.close(fd)
             status = run_worker(index, self._channels, self._make_sources)
         except SystemExit as stop:

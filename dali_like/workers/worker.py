@@ -8,8 +8,10 @@ always knows what a dead worker owes: what its cell names and no report has said
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
+import select
 import signal
 import sys
 import warnings
@@ -31,8 +33,9 @@ from dali_like.workers.protocol import (
     cell_offset,
     message_offset,
 )
-from dali_like.workers.runner import NoMemoryError, RegionFullError, TaskRunner
+from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
+from dali_like.workers.task import NoMemoryError, RegionFullError
 from dali_like.workers.transport import pack_exception
 
 #: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
@@ -44,9 +47,16 @@ START_FAILED = 70
 
 @dataclass(frozen=True)
 class Channels:
-    """What a worker shares with the main process and its siblings: the ends of the pipes, and the space."""
+    """What a worker shares with the main process and its siblings: the ends of the pipes, and the space.
+
+    Attributes:
+        tasks: where tasks come from that any worker can do.
+        own_tasks: for each worker, where those come from that it alone can do; empty if there are no such tasks.
+        done: where reports go.
+    """
 
     tasks: int
+    own_tasks: tuple[int, ...]
     done: int
     space: SharedSpace
     num_workers: int
@@ -55,23 +65,23 @@ class Channels:
 def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequence[Source]]) -> int:
     """The life of a worker; returns its exit status."""
     space = channels.space
+    cell = cell_offset(index)
     try:
         set_worker_info(WorkerInfo(index, channels.num_workers))
         sources = make_sources()
+        # Another task may begin only when the last one has been reported, so one cell is enough.
+        runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
         for source in sources:
             if source.worker_setup is not None:
-                source.worker_setup()
+                runner.call(source.worker_setup)
     except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
         _leave_message(index, channels, pack_exception(error))
         return START_FAILED
     _answer_with_stack(index, channels)
-    cell = cell_offset(index)
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = os.getpid().to_bytes(WORD_BYTES, "little")
-    # Another task may begin only when the last one has been reported, so one cell is enough.
-    runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
-    splice, write, unpack, pack = os.splice, os.write, TASK.unpack_from, DONE.pack
-    tasks, done, fd, buffer = channels.tasks, channels.done, space.fd.fileno(), space.map
-    while splice(tasks, fd, TASK.size, offset_dst=cell):
+    take = _make_take(index, channels, cell)
+    write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
+    while take():
         ticket, page, task = unpack(buffer, cell)
         if ticket == NO_TICKET:
             break
@@ -84,8 +94,29 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
             break
     for source in sources:
         if source.worker_teardown is not None:
-            source.worker_teardown()
+            runner.call(source.worker_teardown)
+    runner.close()
     return 0
+
+
+def _make_take(index: int, channels: Channels, cell: int) -> Callable[[], int]:
+    """What takes the next task into a worker's cell, and returns 0 if there will be none."""
+    tasks, fd, splice, size = channels.tasks, channels.space.fd.fileno(), os.splice, TASK.size
+    if not channels.own_tasks:
+        return lambda: splice(tasks, fd, size, offset_dst=cell)
+    own = channels.own_tasks[index]
+    poll = select.poll()
+    poll.register(own, select.POLLIN)
+    poll.register(tasks, select.POLLIN)
+
+    def take() -> int:
+        while True:
+            poll.poll()
+            for pipe in (own, tasks):
+                with contextlib.suppress(BlockingIOError):  # there is none there, or a sibling was faster
+                    return splice(pipe, fd, size, offset_dst=cell, flags=os.SPLICE_F_NONBLOCK)
+
+    return take
 
 
 def _report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple[Status, int]:

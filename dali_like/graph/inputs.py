@@ -1,0 +1,127 @@
+"""Inputs: external sources without a source, which the user feeds with batches.
+
+What is fed lies in a queue until an iteration takes it. It may be fed in any thread, also while another one waits for it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import NdimMismatchError, NoInputError
+from dali_like.external_source import ExternalSource
+from dali_like.interrupts import PATIENCE_S, check_interrupts
+from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.protocol import DTYPE_CODES
+from dali_like.workers.samples import Source, as_array, as_columns, check_array
+
+
+class InputPool:
+    """The batches that have been fed to one input. See `dali_like.workers.base.Pool`.
+
+    Args:
+        external: what was said of the input.
+        capacity: the largest batch.
+    """
+
+    def __init__(self, external: ExternalSource, capacity: int) -> None:
+        self._source = Source(external.name, _never_called, None, batch=True)
+        self._expected = external.declared[0]
+        self._copies = not external.arguments.no_copy
+        self._blocks = bool(external.arguments.blocking)
+        self._repeats = external.arguments.repeat_last
+        self._batch = external.batch
+        self._capacity = capacity
+        self._fed: deque[Output] = deque()
+        self._last: Output | None = None
+        self._waiting: deque[Batch] = deque()
+        self._news = threading.Condition()
+        self._closed = False
+        #: The layout of what is fed.
+        self.layout = external.layouts[0]
+
+    def feed(self, data: Any, layout: str | None) -> None:
+        """Add a batch to the queue.
+
+        Raises:
+            SampleError: it is no batch, or not of the dtype, dimensions and layout that were declared or fed before.
+        """
+        (column,) = as_columns(data, self._source, self._capacity)
+        output = self._import(column)
+        if len(output):
+            dtype, ndim = output[0].dtype, output[0].ndim
+            for sample in output if not isinstance(output, np.ndarray) else ():
+                check_array(sample.dtype, sample.ndim, DTYPE_CODES[dtype], ndim, self._source, 0)
+            check_array(dtype, ndim, self._expected.dtype, self._expected.ndim, self._source, 0)
+            self._check_layout(layout, ndim)
+            self._expected = OutputLayout(DTYPE_CODES[dtype], ndim)
+        with self._news:
+            self._fed.append(output)
+            self._news.notify_all()
+
+    def submit(self, key: BatchKey) -> Batch:
+        batch = Batch(key)
+        self._waiting.append(batch)
+        self.poll()
+        return batch
+
+    def poll(self) -> None:
+        while self._waiting and self._fed:
+            self._last = self._fed.popleft()
+            self._waiting.popleft().outcome = [self._last]
+
+    def wait(self, batch: Batch) -> Sequence[Output]:
+        self.poll()
+        while batch.outcome is None:
+            if self._repeats and self._last is not None:
+                self._waiting.remove(batch)
+                batch.outcome = [self._last]
+            elif self._blocks and not self._closed:
+                with self._news:
+                    if not self._fed:
+                        self._news.wait(PATIENCE_S)
+                check_interrupts()
+                self.poll()
+            else:
+                raise NoInputError(f"{self._source.name} has no batch left: call feed_input() before each run()")
+        assert not isinstance(batch.outcome, Exception)
+        return batch.outcome
+
+    def cancel(self, batch: Batch) -> None:
+        if batch in self._waiting:
+            self._waiting.remove(batch)
+        batch.outcome = None
+
+    def stop_waiting(self) -> None:
+        """Let a `wait` that is under way end. May be called in any thread."""
+        self._closed = True
+
+    def close(self) -> None:
+        self._closed = True
+        self._waiting.clear()
+        self._fed.clear()
+
+    def _import(self, column: NDArray[Any] | Sequence[Any]) -> Output:
+        if isinstance(column, np.ndarray):
+            return column.copy() if self._copies else column
+        arrays = [as_array(value, self._source, 0) for value in column]
+        return [array.copy() for array in arrays] if self._copies else arrays
+
+    def _check_layout(self, layout: str | None, ndim: int) -> None:
+        if not layout:
+            return
+        if len(layout) != ndim:
+            raise NdimMismatchError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
+        if self.layout not in ("", layout):
+            raise NdimMismatchError(f'{self._source.name}: Expected data with layout: "{self.layout}" and got: "{layout}"')
+        self.layout = layout
+
+
+def _never_called(info: Any) -> Any:
+    raise NotImplementedError

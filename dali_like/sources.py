@@ -1,0 +1,212 @@
+"""The kinds of sources that users give, made into the one kind that the engine knows.
+
+What is a callable, what an iterable, and what may be done with each, follows ``nvidia.dali`` 1.53: an object that can be
+iterated is an iterable, even if it can be called; an array is an iterable of its rows; a generator function is called for
+its items.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.workers.streams import Grouped, Once, Stream, Walk
+
+#: What ``cycle`` may be, by what it means.
+_CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the engine is told of a user's source.
+
+    Attributes:
+        callback: what it calls.
+        in_order: see `dali_like.workers.samples.Source`.
+        goes_on: whether an epoch begins where the one before has left off.
+        is_async: whether the callback is a coroutine function.
+        length: how many samples or batches an epoch has; None if that is not known.
+    """
+
+    callback: Callable[[Any], Any]
+    in_order: bool = False
+    goes_on: bool = False
+    is_async: bool = False
+    length: int | None = None
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a source is to be used.
+
+    Attributes:
+        label: how messages call it.
+        batch: batch by batch, or sample by sample.
+        batch_info: whether a callable gets a BatchInfo rather than the number of the iteration.
+        parallel: in workers.
+        sharded: whether each worker walks through an iterable of its own.
+        cycle: what happens at the end of an iterable.
+    """
+
+    label: str
+    batch: bool
+    batch_info: bool
+    parallel: bool
+    sharded: bool
+    cycle: str | None
+
+
+def check_cycle(cycle: Any) -> str | None:
+    """``cycle`` in one of its forms.
+
+    Raises:
+        ArgumentError: it has none of them.
+    """
+    try:
+        return _CYCLES[cycle]
+    except (KeyError, TypeError):
+        raise ArgumentError(f'cycle must be None, True, False, "no", "quiet" or "raise", not {cycle!r}') from None
+
+
+def kind_of(source: Any, use: Use) -> Kind:
+    """What a source is.
+
+    Raises:
+        ArgumentError, DefinitionError: it is nothing that can be used that way.
+    """
+    if _is_generator_function(source) or is_iterable(source):
+        return _iterable_kind(source, use)
+    if use.cycle is not None:
+        raise ArgumentError(f"{use.label}: `cycle` can only be specified if `source` is iterable")
+    if use.sharded:
+        raise ArgumentError(f"{use.label}: sharded=True is for iterables; a callable is told what to make")
+    if not callable(source):
+        raise DefinitionError(
+            f"{use.label}: the `source` must be callable, iterable or a parameterless generator function, not a "
+            f"{type(source).__qualname__}"
+        )
+    return _callable_kind(source, use)
+
+
+def is_iterable(source: Any) -> bool:
+    """Whether a source is walked through rather than called."""
+    kind = type(source)
+    return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
+
+
+def is_async(function: Any) -> bool:
+    """Whether a function, or an object that can be called, is a coroutine function."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
+
+
+def _iterable_kind(source: Any, use: Use) -> Kind:
+    is_function = not is_iterable(source)
+    what = "a generator function" if is_function else "an iterable"
+    if is_function and not _accepts(inspect.signature(source), 0):
+        raise DefinitionError(f"{use.label} is a generator function with arguments; it is called without any")
+    if use.parallel and not use.batch and not use.sharded:
+        raise DefinitionError(
+            f"{use.label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
+            "external source definition and make sure your source returns batches), or with sharded=True, with which each "
+            "worker walks through samples of its own"
+        )
+    if inspect.isgenerator(source) and use.cycle in ("quiet", "raise"):
+        raise DefinitionError(
+            f"{use.label}: Cannot cycle through a generator. If it comes from a generator function, pass that function "
+            "instead"
+        )
+    begin: Callable[[], Iterator[Any]] = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
+    goes_on = use.cycle == "no" or _cannot_begin_anew(source)
+    if goes_on:
+        begin = Once(begin)
+    length = None if goes_on or use.cycle == "quiet" else _length_of(source)
+    return Kind(Stream(begin), in_order=True, goes_on=goes_on, length=length)
+
+
+def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
+    if inspect.isasyncgenfunction(source):
+        raise DefinitionError(f"{use.label} is an async generator function; an async source returns one sample a call")
+    kind = functools.partial(Kind, is_async=is_async(source), length=_length_of(source))
+    told = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
+    try:
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):  # some built-in functions have none
+        signature = None
+    if signature is None or _accepts(signature, 1):
+        return kind(_WithIteration(source) if use.batch and not use.batch_info else source)
+    if not _accepts(signature, 0):
+        raise DefinitionError(
+            f"{use.label} has the signature {signature}; a source is called with one positional argument, {told}"
+        )
+    if use.parallel:
+        raise DefinitionError(
+            f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {told}, so that each "
+            "worker can be told what to make"
+        )
+    return kind(_IgnoreInfo(source))
+
+
+@dataclass(frozen=True)
+class _IgnoreInfo:
+    """A source that takes no argument, as one that does."""
+
+    source: Callable[[], Any]
+
+    def __call__(self, info: Any) -> Any:
+        return self.source()
+
+
+@dataclass(frozen=True)
+class _WithIteration:
+    """A source that is given the number of the iteration, as one that is given the BatchInfo."""
+
+    source: Callable[[int], Any]
+
+    def __call__(self, info: Any) -> Any:
+        return self.source(info.iteration)
+
+
+def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) -> Kind:
+    """A kind of iterable of samples, as one of batches."""
+    assert isinstance(kind.callback, Stream)
+    begin = Grouped(kind.callback.iterate, size, num_outputs, drop_last=drop_last)
+    return Kind(Stream(begin), kind.in_order, kind.goes_on)
+
+
+def _is_generator_function(source: Any) -> bool:
+    return inspect.isgeneratorfunction(source) or inspect.isgeneratorfunction(_call_of(source))
+
+
+def _call_of(source: Any) -> Any:
+    """What runs when an object of a Python class is called."""
+    return type(source).__dict__.get("__call__") or getattr(type(source), "__call__", None)  # noqa: B004
+
+
+def _cannot_begin_anew(source: Any) -> bool:
+    """Whether what has been taken from an iterable is gone.
+
+    That holds for generators and for the iterators of the interpreter. One that a Python class defines may well begin anew
+    when it is asked for its iterator, as those in DALI's examples do.
+    """
+    if not isinstance(source, Iterator):
+        return False
+    return inspect.isgenerator(source) or not inspect.isfunction(getattr(type(source), "__iter__", None))
+
+
+def _length_of(source: Any) -> int | None:
+    try:
+        return len(source)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _accepts(signature: inspect.Signature, num_arguments: int) -> bool:
+    try:
+        signature.bind(*[None] * num_arguments)
+    except TypeError:
+        return False
+    return True

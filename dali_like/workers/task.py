@@ -1,0 +1,278 @@
+"""A task as the one who computes it sees it: which samples, and where they go.
+
+Nothing but the rows, descriptors, count and region of the task itself is touched.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import OutOfMemoryError
+from dali_like.types import SampleInfo
+from dali_like.workers.geometry import describe_rows
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import (
+    DESCRIPTOR_WORDS,
+    DTYPE_CODES,
+    DTYPES,
+    HEADER_WORDS,
+    SAMPLE_ALIGNMENT,
+    UNKNOWN,
+    WORD_BYTES,
+    Header,
+    Word,
+    align,
+)
+from dali_like.workers.samples import Source, as_array, check_array
+
+#: Memory is put behind a region in steps, since each is a few system calls: as much again as there is already, within these
+#: bounds. So a batch of small samples takes little, and one of large samples few steps.
+_LEAST_COMMIT_BYTES = 1 << 14
+_MOST_COMMIT_BYTES = 1 << 20
+
+
+class RegionFullError(Exception):
+    """The samples of a task do not fit into its region; `needed` is how many bytes would have been enough so far."""
+
+    def __init__(self, needed: int) -> None:
+        super().__init__(needed)
+        self.needed = needed
+
+
+class NoMemoryError(Exception):
+    """There is no memory to put behind a region; `missing` is how many bytes were wanted."""
+
+    def __init__(self, missing: int) -> None:
+        super().__init__(missing)
+        self.missing = missing
+
+
+class Cell(NamedTuple):
+    """Where one sample of one output goes, and what it must be for that."""
+
+    row: NDArray[Any]
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None
+
+
+#: In place of a cell where there are no rows: no array has this shape.
+_NO_CELL = Cell(np.empty(0), np.dtype(float), None)
+
+
+def _cell(rows: NDArray[Any] | None, i: int) -> Cell:
+    return _NO_CELL if rows is None else Cell(rows[i, ...], rows.dtype, rows.shape[1:])
+
+
+class SlotView:
+    """A slot as the one who fills it sees it."""
+
+    def __init__(self, space: SharedSpace, offset: int, words: Sequence[int]) -> None:
+        word = np.dtype(np.int64)
+        num_outputs = words[Header.NUM_OUTPUTS]
+        capacity = words[Header.CAPACITY]
+        self.offset = offset
+        self.geometry = words[Header.GEOMETRY]
+        self.task_size = words[Header.TASK_SIZE]
+        self.regions_offset = offset + words[Header.REGIONS_OFFSET]
+        self.region_bytes = words[Header.REGION_BYTES]
+        num_tasks = -(-capacity // self.task_size)
+        marks_offset = offset + words[Header.MARKS_OFFSET]
+        self.marks = space.array(marks_offset, (num_tasks,), word)
+        self.counts = space.array(marks_offset + num_tasks * WORD_BYTES, (num_tasks,), word)
+        self.descriptors: NDArray[np.int64] = space.array(
+            offset + words[Header.DESCRIPTORS_OFFSET], (capacity, num_outputs, DESCRIPTOR_WORDS), word
+        )
+        self.expected: list[list[int]] = space.array(
+            offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
+        ).tolist()
+        self._cells: dict[int, list[tuple[Cell, ...]]] = {}
+        self._capacity = capacity
+        self.rows = [self._rows_of(space, expected) for expected in self.expected]
+
+    @property
+    def num_cells(self) -> int:
+        """How many samples' rows are kept."""
+        return sum(map(len, self._cells.values()))
+
+    def cells_of(self, task: int) -> list[tuple[Cell, ...]]:
+        """For each sample of a task, its row in each output."""
+        cells = self._cells.get(task)
+        if cells is None:
+            samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
+            cells = self._cells[task] = [tuple(_cell(rows, i) for rows in self.rows) for i in samples]
+        return cells
+
+    def _rows_of(self, space: SharedSpace, expected: list[int]) -> NDArray[Any] | None:
+        if expected[Word.OFFSET] == UNKNOWN:
+            return None
+        shape = tuple(expected[Word.SHAPE : Word.SHAPE + expected[Word.NDIM]])
+        return space.array(self.offset + expected[Word.OFFSET], (self._capacity, *shape), DTYPES[expected[Word.DTYPE]])
+
+
+class Task:
+    """One task while it is computed.
+
+    Attributes:
+        start, stop: the samples of the batch that it consists of.
+        first: idx_in_epoch of the batch's first sample.
+        cells: the rows of each sample.
+        region: where samples go that have no row; None as long as all had one.
+    """
+
+    def __init__(self, space: SharedSpace, view: SlotView, source: Source, words: list[int], number: int) -> None:
+        self._space = space
+        self._number = number
+        self._reserved: dict[tuple[int, int], NDArray[Any]] = {}
+        self.view = view
+        self.source = source
+        self.callback = source.callback
+        self.epoch = words[Header.EPOCH]
+        self.iteration = words[Header.ITERATION]
+        self.first = words[Header.FIRST_SAMPLE]
+        self.provisional = words[Header.PROVISIONAL]
+        self.start = number * view.task_size
+        self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
+        self.cells = view.cells_of(number)
+        self.region: Region | None = None
+
+    def end_at(self, stop: int) -> None:
+        """Leave it at fewer samples than it might have had."""
+        self.stop = stop
+        self.view.counts[self._number] = stop - self.start
+
+    def describe_all(self) -> Region:
+        """From now on each sample is described, and so are those that lie in their rows already."""
+        if self.region is None:
+            self.region = Region(self._space, self.view, self._number)
+            for output, expected in enumerate(self.view.expected):
+                describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
+        return self.region
+
+    def put(self, i: int, output: int, value: Any, source: Source) -> None:
+        """Write one output of sample `i`, and describe where it is.
+
+        Raises:
+            SampleError: it may not be written.
+            RegionFullError, NoMemoryError: there is no room for it.
+        """
+        region = self.describe_all()
+        array = as_array(value, source, output)
+        self._check(array.dtype, array.ndim, output, source)
+        row, dtype, shape = self.cells[i - self.start][output]
+        if array.shape == shape and array.dtype == dtype:
+            row[...] = array
+            expected = self.view.expected[output]
+            offset = expected[Word.OFFSET] + i * expected[Word.NBYTES]
+        else:
+            place = self._reserved.pop((i, output), None)
+            written = place is not None and _is_same(array, place)
+            offset = (_address(array) - self._space.address if written else region.append(array)) - self.view.offset
+        self._describe(i, output, offset, array.nbytes, array.dtype, array.shape)
+
+    def put_all(self, output: int, samples: NDArray[Any], source: Source) -> None:
+        """Write one output of the first samples of the task from one array.
+
+        Raises:
+            SampleError, RegionFullError, NoMemoryError: as `put`.
+        """
+        count, shape = len(samples), samples.shape[1:]
+        self._check(samples.dtype, samples.ndim - 1, output, source)
+        rows = self.view.rows[output]
+        if rows is not None and shape == rows.shape[1:] and samples.dtype == rows.dtype:
+            rows[self.start : self.start + count] = samples
+            return
+        offset = self.describe_all().append(samples) - self.view.offset
+        nbytes = samples.nbytes // count if count else 0
+        self._describe(slice(self.start, self.start + count), output, offset, nbytes, samples.dtype, shape)
+        self.view.descriptors[self.start : self.start + count, output, Word.OFFSET] += np.arange(count) * nbytes
+
+    def empty(self, info: SampleInfo, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """The memory for an output of a sample of this task, or None. See `SampleInfo.empty`."""
+        i = info.idx_in_batch
+        if not self.start <= i < self.stop or info[0] != self.first + i or info[2:] != (self.iteration, self.epoch):
+            return None
+        if not 0 <= output < len(self.view.expected) or self.source.is_object(output):
+            return None
+        row, row_dtype, row_shape = self.cells[i - self.start][output]
+        if shape == row_shape and dtype == row_dtype:
+            return row.view()
+        if dtype not in DTYPE_CODES:
+            return None
+        try:
+            offset = self.describe_all().take(math.prod(shape) * dtype.itemsize)
+        except (RegionFullError, NoMemoryError):
+            return None  # there will be none for a copy either, but that is not for the callback to know
+        place = self._reserved[i, output] = self._space.array(offset, shape, dtype)
+        return place.view()
+
+    def _check(self, dtype: np.dtype[Any], ndim: int, output: int, source: Source) -> None:
+        if not self.provisional:
+            expected = self.view.expected[output]
+            check_array(dtype, ndim, expected[Word.DTYPE], expected[Word.NDIM], source, output)
+
+    def _describe(
+        self, samples: int | slice, output: int, offset: int, nbytes: int, dtype: np.dtype[Any], shape: tuple[int, ...]
+    ) -> None:
+        self.view.descriptors[samples, output, : Word.SHAPE + len(shape)] = (
+            offset,
+            nbytes,
+            DTYPE_CODES[dtype],
+            len(shape),
+            *shape,
+        )
+
+
+class Region:
+    """The region of one task, filled from its start."""
+
+    def __init__(self, space: SharedSpace, view: SlotView, task: int) -> None:
+        self._space = space
+        self._marks = view.marks
+        self._task = task
+        self._start = view.regions_offset + task * view.region_bytes
+        self._size = view.region_bytes
+        self._committed = int(view.marks[task])
+        self.used = 0
+
+    def append(self, array: NDArray[Any]) -> int:
+        """Copy an array to the end of what is used, and return its offset in the shared space."""
+        offset = self.take(array.nbytes)
+        self._space.array(offset, array.shape, array.dtype)[...] = array
+        return offset
+
+    def take(self, nbytes: int) -> int:
+        """Use `nbytes` more, and return their offset in the shared space."""
+        begin = self.used
+        end = align(begin + nbytes, SAMPLE_ALIGNMENT)
+        if end > self._committed:
+            self._grow(end)
+        self.used = end
+        return self._start + begin
+
+    def _grow(self, end: int) -> None:
+        if end > self._size:
+            raise RegionFullError(end)
+        step = min(max(self._committed, _LEAST_COMMIT_BYTES), _MOST_COMMIT_BYTES)
+        target = min(align(end, step), self._size)
+        missing = target - self._committed
+        try:
+            self._space.commit(self._start + self._committed, missing)
+        except OutOfMemoryError:
+            raise NoMemoryError(missing) from None  # the main process has the words, and may find memory
+        self._committed = target
+        self._marks[self._task] = target
+
+
+def _address(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _is_same(array: NDArray[Any], place: NDArray[Any]) -> bool:
+    """Whether an array lies where `place` does, in the same form or another one without gaps."""
+    return _address(array) == _address(place) and array.nbytes <= place.nbytes and bool(array.flags.c_contiguous)
