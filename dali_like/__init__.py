@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dali_like import errors, fn, tensors, types
+from dali_like import errors, fn, pickling, tensors, types
 from dali_like.definition import pipeline_def
 from dali_like.pipeline import Pipeline
 from dali_like.workers.info import WorkerInfo, get_worker_info
@@ -19,6 +19,7 @@ __all__ = [
     "errors",
     "fn",
     "get_worker_info",
+    "pickling",
     "pipeline_def",
     "tensors",
     "types",

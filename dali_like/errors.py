@@ -27,6 +27,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
     |-- WorkerError(RuntimeError)             the worker processes
     |   |-- WorkerStartError                  ... could not be started
+    |   |-- CudaForkError                     ... cannot be forked, since this process uses CUDA
     |   |-- WorkerDiedError                   ... ended without being told to
     |   |-- WorkerTimeoutError(TimeoutError)  ... are on one sample for too long
     |   `-- CorruptionError                   ... have written what no worker writes
@@ -43,6 +44,7 @@ __all__ = [
     "BatchSizeError",
     "ClosedError",
     "CorruptionError",
+    "CudaForkError",
     "DaliLikeError",
     "DecodeError",
     "DefinitionError",
@@ -163,6 +165,10 @@ class WorkerError(DaliLikeError, RuntimeError):
 
 class WorkerStartError(WorkerError):
     """A worker process could not be started; the cause is the exception that it met."""
+
+
+class CudaForkError(WorkerError):
+    """Workers were to be forked from a process that has initialised CUDA, which does not survive that."""
 
 
 class WorkerDiedError(WorkerError):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dis
 import functools
 import inspect
+from collections import deque
 from collections.abc import Iterator
+from types import CodeType, MemberDescriptorType
 from typing import Any
 
 
@@ -14,7 +17,7 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     if inspect.ismethod(value):
         yield ".__self__", value.__self__
     elif inspect.isfunction(value):
-        for name in value.__code__.co_names:
+        for name in dict.fromkeys(_global_names(value.__code__)):
             if name in value.__globals__:
                 yield f" -> {name}", value.__globals__[name]
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
@@ -22,12 +25,6 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
                 yield f" -> {name}", cell.cell_contents
         yield from parts_of(value.__defaults__ or ())
         yield from parts_of(value.__kwdefaults__ or {})
-    elif isinstance(value, dict):
-        for key, part in value.items():
-            yield f"[{key!r}]", part
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        for i, part in enumerate(value):
-            yield f"[{i}]", part
     elif type(value).__module__.startswith("dali_like."):
         # What a user's source is wrapped in, which is not for the user to know.
         for part in getattr(value, "__dict__", {}).values():
@@ -37,5 +34,35 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield ".args", value.args
         yield ".keywords", value.keywords
     else:
-        for name, part in getattr(value, "__dict__", {}).items():
-            yield f".{name}", part
+        yield from _items_of(value)
+        yield from _attributes_of(value)
+
+
+def _items_of(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield f"[{key!r}]", part
+    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+        for i, part in enumerate(value):
+            yield f"[{i}]", part
+
+
+def _attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
+    for name, part in getattr(value, "__dict__", {}).items():
+        yield f".{name}", part
+    for kind in type(value).__mro__:
+        if "__slots__" in vars(kind):
+            for name, member in vars(kind).items():
+                if isinstance(member, MemberDescriptorType):
+                    with contextlib.suppress(AttributeError):  # a slot without a value
+                        yield f".{name}", member.__get__(value)
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """The names of global variables in a function's code, and in that of the functions and classes in it."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            yield instruction.argval
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)

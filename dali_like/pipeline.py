@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import itertools
 import operator
 import os
@@ -17,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from dali_like import pickling
+from dali_like.device.driver import cuda_is_initialized
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
     ArgumentTypeError,
     ClosedError,
+    CudaForkError,
     DefinitionError,
     DescriptorLimitError,
     ForkedError,
@@ -80,6 +83,9 @@ class Pipeline:
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
             "spawn" starts fresh interpreters; sources travel by value.
+        py_callback_pickler: how sources travel to spawned workers: a module or object with ``dumps`` and ``loads``, such as
+            dill, or a tuple of one, keyword arguments for dumps and, if need be, for loads: ``(dill, {"recurse": True})``.
+            None: with cloudpickle, by value where workers could not import them; see `dali_like.pickling`.
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
         py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
@@ -102,6 +108,7 @@ class Pipeline:
         prefetch_queue_depth: int = 2,
         py_num_workers: int = 1,
         py_start_method: str = "fork",
+        py_callback_pickler: Any = None,
         py_worker_threads: int | None = 1,
         py_worker_restarts: int | None = 3,
         py_timeout_s: float | None = None,
@@ -118,6 +125,11 @@ class Pipeline:
             raise ArgumentError(f"py_worker_restarts must be an integer from 0 on, or None, not {py_worker_restarts!r}")
         if py_start_method not in START_METHODS:
             raise ArgumentError(f"py_start_method must be one of {', '.join(START_METHODS)}, not {py_start_method!r}")
+        if py_callback_pickler is not None and py_start_method == "fork":
+            raise ArgumentClashError(
+                "py_callback_pickler should not be set when the 'fork' start method is used: forked workers have the "
+                "sources already, and nothing is pickled"
+            )
         if py_timeout_s is not None and not (_is_number(py_timeout_s) and py_timeout_s > 0):
             raise ArgumentError(f"py_timeout_s must be a positive number of seconds or None, not {py_timeout_s!r}")
         if seed is not None and not _is_int(seed):
@@ -132,6 +144,9 @@ class Pipeline:
         self._prefetch_queue_depth = prefetch_queue_depth
         self._py_num_workers = py_num_workers
         self._py_start_method = py_start_method
+        self._callback_pickler = None
+        if py_callback_pickler is not None:
+            self._callback_pickler = pickling.make_callback_pickler(py_callback_pickler)
         self._py_worker_threads = py_worker_threads
         self._py_worker_restarts = py_worker_restarts
         self._py_timeout_s = py_timeout_s
@@ -220,6 +235,7 @@ class Pipeline:
 
         Raises:
             ArgumentError: ``py_num_workers`` is not positive, although a source is parallel.
+            CudaForkError: workers are to be forked, and CUDA is in use in this process already.
             PicklingError: a source cannot travel to spawned workers.
             DescriptorLimitError: the process may not open more files.
         """
@@ -234,6 +250,7 @@ class Pipeline:
         parallel = [node for node in sources if node.external.parallel]
         if parallel:
             self._check_workers()
+            self._check_fork()
             self._warn_of_hazards(parallel)
         try:
             space = SharedSpace.create(self._max_held_bytes)
@@ -257,7 +274,7 @@ class Pipeline:
             self._py_worker_threads,
             self._py_timeout_s,
             self._py_worker_restarts,
-            pickling.dumps,
+            functools.partial(pickling.dumps, pickler=self._callback_pickler),
         )
         sources = [(self._source_of(node), node.external.declared) for node in parallel]
         return ProcessPool(sources, self._batch_size, space, options)
@@ -272,7 +289,7 @@ class Pipeline:
 
         Raises:
             DefinitionError: the pipeline has no outputs, or illegal ones.
-            ArgumentError, PicklingError: see `start_py_workers`.
+            ArgumentError, CudaForkError, PicklingError: see `start_py_workers`.
         """
         with self._call:
             self._build()
@@ -403,6 +420,13 @@ class Pipeline:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
                 f"processes: `py_num_workers` must be a positive integer, not {workers!r}"
+            )
+
+    def _check_fork(self) -> None:
+        if self._py_start_method == "fork" and cuda_is_initialized():
+            raise CudaForkError(
+                "cannot fork worker processes: CUDA has been initialized in this process, and would not work in a fork. "
+                "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
             )
 
     def _warn_of_hazards(self, parallel: list[SourceNode]) -> None:

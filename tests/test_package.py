@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 import dali_like
-from dali_like import errors, fn, tensors, types
+from dali_like import errors, fn, pickling, tensors, types
 from dali_like.fn import decoders
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
@@ -25,10 +25,12 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__pat
 #: What is public, by module.
 PUBLIC = {
     "dali_like": {
-        *("Pipeline", "WorkerInfo", "__version__", "errors", "fn", "get_worker_info", "pipeline_def", "tensors", "types"),
+        *("Pipeline", "WorkerInfo", "__version__", "errors", "fn", "get_worker_info", "pickling"),
+        *("pipeline_def", "tensors", "types"),
     },
     "dali_like.fn": {"decoders", "external_source"},
     "dali_like.fn.decoders": {"image"},
+    "dali_like.pickling": {"pickle_by_value"},
     "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
@@ -63,7 +65,7 @@ def test_star_import_gives_what_is_public() -> None:
 
 
 def test_public_functions_and_classes_are_documented() -> None:
-    modules = [dali_like, errors, fn, decoders, tensors, types]
+    modules = [dali_like, errors, fn, decoders, pickling, tensors, types]
 
     undocumented = [
         name

@@ -18,6 +18,7 @@ import resource
 import threading
 import weakref
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -67,10 +68,11 @@ class SharedSpace:
         self._free = [(0, size)]
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
-    def __del__(self) -> None:
+    def __del__(self, getpid: Callable[[], int] = os.getpid, remove: int = mmap.MADV_REMOVE) -> None:
         # Processes that were forked meanwhile, workers of other pipelines among them, may map it for as long as they live.
-        if self._creator == os.getpid():
-            self.discard(0, self.size)
+        # Whoever keeps ``__main__`` alive, as dill does, lets this happen when modules are empty already.
+        if self._creator == getpid():
+            self.map.madvise(remove, 0, self.size)
 
     @classmethod
     def create(cls, limit_bytes: int | None = None) -> SharedSpace:

@@ -1,0 +1,1 @@
+"""What this process has to do with GPUs. Imports nothing of the layers above."""
