@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from dali_like import errors, fn, pickling, tensors, types
+from dali_like import backend, data_node, errors, fn, pickling, tensors, types
+from dali_like.arguments import OperatorConcurrency, StreamPolicy
 from dali_like.definition import pipeline_def
 from dali_like.pipeline import Pipeline
 from dali_like.workers.info import WorkerInfo, get_worker_info
@@ -13,9 +14,13 @@ from dali_like.workers.info import WorkerInfo, get_worker_info
 __version__ = "0.1.0"
 
 __all__ = [
+    "OperatorConcurrency",
     "Pipeline",
+    "StreamPolicy",
     "WorkerInfo",
     "__version__",
+    "backend",
+    "data_node",
     "errors",
     "fn",
     "get_worker_info",

@@ -4,79 +4,45 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.graph.nodes import contains_node
+from dali_like.notices import warn
 from dali_like.pipeline import Pipeline
 
-__all__ = ["pipeline_def"]
+__all__ = ["do_not_convert", "pipeline_def"]
 
 _P = ParamSpec("_P")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 _PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline).parameters)
-
-
-class _PipelineFactory(Generic[_P]):
-    """What `pipeline_def` makes of a function: calling it makes a pipeline."""
-
-    _is_pipeline_def = True
-
-    def __init__(self, function: Callable[_P, Any], options: dict[str, Any]) -> None:
-        parameters = inspect.signature(function).parameters
-        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
-            raise DefinitionError(
-                f"pipeline_def: {function.__qualname__} must not have **{list(parameters)[-1]}, since its keyword arguments "
-                "are told apart from those of Pipeline by their names"
-            )
-        for name in parameters:
-            if name in _PIPELINE_ARGUMENTS:
-                warnings.warn(
-                    f"pipeline_def: the argument `{name}` of {function.__qualname__} shadows an argument of Pipeline",
-                    stacklevel=4,
-                )
-        self._function = function
-        self._parameters = parameters
-        self._options = options
-        functools.update_wrapper(self, function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Pipeline:
-        own = {name: value for name, value in kwargs.items() if name in self._parameters}
-        options = {name: value for name, value in kwargs.items() if name not in self._parameters}
-        unknown = sorted(set(options) - _PIPELINE_ARGUMENTS)
-        if unknown:
-            raise DefinitionError(
-                f"{self._function.__qualname__} got unexpected arguments: {', '.join(unknown)}; neither the function nor "
-                "Pipeline has them"
-            )
-        merged = {**self._options, **options}
-        if "batch_size" not in merged:
-            raise ArgumentError(f"{self._function.__qualname__}: batch_size must be given to pipeline_def or to the call")
-        pipeline = Pipeline(**merged)
-        pipeline.set_outputs(*_as_tuple(self._function(*args, **own)))
-        return pipeline
-
-
-def _as_tuple(outputs: Any) -> tuple[Any, ...]:
-    if outputs is None:
-        return ()
-    return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
+#: What calls may say besides, as in DALI: without effect.
+_SWITCHES = frozenset({"debug", "enable_conditionals"})
 
 
 @overload
-def pipeline_def(function: Callable[_P, Any], /) -> Callable[..., Pipeline]: ...
+def pipeline_def(fn: Callable[_P, Any]) -> Callable[..., Pipeline]: ...
 
 
 @overload
-def pipeline_def(**options: Any) -> Callable[[Callable[_P, Any]], Callable[..., Pipeline]]: ...
+def pipeline_def(
+    *, enable_conditionals: bool = False, **options: Any
+) -> Callable[[Callable[_P, Any]], Callable[..., Pipeline]]: ...
 
 
-def pipeline_def(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: bool = False, **options: Any) -> Any:
     """Make a function that returns data nodes into one that returns a `Pipeline` with these outputs.
 
     With or without arguments of `Pipeline`. Calls of the decorated function take the function's own arguments, and those of
-    Pipeline as keywords, which override the decorator's; the function's come first where names are the same.
+    Pipeline as keywords, which override the decorator's; the function's come first where names are the same. While the
+    function runs, `Pipeline.current` is the pipeline that it defines.
+
+    Args:
+        fn: the function. A tuple that it returns has the outputs; a list without nodes is a constant.
+        enable_conditionals: without effect: ``if`` on a node raises in any case, and everything else is as it would be.
+        options: arguments of `Pipeline`.
 
     Raises:
         DefinitionError: unknown arguments, or the function has ``**kwargs``.
@@ -94,6 +60,62 @@ def pipeline_def(function: Callable[..., Any] | None = None, /, **options: Any) 
     unknown = sorted(set(options) - _PIPELINE_ARGUMENTS)
     if unknown:
         raise DefinitionError(f"pipeline_def got arguments that Pipeline does not have: {', '.join(unknown)}")
-    if function is None:
-        return lambda function: _PipelineFactory(function, options)
-    return _PipelineFactory(function, options)
+    if fn is None:
+        return lambda function: _make_factory(function, options)
+    return _make_factory(fn, options)
+
+
+def do_not_convert(func: _F | None = None) -> Any:
+    """The function as it is. DALI rewrites functions for conditional execution, and not those; here none is rewritten.
+
+    Raises:
+        ArgumentError: it is one of `pipeline_def`.
+    """
+    if func is None:
+        return do_not_convert
+    if getattr(func, "_is_pipeline_def", False):
+        raise ArgumentError("Pipeline definition cannot be marked with @do_not_convert.")
+    return func
+
+
+def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Pipeline]:
+    parameters = inspect.signature(function).parameters
+    name = getattr(function, "__qualname__", repr(function))
+    _check_parameters(parameters.values(), name)
+
+    @functools.wraps(function)
+    def make_pipeline(*args: Any, **kwargs: Any) -> Pipeline:
+        own = {key: value for key, value in kwargs.items() if key in parameters}
+        others = {key: value for key, value in kwargs.items() if key not in own and key not in _SWITCHES}
+        unknown = sorted(set(others) - _PIPELINE_ARGUMENTS)
+        if unknown:
+            raise DefinitionError(
+                f"{name} got unexpected arguments: {', '.join(unknown)}; neither the function nor Pipeline has them"
+            )
+        pipeline = Pipeline(**{**options, **others})
+        with pipeline:
+            outputs = function(*args, **own)
+        pipeline.set_outputs(*_as_tuple(outputs))
+        return pipeline
+
+    vars(make_pipeline)["_is_pipeline_def"] = True
+    return make_pipeline
+
+
+def _check_parameters(parameters: Any, name: str) -> None:
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            raise DefinitionError(
+                f"pipeline_def: {name} must not have **{parameter.name}, since its keyword arguments are told apart from "
+                "those of Pipeline by their names"
+            )
+        if parameter.name in _PIPELINE_ARGUMENTS:
+            warn(f"pipeline_def: the argument `{parameter.name}` of {name} shadows an argument of Pipeline", UserWarning)
+
+
+def _as_tuple(outputs: Any) -> tuple[Any, ...]:
+    if outputs is None:
+        return ()
+    if isinstance(outputs, tuple) or contains_node(outputs):
+        return tuple(outputs)
+    return (outputs,)

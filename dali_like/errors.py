@@ -7,7 +7,11 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- ArgumentError(ValueError)             an argument has a value that is not allowed
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
     |   `-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
+    |-- InputNameError(KeyError)              a pipeline has no input of that name
     |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
+    |   `-- NoOutputsError(NotImplementedError)  ... a pipeline that delivers nothing
+    |-- SerializationError(RuntimeError)      what is to be loaded is no serialised pipeline
+    |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
     |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
@@ -21,7 +25,8 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- OutputCountError(ValueError, IndexError)  too few or too many outputs
     |   |-- BatchSizeError                    ... a batch that is too large, or not as large as the others of its iteration
     |   |-- DtypeMismatchError                ... another dtype than declared or than before
-    |   `-- NdimMismatchError                 ... another number of dimensions than declared or than before
+    |   |-- NdimMismatchError                 ... another number of dimensions than declared or than before
+    |   `-- LayoutMismatchError               ... another layout than declared
     |-- DecodeError(RuntimeError)             encoded data that no decoder can read
     |-- SampleIndexError(IndexError, RuntimeError)  a batch has no such sample
     |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
@@ -42,6 +47,7 @@ __all__ = [
     "ArgumentError",
     "ArgumentTypeError",
     "BatchSizeError",
+    "CheckpointError",
     "ClosedError",
     "CorruptionError",
     "CudaForkError",
@@ -52,9 +58,12 @@ __all__ = [
     "DeviceError",
     "DtypeMismatchError",
     "ForkedError",
+    "InputNameError",
+    "LayoutMismatchError",
     "MissingExtraError",
     "NdimMismatchError",
     "NoInputError",
+    "NoOutputsError",
     "OutOfMemoryError",
     "OutputCountError",
     "PicklingError",
@@ -64,6 +73,7 @@ __all__ = [
     "SampleError",
     "SampleIndexError",
     "SampleTypeError",
+    "SerializationError",
     "WorkerDiedError",
     "WorkerError",
     "WorkerStartError",
@@ -89,6 +99,24 @@ class ArgumentClashError(ArgumentError, RuntimeError):
 
 class DefinitionError(DaliLikeError, TypeError):
     """A pipeline or a source is put together in a way that cannot work."""
+
+
+class NoOutputsError(DefinitionError, NotImplementedError):
+    """A pipeline has no outputs: none were set, and there is no ``define_graph``."""
+
+
+class SerializationError(DaliLikeError, RuntimeError):
+    """What is to be loaded is not a pipeline that `Pipeline.serialize` has written, or not one that this version knows."""
+
+
+class CheckpointError(DaliLikeError, ValueError, RuntimeError):
+    """What should be a checkpoint is none, or belongs to another pipeline."""
+
+
+class InputNameError(DaliLikeError, KeyError):
+    """A pipeline has no input of that name."""
+
+    __str__ = Exception.__str__  # KeyError shows the repr of a message
 
 
 class PicklingError(DaliLikeError, TypeError):
@@ -145,6 +173,10 @@ class DtypeMismatchError(SampleError):
 
 class NdimMismatchError(SampleError):
     """A sample has another number of dimensions than declared, or than the samples before it."""
+
+
+class LayoutMismatchError(SampleError):
+    """An output has another layout than declared."""
 
 
 class DecodeError(DaliLikeError, RuntimeError):

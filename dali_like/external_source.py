@@ -114,6 +114,11 @@ class ExternalSource:
     arguments: SourceArguments
 
     @property
+    def goes_on(self) -> bool:
+        """Whether an epoch begins where the one before has left off."""
+        return self.kind is None or self.kind.goes_on
+
+    @property
     def prefetch_queue_depth(self) -> int:
         """Batches computed ahead on top of the pipeline's own depth."""
         return (self.arguments.prefetch_queue_depth or 1) if self.parallel else 0

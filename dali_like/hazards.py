@@ -13,14 +13,28 @@ import sqlite3
 import sys
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dali_like.external_source import ExternalSource
 from dali_like.introspection import parts_of
+from dali_like.notices import warn
 
 #: How deep into a source one looks, and at how many parts of each thing: enough for its attributes and their attributes.
 _DEPTH = 3
 _PARTS = 200
+
+
+def warn_of_fork_hazards(sources: Iterable[ExternalSource]) -> None:
+    """Warn of what in sources will not work as expected in forked workers."""
+    for source in sources:
+        assert source.kind is not None
+        for hazard in fork_hazards(source.kind.callback):
+            warn(
+                f"{source.name} does not fork well: {hazard}. Make it in the worker, at the first call, or use "
+                "py_start_method='spawn'",
+                RuntimeWarning,
+            )
 
 
 def fork_hazards(source: Any) -> list[str]:

@@ -5,24 +5,23 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import importlib
 import itertools
-import operator
 import os
-import sys
-import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dali_like import pickling
+from dali_like.arguments import Arguments, HasArguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
+from dali_like.checkpoints import Checkpoint
+from dali_like.defining import Definable
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
-    ArgumentTypeError,
     ClosedError,
     CudaForkError,
     DefinitionError,
@@ -30,23 +29,47 @@ from dali_like.errors import (
     ForkedError,
     PipelineStateError,
 )
+from dali_like.feeding import Feedable
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
+from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
 from dali_like.graph.inputs import InputPool
-from dali_like.graph.lockstep import Feed, Lockstep
-from dali_like.graph.nodes import DataNode, Graph, SourceNode, make_graph
+from dali_like.graph.lockstep import Feed, Lockstep, Position
+from dali_like.graph.nodes import DataNode, Graph, SourceNode
 from dali_like.graph.shards import ShardsPool
-from dali_like.hazards import fork_hazards
+from dali_like.hazards import warn_of_fork_hazards
 from dali_like.interrupts import InterruptSafeLock
+from dali_like.notices import warn
+from dali_like.reporting import Reporting
+from dali_like.scheduling import Schedulable
 from dali_like.tensors import TensorListCPU
+from dali_like.types import PipelineAPIType
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
-from dali_like.workers.starting import START_METHODS, WorkerOptions
+from dali_like.workers.starting import WorkerOptions
 
-__all__ = ["Pipeline", "PipelineStatistics"]
+__all__ = [
+    "DataNode",
+    "OperatorConcurrency",
+    "Pipeline",
+    "PipelineStatistics",
+    "StreamPolicy",
+    "do_not_convert",
+    "pipeline_def",
+]
+
+if TYPE_CHECKING:
+    from dali_like.definition import do_not_convert, pipeline_def
+else:
+
+    def __getattr__(name: str) -> Any:
+        """What DALI has here, too, and what is made of `Pipeline`."""
+        if name in ("do_not_convert", "pipeline_def"):
+            return getattr(importlib.import_module("dali_like.definition"), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclass(frozen=True)
@@ -64,7 +87,7 @@ class PipelineStatistics:
     held_bytes: int
 
 
-class Pipeline:
+class Pipeline(HasArguments, Definable, Feedable, Schedulable, Reporting):
     """Feeds a training loop with batches.
 
     A pipeline is made by a function under `pipeline_def`, or by hand: ``Pipeline(...)`` and `set_outputs`. Then `run`
@@ -74,11 +97,12 @@ class Pipeline:
     Batches that somebody holds are never overwritten; the pipeline takes more memory instead.
 
     Args:
-        batch_size: samples in a batch.
+        batch_size: samples in a batch. Only a pipeline that is loaded from a file can do without.
         num_threads: threads that operators run in. Default: the number of CPUs that this process may use.
         device_id: which GPU; None, or ignored as long as nothing asks for one.
         seed: for `SampleInfo.rng`. None, or a negative number: another one for each pipeline.
-        prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth.
+        prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth. Of a dict
+            ``{"cpu_size": ..., "gpu_size": ...}``, the first counts.
         py_num_workers: worker processes, shared by all sources with ``parallel=True``.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
@@ -86,6 +110,14 @@ class Pipeline:
         py_callback_pickler: how sources travel to spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and, if need be, for loads: ``(dill, {"recurse": True})``.
             None: with cloudpickle, by value where workers could not import them; see `dali_like.pickling`.
+        enable_checkpointing: whether `checkpoint` may be called.
+        checkpoint: what `checkpoint` has returned; the pipeline goes on from there.
+        output_dtype, output_ndim, output_layout: what `run` holds the outputs against, each batch: one value for all, or a
+            list with one for each, of which None and an empty layout allow anything. Dtypes may be NumPy's, too.
+        exec_pipelined: False: the first `schedule_run` schedules one batch, not as many as are computed ahead.
+        exec_async, exec_dynamic, bytes_per_sample, set_affinity, enable_memory_stats, stream_policy, concurrency: without
+            effect, since they choose among executors that DALI has; they are checked, and shown by the properties.
+        max_streams, default_cuda_stream_priority, experimental_exec_dynamic: without effect, and deprecated.
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
         py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
@@ -100,106 +132,91 @@ class Pipeline:
 
     def __init__(
         self,
-        batch_size: int,
+        batch_size: int | None = None,
         num_threads: int | None = None,
         device_id: int | None = None,
         seed: int | None = None,
+        exec_pipelined: bool = True,
+        prefetch_queue_depth: int | dict[str, int] = 2,
+        exec_async: bool = True,
+        bytes_per_sample: int = 0,
+        set_affinity: bool = False,
+        max_streams: int | None = None,
+        default_cuda_stream_priority: int | None = None,
         *,
-        prefetch_queue_depth: int = 2,
-        py_num_workers: int = 1,
+        enable_memory_stats: bool = False,
+        enable_checkpointing: bool = False,
+        checkpoint: bytes | str | None = None,
+        py_num_workers: int | None = 1,
         py_start_method: str = "fork",
         py_callback_pickler: Any = None,
+        output_dtype: Any = None,
+        output_ndim: int | Sequence[int | None] | None = None,
+        output_layout: str | Sequence[str | None] | None = None,
+        exec_dynamic: bool | None = None,
+        experimental_exec_dynamic: bool | None = None,
+        stream_policy: StreamPolicy | None = None,
+        concurrency: OperatorConcurrency | None = None,
         py_worker_threads: int | None = 1,
         py_worker_restarts: int | None = 3,
         py_timeout_s: float | None = None,
         max_held_bytes: int | None = None,
     ) -> None:
-        if num_threads is None:
-            num_threads = len(os.sched_getaffinity(0))
-        batch_size = _positive("batch_size", batch_size)
-        num_threads = _positive("num_threads", num_threads)
-        prefetch_queue_depth = _positive("prefetch_queue_depth", prefetch_queue_depth)
-        if py_worker_threads is not None:
-            py_worker_threads = _positive("py_worker_threads", py_worker_threads)
-        if py_worker_restarts is not None and (not _is_int(py_worker_restarts) or py_worker_restarts < 0):
-            raise ArgumentError(f"py_worker_restarts must be an integer from 0 on, or None, not {py_worker_restarts!r}")
-        if py_start_method not in START_METHODS:
-            raise ArgumentError(f"py_start_method must be one of {', '.join(START_METHODS)}, not {py_start_method!r}")
-        if py_callback_pickler is not None and py_start_method == "fork":
-            raise ArgumentClashError(
-                "py_callback_pickler should not be set when the 'fork' start method is used: forked workers have the "
-                "sources already, and nothing is pickled"
-            )
-        if py_timeout_s is not None and not (_is_number(py_timeout_s) and py_timeout_s > 0):
-            raise ArgumentError(f"py_timeout_s must be a positive number of seconds or None, not {py_timeout_s!r}")
-        if seed is not None and not _is_int(seed):
-            raise ArgumentTypeError(f"seed must be an integer or None, not {seed!r}")
-        if max_held_bytes is not None:
-            max_held_bytes = _positive("max_held_bytes", max_held_bytes)
-        self._batch_size = batch_size
-        self._num_threads = num_threads
-        self._device_id = device_id
-        self._seed = seed
-        self._entropy = int.from_bytes(os.urandom(16), "little") if seed is None or seed < 0 else int(seed)
-        self._prefetch_queue_depth = prefetch_queue_depth
-        self._py_num_workers = py_num_workers
-        self._py_start_method = py_start_method
-        self._callback_pickler = None
-        if py_callback_pickler is not None:
-            self._callback_pickler = pickling.make_callback_pickler(py_callback_pickler)
-        self._py_worker_threads = py_worker_threads
-        self._py_worker_restarts = py_worker_restarts
-        self._py_timeout_s = py_timeout_s
-        self._max_held_bytes = max_held_bytes
+        super().__init__()
+        warn_of_deprecated(
+            max_streams=max_streams,
+            default_cuda_stream_priority=default_cuda_stream_priority,
+            experimental_exec_dynamic=experimental_exec_dynamic,
+        )
+        arguments = Arguments(
+            batch_size=batch_size,
+            num_threads=num_threads,
+            device_id=device_id,
+            seed=seed,
+            exec_pipelined=exec_pipelined,
+            prefetch_queue_depth=prefetch_queue_depth,
+            exec_async=exec_async,
+            bytes_per_sample=bytes_per_sample,
+            set_affinity=set_affinity,
+            enable_memory_stats=enable_memory_stats,
+            py_num_workers=py_num_workers,
+            py_start_method=py_start_method,
+            py_callback_pickler=py_callback_pickler,
+            enable_checkpointing=enable_checkpointing,
+            checkpoint=checkpoint,
+            output_dtype=output_dtype,
+            output_ndim=output_ndim,
+            output_layout=output_layout,
+            exec_dynamic=exec_dynamic if experimental_exec_dynamic is None else experimental_exec_dynamic,
+            stream_policy=stream_policy,
+            concurrency=concurrency,
+            py_worker_threads=py_worker_threads,
+            py_worker_restarts=py_worker_restarts,
+            py_timeout_s=py_timeout_s,
+            max_held_bytes=max_held_bytes,
+        )
+        self._adopt(arguments)
         self._lock = InterruptSafeLock()
         self._call = _Call(self)
         self._pid = 0  # of the process that started the workers
-        self._graph: Graph | None = None
         self._space: SharedSpace | None = None
         self._buffers: BufferPool | None = None
         self._process_pool: ProcessPool | None = None
         self._inline_pool: InlinePool | None = None
         self._executor: Executor | None = None
-        self._inputs: dict[SourceNode, InputPool] = {}
+        self._expectations: tuple[Expectation, ...] = ()
         self._final_statistics: PipelineStatistics | None = None
         self._closed = False
 
-    @property
-    def max_batch_size(self) -> int:
-        """Samples in a batch."""
-        return self._batch_size
-
-    batch_size = max_batch_size
-
-    @property
-    def num_threads(self) -> int:
-        """Threads that operators run in."""
-        return self._num_threads
-
-    @property
-    def device_id(self) -> int | None:
-        """Which GPU."""
-        return self._device_id
-
-    @property
-    def seed(self) -> int | None:
-        """The seed given."""
-        return self._seed
-
-    @property
-    def prefetch_queue_depth(self) -> int:
-        """Batches that are computed ahead."""
-        return self._prefetch_queue_depth
-
-    @property
-    def py_num_workers(self) -> int:
-        """Worker processes."""
-        return self._py_num_workers
-
-    @property
-    def py_start_method(self) -> str:
-        """How worker processes are started."""
-        return self._py_start_method
+    def _adopt(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._batch_size = arguments.batch_size or 0
+        self._num_threads = arguments.num_threads or len(os.sched_getaffinity(0))
+        self._entropy = int.from_bytes(os.urandom(16), "little") if arguments.seed is None else arguments.seed
+        if arguments.checkpoint is not None:
+            self._entropy = arguments.checkpoint.seed
+        self._prefetch_queue_depth = arguments.queue_sizes[0]
+        self._py_num_workers = arguments.py_num_workers or 0
 
     @property
     def py_worker_pids(self) -> list[int]:
@@ -217,16 +234,6 @@ class Pipeline:
             replaced_samples=sum(pool.num_replaced for pool in (process_pool, inline_pool) if pool is not None),
             held_bytes=space.used_bytes if space is not None else 0,
         )
-
-    def set_outputs(self, *outputs: DataNode) -> None:
-        """Say which nodes `run` delivers.
-
-        Raises:
-            DefinitionError: something is not a node, or the pipeline has been built.
-        """
-        if self._space is not None:
-            raise DefinitionError("set_outputs() comes before build()")
-        self._graph = make_graph(outputs)
 
     def start_py_workers(self) -> None:
         """Start the worker processes, and nothing else. `build` and `run` do so where it has not been done.
@@ -246,14 +253,16 @@ class Pipeline:
         self._check_open()
         if self._space is not None:
             return
-        sources = self._make_graph().sources
-        parallel = [node for node in sources if node.external.parallel]
+        graph = self._make_graph()
+        self._check_runnable(graph)
+        parallel = [node for node in graph.sources if node.external.parallel]
         if parallel:
             self._check_workers()
-            self._check_fork()
-            self._warn_of_hazards(parallel)
+            if self.py_start_method == "fork":
+                _check_fork()
+                warn_of_fork_hazards([node.external for node in parallel])
         try:
-            space = SharedSpace.create(self._max_held_bytes)
+            space = SharedSpace.create(self._arguments.max_held_bytes)
             if parallel:
                 self._process_pool = self._start_pool(parallel, space)
         except OSError as error:
@@ -268,13 +277,14 @@ class Pipeline:
         self._pid = os.getpid()
 
     def _start_pool(self, parallel: list[SourceNode], space: SharedSpace) -> ProcessPool:
+        given = self._arguments
         options = WorkerOptions(
             self._py_num_workers,
-            self._py_start_method,
-            self._py_worker_threads,
-            self._py_timeout_s,
-            self._py_worker_restarts,
-            functools.partial(pickling.dumps, pickler=self._callback_pickler),
+            given.py_start_method,
+            given.py_worker_threads,
+            given.py_timeout_s,
+            given.py_worker_restarts,
+            functools.partial(pickling.dumps, pickler=given.py_callback_pickler),
         )
         sources = [(self._source_of(node), node.external.declared) for node in parallel]
         return ProcessPool(sources, self._batch_size, space, options)
@@ -302,24 +312,46 @@ class Pipeline:
         assert self._space is not None
         graph = self._make_graph()
         serial = [node for node in graph.sources if node.external.kind is not None and not node.external.parallel]
-        self._inputs = {
-            node: InputPool(node.external, self._batch_size) for node in graph.sources if node.external.kind is None
-        }
+        position, ended = self._first_position(graph)
+        inputs = [node for node in graph.sources if node.external.kind is None]
+        self._inputs = {node: InputPool(node.external, self._batch_size) for node in inputs}
         self._inline_pool = InlinePool(
             [(self._source_of(node), node.external.declared) for node in serial], self._batch_size, self._space
         )
         self._buffers = BufferPool(self._space)
         self._executor = Executor(
             graph,
-            Lockstep(self._feeds(graph), self._batch_size),
+            Lockstep(self._feeds(graph), self._batch_size, position),
             self._buffers,
             self._num_threads,
             self._prefetch_queue_depth,
+            self._batch_size,
             self._inputs,
+            ended=ended,
         )
 
-    def run(self) -> tuple[TensorListCPU, ...]:
-        """The next batch: one `TensorListCPU` for each output.
+    def _first_position(self, graph: Graph) -> tuple[Position | None, bool]:
+        """Where to begin, and whether the end of that epoch has been seen."""
+        checkpoint: Checkpoint | None = self._arguments.checkpoint
+        if checkpoint is None:
+            return None, False
+        externals = [node.external for node in graph.sources]
+        checkpoint.check(self._batch_size, [external.goes_on for external in externals])
+        for external in externals:
+            if external.kind is not None and external.kind.ignores_info:
+                warn(
+                    f"{external.name} takes no argument, so that it cannot be told where to go on from the checkpoint; "
+                    "it begins at its beginning",
+                    UserWarning,
+                )
+        return Position(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
+
+    def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorListCPU, ...]:
+        """The next batch: one `TensorListCPU` for each output, or a list for those of Python objects.
+
+        Args:
+            cuda_stream: without effect on the CPU.
+            inputs: batches to feed before, by the names of the inputs; see `feed_input`.
 
         Raises:
             StopIteration: the epoch has ended; so does every call until `reset`.
@@ -329,13 +361,38 @@ class Pipeline:
                 first time; see ``py_worker_restarts`` and ``py_timeout_s``.
             WorkerStartError: a worker could not start; the cause is what the unpickling of a source, or its worker_setup,
                 raised there.
+            DtypeMismatchError, NdimMismatchError, LayoutMismatchError: an output is not what ``output_dtype``,
+                ``output_ndim`` or ``output_layout`` says. The batch is dropped.
             OutOfMemoryError: there is no memory for the batch. It is not lost: a later call may find some.
+            PipelineStateError: the pipeline is run by `schedule_run`.
             ClosedError, ForkedError: the pipeline has been closed; it belongs to the process that this one was forked from.
         """
+        self._use_api(PipelineAPIType.BASIC)
+        for name, data in inputs.items():
+            self.feed_input(name, data)
+        return self._scheduled.popleft() if self._scheduled else self._take()
+
+    def _take(self) -> tuple[TensorListCPU, ...]:
+        self._set_up_iteration()
         with self._call:
             self._build()
             assert self._executor is not None
-            return self._executor.run()
+            batch = self._executor.run()
+        check_outputs(self._expectations, batch)
+        return batch
+
+    def _set_up_iteration(self) -> None:
+        """Call `iter_setup`, outside of the lock: it may use the pipeline."""
+        if self._executor is None:
+            self.build()
+        executor = self._executor  # another thread may be closing the pipeline
+        if executor is None or executor.ended:
+            return
+        try:
+            self.iter_setup()
+        except StopIteration:
+            executor.end_epoch()
+            raise
 
     def reset(self) -> None:
         """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
@@ -343,6 +400,7 @@ class Pipeline:
             self._check_open()
             if self._executor is not None:
                 self._executor.reset()
+                self._forget_schedule()
 
     def close(self) -> None:
         """End the workers and give back all memory but that of batches which somebody still holds. May be called twice.
@@ -371,10 +429,62 @@ class Pipeline:
                     stack.callback(part.close)
 
     def _forget(self) -> None:
+        self._forget_schedule()
         self._final_statistics = self.statistics()
         # Whoever still holds a batch keeps the mapping; nobody else does.
         self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
-        self._graph = None  # with the sources, and whatever they hold
+        self._forget_graph()
+
+    def checkpoint(self, filename: str | os.PathLike[str] | None = None) -> bytes:
+        """How far the pipeline has come: another one of the same definition goes on from there, if that is given to it.
+
+        Batches that have been delivered count; so do none that have been computed ahead, or scheduled. Iterables are walked
+        through up to the same place again.
+
+        Args:
+            filename: a file to write it to, as well.
+
+        Returns:
+            JSON, which is safe to load from anybody.
+
+        Raises:
+            PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
+        """
+        if not self.enable_checkpointing:
+            raise PipelineStateError("a pipeline makes checkpoints if it is made with enable_checkpointing=True")
+        with self._call:
+            self._build()
+            assert self._executor is not None
+            epoch, iteration, passed = self._executor.position
+            ahead = len(self._scheduled)
+            goes_on = [node.external.goes_on for node in self._make_graph().sources]
+            checkpoint = Checkpoint(
+                self._batch_size,
+                epoch,
+                iteration - ahead,
+                self._executor.ended and not ahead,
+                self._entropy,
+                tuple(count - ahead if goes else 0 for count, goes in zip(passed, goes_on, strict=True)),
+            ).dumps()
+        if filename is not None:
+            Path(filename).write_bytes(checkpoint)
+        return checkpoint
+
+    def __len__(self) -> int:
+        """The number of batches in an epoch.
+
+        Raises:
+            DefinitionError: no source says how long it is, by ``__len__`` or ``size``.
+        """
+        with self._call:
+            sizes = [node.external.sizes(self._batch_size) for node in self._make_graph().sources]
+        lengths = [size.num_batches for size in sizes if size is not None]
+        if not lengths:
+            raise DefinitionError("the length of an epoch is unknown: give a source that has __len__, or say size=")
+        return min(lengths)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
         self._check_open()
@@ -389,10 +499,9 @@ class Pipeline:
         state = "closed" if self._closed else "built" if self._executor is not None else "not built"
         return f"<{type(self).__qualname__} of batches of {self._batch_size}, {state}>"
 
-    def _make_graph(self) -> Graph:
-        if self._graph is None:
-            self._graph = make_graph(None)
-        return self._graph
+    def _build_once(self) -> None:
+        if self._executor is None:
+            self.build()
 
     def _feeds(self, graph: Graph) -> list[Feed]:
         """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
@@ -400,8 +509,6 @@ class Pipeline:
         serial, parallel, homes = itertools.count(), itertools.count(), itertools.count()
         for node in graph.sources:
             external = node.external
-            ahead = self._prefetch_queue_depth + external.prefetch_queue_depth
-            sizes, goes_on = external.sizes(self._batch_size), external.kind is None or external.kind.goes_on
             pool: Pool | None = self._process_pool if external.parallel else self._inline_pool
             assert pool is not None
             index, worker = next(parallel if external.parallel else serial), ANY_WORKER
@@ -411,36 +518,28 @@ class Pipeline:
                 pool = ShardsPool(pool, self._py_num_workers)
             elif external.parallel and external.kind.in_order:
                 worker = next(homes) % self._py_num_workers
-            feeds.append(Feed(pool, index, ahead, external.parallel, worker, goes_on, sizes))
+            ahead = self._prefetch_queue_depth + external.prefetch_queue_depth
+            sizes = external.sizes(self._batch_size)
+            feeds.append(Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes))
         return feeds
 
+    def _first_batches(self) -> int:
+        return self._prefetch_queue_depth if self.exec_pipelined else 1
+
+    def _check_runnable(self, graph: Graph) -> None:
+        if not self._batch_size:
+            raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
+        given = self._arguments
+        self._expectations = make_expectations(
+            len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout
+        )
+
     def _check_workers(self) -> None:
-        workers = self._py_num_workers
-        if not _is_int(workers) or workers < 1:
+        if self._py_num_workers < 1:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
-                f"processes: `py_num_workers` must be a positive integer, not {workers!r}"
+                f"processes: `py_num_workers` must be a positive integer, not {self.py_num_workers!r}"
             )
-
-    def _check_fork(self) -> None:
-        if self._py_start_method == "fork" and cuda_is_initialized():
-            raise CudaForkError(
-                "cannot fork worker processes: CUDA has been initialized in this process, and would not work in a fork. "
-                "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
-            )
-
-    def _warn_of_hazards(self, parallel: list[SourceNode]) -> None:
-        if self._py_start_method != "fork":
-            return
-        for node in parallel:
-            assert node.external.kind is not None
-            for hazard in fork_hazards(node.external.kind.callback):
-                warnings.warn(
-                    f"{node.external.name} does not fork well: {hazard}. Make it in the worker, at the first call, "
-                    "or use py_start_method='spawn'",
-                    RuntimeWarning,
-                    stacklevel=_level_of_caller(),
-                )
 
     def _is_inherited(self) -> bool:
         """Whether the pipeline was started by the process that this one was forked from."""
@@ -455,12 +554,12 @@ class Pipeline:
             )
 
 
-def _level_of_caller() -> int:
-    """The ``stacklevel`` by which the function that calls this warns of the line outside of this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == __package__:
-        level, frame = level + 1, frame.f_back
-    return level
+def _check_fork() -> None:
+    if cuda_is_initialized():
+        raise CudaForkError(
+            "cannot fork worker processes: CUDA has been initialized in this process, and would not work in a fork. "
+            "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
+        )
 
 
 class _Call:
@@ -490,19 +589,3 @@ class _Call:
                 pipe._close()
         finally:
             pipe._lock.__exit__(kind)
-
-
-def _positive(name: str, value: Any) -> int:
-    if not _is_int(value):
-        raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
-    if value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
-    return operator.index(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)

@@ -29,6 +29,7 @@ class Kind:
         in_order: see `dali_like.workers.samples.Source`.
         goes_on: whether an epoch begins where the one before has left off.
         is_async: whether the callback is a coroutine function.
+        ignores_info: whether it is called without being told what to make.
         length: how many samples or batches an epoch has; None if that is not known.
     """
 
@@ -36,6 +37,7 @@ class Kind:
     in_order: bool = False
     goes_on: bool = False
     is_async: bool = False
+    ignores_info: bool = False
     length: int | None = None
 
 
@@ -147,7 +149,7 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
             f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {told}, so that each "
             "worker can be told what to make"
         )
-    return kind(_IgnoreInfo(source))
+    return kind(_IgnoreInfo(source), ignores_info=True)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Data types, image types and what a callback is told about its sample.
+"""Data types, image types, constants, and what a callback is told about its sample.
 
 Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes only its import.
 """
@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import ArgumentClashError, ArgumentTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DeviceError
 
 __all__ = [
     "ANY_DATA",
     "BGR",
     "BOOL",
+    "CPU_ONLY_DEVICE_ID",
     "FLOAT",
     "FLOAT16",
     "FLOAT64",
@@ -34,13 +35,19 @@ __all__ = [
     "UINT32",
     "UINT64",
     "BatchInfo",
+    "Constant",
     "DALIDataType",
     "DALIImageType",
+    "PipelineAPIType",
     "SampleInfo",
     "to_dali_type",
     "to_numpy_type",
     "YCbCr",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 class Call(NamedTuple):
@@ -148,6 +155,17 @@ class DALIImageType(enum.IntEnum):
     __str__ = enum.Enum.__str__
 
 
+class PipelineAPIType(enum.Enum):
+    """The ways to run a pipeline: by `run`, or by `schedule_run` and `outputs`. ``ITERATOR`` is that of DALI's plugins."""
+
+    BASIC = 0
+    ITERATOR = 1
+    SCHEDULED = 2
+
+
+#: As a pipeline's ``device_id``: none.
+CPU_ONLY_DEVICE_ID = -99999
+
 UINT8 = DALIDataType.UINT8
 UINT16 = DALIDataType.UINT16
 UINT32 = DALIDataType.UINT32
@@ -213,3 +231,101 @@ def to_dali_type(dtype: Any) -> DALIDataType:
         names = ", ".join(member.name for member in _DALI_TYPES.values())
         kind = ArgumentClashError if isinstance(dtype, int) else ArgumentTypeError
         raise kind(f"{dtype!r} is not a data type of tensors; those are {names}") from None
+
+
+class Constant:
+    """A value that is the same for every sample of every batch, as an output of a pipeline.
+
+    Numbers, lists of numbers and arrays that are given as outputs become constants by themselves; this class is for those
+    who want another type, shape or layout.
+
+    Args:
+        value: a number, a one-dimensional list or tuple of numbers, or an array.
+        dtype: of the samples. Without it Python's numbers become INT32, FLOAT and BOOL, and NumPy's types of 64 bits those
+            of 32, as in DALI; other arrays keep theirs.
+        shape: of each sample. A number fills it; the elements of anything else are as many as it has.
+        layout: a letter for each dimension.
+        device: where the data is wanted: "cpu".
+
+    Attributes:
+        array: one sample.
+        layout: its layout; empty where none was given.
+
+    Raises:
+        ArgumentTypeError: the value is not of numbers.
+        ArgumentError: it has numbers that the type cannot hold (which DALI changes silently), or does not go with the shape
+            or the layout.
+        DeviceError: a GPU is wanted.
+
+    >>> Constant([1, 2, 3, 4], dtype=UINT8, shape=(2, 2), layout="HW").array
+    array([[1, 2],
+           [3, 4]], dtype=uint8)
+    """
+
+    def __init__(
+        self, value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str | None = None
+    ) -> None:
+        if device not in (None, "cpu"):
+            raise DeviceError(f"device={device!r}: this version has constants on the CPU only")
+        array = _array_of_numbers(value)
+        if dtype is not None:
+            array = _convert(array, to_numpy_type(to_dali_type(dtype)))
+        elif isinstance(value, _PLAIN):
+            array = _convert(array, _SHORT_TYPES.get(array.dtype, array.dtype))
+        if shape is not None:
+            array = _reshape(array, shape)
+        if layout and len(layout) != array.ndim:
+            raise ArgumentError(f"The layout '{layout}' cannot describe {array.ndim}-dimensional data")
+        self.array = np.array(array, order="C")
+        self.layout = layout or ""
+
+    @property
+    def dtype(self) -> DALIDataType:
+        """The element type."""
+        return to_dali_type(self.array.dtype)
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents of the dimensions of a sample."""
+        return list(self.array.shape)
+
+    def __repr__(self) -> str:
+        return f"Constant({self.array!r}, layout={self.layout!r})"
+
+
+_NUMBERS = (bool, int, float, np.bool_, np.number)
+#: What loses its 64-bit types, unless it is to keep them.
+_PLAIN = (*_NUMBERS, list, tuple, np.ndarray)
+_SHORT_TYPES = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+}
+
+
+def _array_of_numbers(value: Any) -> NDArray[Any]:
+    numbers = value if isinstance(value, (list, tuple)) else (value,)
+    plain = all(isinstance(number, _NUMBERS) and not isinstance(number, enum.Enum) for number in numbers)
+    if not plain and not hasattr(value, "__array__"):
+        raise ArgumentTypeError(f"a constant is a number, a one-dimensional list of numbers or an array, not {value!r}")
+    array = np.asarray(value)
+    if plain and array.dtype == object:
+        raise ArgumentError(f"{value!r} is too large for a constant")
+    return array.astype(to_numpy_type(to_dali_type(array.dtype)), copy=False)
+
+
+def _convert(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array with another type. Numbers may be rounded, but neither wrapped round nor made infinite."""
+    if dtype.kind != "b":
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        numbers = array[np.isfinite(array)] if dtype.kind == "f" else array
+        if numbers.size and not (limits.min <= numbers.min() and numbers.max() <= limits.max):
+            raise ArgumentError(f"{array!r} does not fit into {to_dali_type(dtype)}; say dtype=")
+    return array.astype(dtype)
+
+
+def _reshape(array: NDArray[Any], shape: Any) -> NDArray[Any]:
+    try:
+        return np.full(shape, array) if array.ndim == 0 else array.reshape(shape)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"a constant of {array.size} elements does not have the shape {shape!r}") from error

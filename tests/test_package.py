@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 import dali_like
-from dali_like import errors, fn, pickling, tensors, types
+from dali_like import definition, errors, fn, pickling, pipeline, tensors, types
 from dali_like.fn import decoders
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
@@ -25,9 +25,11 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__pat
 #: What is public, by module.
 PUBLIC = {
     "dali_like": {
-        *("Pipeline", "WorkerInfo", "__version__", "errors", "fn", "get_worker_info", "pickling"),
-        *("pipeline_def", "tensors", "types"),
+        *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
+        *("backend", "data_node", "errors", "fn", "get_worker_info", "pickling", "pipeline_def", "tensors", "types"),
     },
+    "dali_like.backend": {"TensorCPU", "TensorListCPU"},
+    "dali_like.data_node": {"DataNode"},
     "dali_like.fn": {"decoders", "external_source"},
     "dali_like.fn.decoders": {"image"},
     "dali_like.pickling": {"pickle_by_value"},
@@ -36,7 +38,8 @@ PUBLIC = {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
         *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "OBJECT"),
         *("UINT8", "UINT16", "UINT32", "UINT64"),
-        *("BatchInfo", "DALIDataType", "DALIImageType", "SampleInfo", "to_dali_type", "to_numpy_type"),
+        *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "PipelineAPIType", "SampleInfo"),
+        *("to_dali_type", "to_numpy_type"),
     },
 }
 
@@ -62,6 +65,24 @@ def test_star_import_gives_what_is_public() -> None:
     exec("from dali_like import *", namespace)
 
     assert set(namespace) - {"__builtins__"} == PUBLIC["dali_like"]
+
+
+@pytest.mark.parametrize("module", [fn, decoders, types])
+def test_dir_shows_what_is_public(module: ModuleType) -> None:
+    assert set(dir(module)) == PUBLIC[module.__name__]
+
+
+def test_names_are_where_programs_for_dali_look_for_them() -> None:
+    from dali_like.backend import TensorListCPU  # noqa: PLC0415
+    from dali_like.data_node import DataNode  # noqa: PLC0415
+    from dali_like.pipeline import Pipeline, do_not_convert, pipeline_def  # noqa: PLC0415
+
+    assert (Pipeline, pipeline_def) == (dali_like.Pipeline, dali_like.pipeline_def)
+    assert DataNode is pipeline.DataNode
+    assert TensorListCPU is tensors.TensorListCPU
+    assert do_not_convert is definition.do_not_convert
+    with pytest.raises(AttributeError, match="no attribute 'conditionals'"):
+        _ = pipeline.conditionals
 
 
 def test_public_functions_and_classes_are_documented() -> None:

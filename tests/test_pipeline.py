@@ -130,8 +130,8 @@ def test_batch_size_must_come_from_somewhere() -> None:
     def pipeline() -> DataNode:
         return numbers()
 
-    with pytest.raises(ArgumentError, match="batch_size must be given to pipeline_def or to the call"):
-        pipeline()
+    with closing(pipeline()) as pipe, pytest.raises(ArgumentError, match="batch size must be set"):
+        pipe.build()
 
 
 def test_pipeline_by_hand(way: str) -> None:

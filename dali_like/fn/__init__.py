@@ -14,6 +14,10 @@ from dali_like.graph.nodes import DataNode, SourceNode
 __all__ = ["decoders", "external_source"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @overload
 def external_source(source: Any = None, num_outputs: None = None, **options: Unpack[SourceOptions]) -> DataNode: ...
 

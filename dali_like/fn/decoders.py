@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,12 +18,20 @@ from dali_like.graph.operators import SampleShape
 __all__ = ["image"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @dataclass(frozen=True)
 class _ImageDecoder:
     output_type: types.DALIImageType
     adjust_orientation: bool
     name: str = "fn.decoders.image"
     layout: str = "HWC"
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return {"output_type": int(self.output_type), "adjust_orientation": self.adjust_orientation}
 
     def infer(self, samples: Sequence[NDArray[Any]]) -> SampleShape | None:
         shape = decoded_shape(samples[0], self.output_type, self.adjust_orientation)

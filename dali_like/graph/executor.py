@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dali_like.errors import BatchSizeError, OutOfMemoryError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.inputs import InputPool
-from dali_like.graph.lockstep import Lockstep
+from dali_like.graph.lockstep import Lockstep, Position
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operators import SampleShape
 from dali_like.interrupts import PATIENCE_S, check_interrupts
@@ -49,7 +49,9 @@ class Executor:
         buffers: for the results of operators.
         num_threads: for operators.
         depth: how many batches operators work ahead.
-        inputs: the inputs among the sources.
+        capacity: the largest batch; that of a graph without sources.
+        inputs: those of the sources that are fed.
+        ended: whether the end of that epoch has been seen.
     """
 
     def __init__(
@@ -59,7 +61,10 @@ class Executor:
         buffers: BufferPool,
         num_threads: int,
         depth: int,
+        capacity: int,
         inputs: Mapping[SourceNode, InputPool],
+        *,
+        ended: bool = False,
     ) -> None:
         self._graph = graph
         self._inputs = inputs
@@ -67,11 +72,17 @@ class Executor:
         self._buffers = buffers
         self._num_threads = num_threads
         self._depth = depth
+        self._capacity = capacity
         self._threads = ThreadPoolExecutor(num_threads, "dali_like") if graph.operators else None
         self._queue: deque[_Work] = deque()
-        self._iteration = 0
-        self._taken = 0  # iterations of this epoch that have been taken from the sources
-        self._ended = False
+        self._iteration = lockstep.iteration
+        self._taken = self._iteration  # iterations of this epoch that have been taken from the sources
+        self._ended = ended
+
+    @property
+    def position(self) -> Position:
+        """How far the user has come."""
+        return Position(self._lockstep.epoch, self._iteration, self._lockstep.passed(len(self._queue)))
 
     @property
     def ended(self) -> bool:
@@ -110,6 +121,10 @@ class Executor:
             self._lockstep.reset()
             self._iteration = self._taken = 0
             self._ended = False
+
+    def end_epoch(self) -> None:
+        """Let the epoch end here, whatever the sources still have."""
+        self._ended = True
 
     def close(self) -> None:
         """End the threads."""
@@ -173,15 +188,20 @@ class Executor:
         work.future = threads.submit(self._compute, dict(work.data), work.iteration)
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
-        sizes = [len(batch[0]) for batch in outputs]
-        if sizes.count(sizes[0]) != len(sizes):
-            pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
-            raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
-        return {
+        data: dict[tuple[Any, int], _Samples] = {
             (source, i): samples
             for source, batch in zip(self._graph.sources, outputs, strict=True)
             for i, samples in enumerate(batch)
         }
+        sizes = [len(batch[0]) for batch in outputs]
+        if len(set(sizes)) > 1:
+            pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
+            raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
+        if self._graph.constants:
+            size = len(outputs[0][0]) if outputs else self._capacity
+            for node in self._graph.constants:
+                data[node, 0] = np.repeat(node.constant.array[np.newaxis], size, axis=0)
+        return data
 
     def _compute(self, data: dict[tuple[Any, int], _Samples], iteration: int) -> tuple[TensorListCPU, ...]:
         """Run the operators over a batch; in one of the threads."""
@@ -239,12 +259,12 @@ class Executor:
 
     def _deliver(self, node: DataNode, samples: _Samples) -> Any:
         producer = node.producer
-        if not isinstance(producer, SourceNode):
-            return TensorListCPU.of_arrays(samples, producer.operator.layout)
-        external = producer.external
-        if external.is_object(node.output):
-            return load_objects(samples, external.name, node.output)
-        layout = self._inputs[producer].layout if producer in self._inputs else external.layouts[node.output]
+        layout = producer.layouts[node.output]
+        if isinstance(producer, SourceNode):
+            if producer.external.is_object(node.output):
+                return load_objects(samples, producer.external.name, node.output)
+            if producer in self._inputs:
+                layout = self._inputs[producer].layout
         return TensorListCPU.of_arrays(samples, layout)
 
 

@@ -132,6 +132,11 @@ class Lockstep:
         """The number of the epoch."""
         return self._epoch
 
+    @property
+    def iteration(self) -> int:
+        """How many batches of the epoch have been delivered."""
+        return self._iteration
+
     def passed(self, steps_ahead: int) -> tuple[int, ...]:
         """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
         waiting = [0] * len(self._feeds)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
-from dali_like.errors import DefinitionError, DeviceError
+import numpy as np
+
+from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.external_source import ExternalSource
-from dali_like.graph.operators import Operator
+from dali_like.graph.operators import Operator, ShapeOf
+from dali_like.types import INT64, Constant, to_dali_type, to_numpy_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -16,6 +20,11 @@ class SourceNode:
 
     external: ExternalSource
 
+    @property
+    def layouts(self) -> Sequence[str]:
+        """Of each output."""
+        return self.external.layouts
+
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
@@ -23,6 +32,26 @@ class OperatorNode:
 
     operator: Operator
     inputs: tuple[DataNode, ...]
+
+    @property
+    def layouts(self) -> Sequence[str]:
+        """Of each output."""
+        return (self.operator.layout,)
+
+
+@dataclass(frozen=True, eq=False)
+class ConstantNode:
+    """A constant in a graph: batches of equal samples."""
+
+    constant: Constant
+
+    @property
+    def layouts(self) -> Sequence[str]:
+        """Of each output."""
+        return (self.constant.layout,)
+
+
+Producer: TypeAlias = SourceNode | OperatorNode | ConstantNode
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +67,13 @@ class DataNode:
 
     name: str
     device: str
-    producer: SourceNode | OperatorNode = field(repr=False)
+    producer: Producer = field(repr=False)
     output: int = 0
+
+    @property
+    def source(self) -> Producer:
+        """Where the data comes from; DALI's name for `producer`."""
+        return self.producer
 
     def gpu(self) -> NoReturn:
         """Move the data to the GPU.
@@ -53,9 +87,35 @@ class DataNode:
         """The node itself: its data is in host memory."""
         return self
 
+    def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
+        """A node of the shape of each sample, as a one-dimensional array of INT64, or of `dtype`."""
+        _check_device(device)
+        operator = ShapeOf(to_numpy_type(INT64 if dtype is None else to_dali_type(dtype)))
+        return DataNode(operator.name, "cpu", OperatorNode(operator, (self,)))
+
+    def property(self, key: str, *, device: str = "cpu") -> DataNode:
+        """A node of what is known of each sample besides its data, as an array of bytes.
+
+        Args:
+            key: "layout", the layout that the graph gives it; or "source_info", which no source of this version fills.
+
+        Raises:
+            ArgumentError: another key.
+        """
+        _check_device(device)
+        texts = {"layout": self.producer.layouts[self.output], "source_info": ""}
+        if key not in texts:
+            raise ArgumentError(f"DataNode.property knows the keys {', '.join(texts)}, not {key!r}")
+        return constant_node(Constant(np.frombuffer(texts[key].encode(), np.uint8)))
+
+    def source_info(self, *, device: str = "cpu") -> DataNode:
+        """As ``property("source_info")``."""
+        return self.property("source_info", device=device)
+
     def __bool__(self) -> NoReturn:
         raise DefinitionError(
-            "a DataNode stands for batches that are computed later and has no truth value while the pipeline is defined"
+            "a DataNode stands for batches that are computed later and has no truth value while the pipeline is defined; "
+            "this version has no conditional execution (enable_conditionals)"
         )
 
     def __iter__(self) -> NoReturn:
@@ -68,38 +128,40 @@ class Graph:
 
     Attributes:
         outputs: the nodes whose batches `Pipeline.run` returns.
-        sources: those that the outputs need.
-        operators: those that the outputs need, in an order in which they can run.
+        sinks: nodes that are computed although nobody gets their batches.
+        sources: those that the outputs and sinks need.
+        operators: those that the outputs and sinks need, in an order in which they can run.
+        constants: those that the outputs and sinks need.
     """
 
     outputs: tuple[DataNode, ...]
+    sinks: tuple[DataNode, ...]
     sources: tuple[SourceNode, ...]
     operators: tuple[OperatorNode, ...]
+    constants: tuple[ConstantNode, ...]
 
 
-def make_graph(outputs: Any) -> Graph:
-    """The graph that ends in `outputs`.
-
-    Raises:
-        DefinitionError: there are no outputs, or they are something other than data nodes.
-    """
-    nodes = _check_outputs(outputs)
+def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> Graph:
+    """The graph that ends in `outputs` and `sinks`."""
     sources: dict[SourceNode, None] = {}
     operators: dict[OperatorNode, None] = {}
+    constants: dict[ConstantNode, None] = {}
 
     def visit(node: DataNode) -> None:
         producer = node.producer
         if isinstance(producer, SourceNode):
             sources[producer] = None
+        elif isinstance(producer, ConstantNode):
+            constants[producer] = None
         elif producer not in operators:
             for data in producer.inputs:
                 _refuse_objects(producer, data)
                 visit(data)
             operators[producer] = None
 
-    for node in nodes:
+    for node in (*outputs, *sinks):
         visit(node)
-    return Graph(tuple(nodes), tuple(sources), tuple(operators))
+    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(operators), tuple(constants))
 
 
 def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
@@ -107,19 +169,54 @@ def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
 
 
-def _check_outputs(outputs: Any) -> list[DataNode]:
-    if outputs is None or (isinstance(outputs, (list, tuple)) and not outputs):
+def producer_names(graph: Graph) -> dict[Producer, str]:
+    """A name for everything that produces data, all different; those of sources are what users have given, if they have."""
+    names: dict[Producer, str] = {}
+    for i, source in enumerate(graph.sources):
+        names[source] = source.external.key or f"__ExternalSource_{i}"
+    names |= {constant: f"__Constant_{i}" for i, constant in enumerate(graph.constants)}
+    return names | {node: f"{node.operator.name}_{i}" for i, node in enumerate(graph.operators)}
+
+
+def constant_node(constant: Constant) -> DataNode:
+    """The node of a constant."""
+    return DataNode("constant", "cpu", ConstantNode(constant))
+
+
+def output_nodes(outputs: Iterable[Any]) -> tuple[DataNode, ...]:
+    """What is given as outputs, as nodes; numbers, lists of numbers and arrays become constants.
+
+    Raises:
+        DefinitionError: one of them is something else.
+        ArgumentError: one of them has numbers that are too large.
+    """
+    return tuple(_output_node(i, output) for i, output in enumerate(outputs))
+
+
+def _output_node(index: int, output: Any) -> DataNode:
+    if isinstance(output, DataNode):
+        return output
+    if isinstance(output, Constant):
+        return constant_node(output)
+    if contains_node(output):
         raise DefinitionError(
-            "the pipeline has no outputs: return the nodes that run() is to deliver from the pipeline's function, or pass "
-            "them to set_outputs()"
+            f"Illegal pipeline output type. The output {index} contains a nested `DataNode`. Return the nodes of a source "
+            "with several outputs one by one, with a star (*) in front"
         )
-    nodes = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-    for i, node in enumerate(nodes):
-        if isinstance(node, (list, tuple)):
-            raise DefinitionError(
-                f"Illegal pipeline output type. The output {i} contains a nested `DataNode`: "
-                "return the nodes of a source with several outputs one by one, with a star in front"
-            )
-        if not isinstance(node, DataNode):
-            raise DefinitionError(f"Illegal output type. The output {i} is a `{type(node).__qualname__}`, not a DataNode")
-    return nodes
+    try:
+        return constant_node(Constant(output))
+    except ArgumentTypeError as error:
+        raise DefinitionError(
+            f"Illegal output type. The output {index} is a `{type(output).__qualname__}`. Allowed are DataNodes, numbers, "
+            "one-dimensional lists of numbers, and arrays"
+        ) from error
+
+
+def contains_node(value: Any) -> bool:
+    """Whether a list or tuple has a node in it, however deep."""
+    return isinstance(value, (list, tuple)) and any(isinstance(part, DataNode) or contains_node(part) for part in value)
+
+
+def _check_device(device: str) -> None:
+    if device != "cpu":
+        raise DeviceError(f"device={device!r}: this version has data on the CPU only")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,12 +21,16 @@ class Operator(Protocol):
     """An operator with one output. Its methods may run in any thread, for several samples at once.
 
     Attributes:
-        name: as in ``fn``, for messages.
+        name: as in ``fn``: "fn.decoders.image", say. Together with `arguments` it makes the operator again elsewhere.
+        arguments: what the function of that name is given besides nodes; numbers, strings, and lists of them.
         layout: of its output.
     """
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def arguments(self) -> Mapping[str, Any]: ...
 
     @property
     def layout(self) -> str: ...
@@ -35,3 +40,24 @@ class Operator(Protocol):
 
     def compute(self, samples: Sequence[NDArray[Any]], out: NDArray[Any] | None) -> NDArray[Any]:
         """The result for one sample of each input; written into `out`, an array as inferred, if that is given."""
+
+
+@dataclass(frozen=True)
+class ShapeOf:
+    """The shape of each sample; see `dali_like.graph.nodes.DataNode.shape`."""
+
+    dtype: np.dtype[Any]
+    name: str = "DataNode.shape"
+    layout: str = ""
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return {"dtype": self.dtype.name}
+
+    def infer(self, samples: Sequence[NDArray[Any]]) -> SampleShape:
+        return SampleShape((samples[0].ndim,), self.dtype)
+
+    def compute(self, samples: Sequence[NDArray[Any]], out: NDArray[Any] | None) -> NDArray[Any]:
+        shape = np.empty(samples[0].ndim, self.dtype) if out is None else out
+        shape[:] = samples[0].shape
+        return shape

@@ -139,6 +139,16 @@ class ProcessPool:
         return [int.from_bytes(pid, "little") for pid in pids if any(pid)]
 
     @property
+    def slot_bytes(self) -> list[int]:
+        """How much memory each slot of each source usually takes."""
+        sizes = []
+        for stage in self._stages:
+            geometry = stage.ring.geometry
+            regions = 0 if geometry.all_dense else stage.usual_region_bytes
+            sizes += [geometry.resident_bytes + regions] * stage.ring.num_slots
+        return sizes
+
+    @property
     def num_replaced(self) -> int:
         """How many samples were replaced by what a source's ``on_error`` says."""
         return self._recovery.num_replaced

@@ -1,0 +1,7 @@
+"""The classes of batches and tensors, where programs for DALI look for them, too; see `dali_like.tensors`."""
+
+from __future__ import annotations
+
+from dali_like.tensors import TensorCPU, TensorListCPU
+
+__all__ = ["TensorCPU", "TensorListCPU"]

@@ -1,0 +1,95 @@
+"""Checkpoints: how far a pipeline has come, in a form that is safe to load from strangers.
+
+A sample depends on its position and the pipeline's seed alone. So a few numbers are enough: the position, the seed, and for
+sources that go on from epoch to epoch how many batches have been taken. They are JSON, and each is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dali_like.errors import CheckpointError
+
+_FORMAT = "dali_like checkpoint"
+_VERSION = 1
+_LIMIT = 1 << 62
+_SEED_LIMIT = 1 << 128
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """How far a pipeline has come.
+
+    Attributes:
+        batch_size: of the pipeline.
+        epoch, iteration: of the next batch.
+        ended: whether the end of the epoch has been seen.
+        seed: what `SampleInfo.rng` depends on, whether given or drawn.
+        passed: for each source that goes on from epoch to epoch, how many batches have been delivered; 0 for others.
+        iterator: what an iterator that runs the pipeline has added: numbers, by name.
+    """
+
+    batch_size: int
+    epoch: int
+    iteration: int
+    ended: bool
+    seed: int
+    passed: tuple[int, ...]
+    iterator: dict[str, int] | None = None
+
+    def dumps(self) -> bytes:
+        """The checkpoint as JSON."""
+        return json.dumps({"format": _FORMAT, "version": _VERSION, **asdict(self)}).encode()
+
+    @classmethod
+    def loads(cls, data: Any) -> Checkpoint:
+        """The checkpoint that `dumps` made these bytes, or this text, of.
+
+        Raises:
+            CheckpointError: it did not.
+        """
+        if not isinstance(data, (bytes, bytearray, str)):
+            raise CheckpointError(f"a checkpoint is what Pipeline.checkpoint() returns, not a {type(data).__qualname__}")
+        try:
+            words = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"this is no checkpoint of a pipeline: {error}") from None
+        if not isinstance(words, dict) or words.pop("format", None) != _FORMAT:
+            raise CheckpointError("this is no checkpoint of a pipeline")
+        if (version := words.pop("version", None)) != _VERSION:
+            raise CheckpointError(f"the checkpoint is of version {version!r}; this version of dali_like reads {_VERSION}")
+        if set(words) != set(cls.__dataclass_fields__):
+            raise CheckpointError(f"the checkpoint has the entries {sorted(words)}, not {sorted(cls.__dataclass_fields__)}")
+        passed, iterator = words["passed"], words["iterator"]
+        good = all(_is_number(words[name], _LIMIT) for name in ("batch_size", "epoch", "iteration"))
+        good &= _is_number(words["seed"], _SEED_LIMIT) and isinstance(words["ended"], bool)
+        good &= isinstance(passed, list) and all(_is_number(count, _LIMIT) for count in passed)
+        good &= iterator is None or (isinstance(iterator, dict) and all(_is_number(n, _LIMIT) for n in iterator.values()))
+        if not good:
+            raise CheckpointError("the checkpoint has entries that no checkpoint has; it has been damaged")
+        return cls(**{**words, "passed": tuple(passed)})
+
+    def check(self, batch_size: int, go_on: Sequence[bool]) -> None:
+        """Whether a pipeline can go on from here.
+
+        Args:
+            batch_size: of the pipeline.
+            go_on: for each of its sources, whether it goes on from epoch to epoch.
+
+        Raises:
+            CheckpointError: it is another pipeline.
+        """
+        if self.batch_size != batch_size:
+            raise CheckpointError(f"the checkpoint is of a pipeline with batch_size={self.batch_size}, not {batch_size}")
+        if len(self.passed) != len(go_on):
+            raise CheckpointError(f"the checkpoint is of a pipeline with {len(self.passed)} sources, not {len(go_on)}")
+        for i, (count, goes_on) in enumerate(zip(self.passed, go_on, strict=True)):
+            if count and not goes_on:
+                raise CheckpointError(f"in the checkpoint, source {i} is an iterator; in this pipeline it is none")
+
+
+def _is_number(value: Any, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit

@@ -1,0 +1,82 @@
+"""Feeding the inputs of a pipeline: its external sources without a source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, ClosedError, InputNameError
+from dali_like.graph.inputs import InputPool
+from dali_like.graph.nodes import DataNode, Graph, SourceNode
+
+
+class Feedable:
+    """The methods that feed. They may be called in any thread, also while another one is in `Pipeline.run`."""
+
+    _graph: Graph | None
+    _prefetch_queue_depth: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._inputs: dict[SourceNode, InputPool] = {}
+
+    def feed_input(
+        self,
+        data_node: DataNode | str,
+        data: Any,
+        layout: str | None = None,
+        cuda_stream: Any = None,
+        use_copy_kernel: bool = False,
+    ) -> None:
+        """Feed an input with the data of one iteration. What is fed is queued, and taken by the next runs, one each.
+
+        Args:
+            data_node: the node of the input, or its name.
+            data: a batch: a list of arrays, an array whose first dimension counts the samples, or a TensorList. It is
+                copied, unless the input has been made with ``no_copy=True``.
+            layout: a letter for each dimension of a sample.
+            cuda_stream, use_copy_kernel: without effect on the CPU.
+
+        Raises:
+            InputNameError: there is no input of that name.
+            ArgumentTypeError, ArgumentClashError: `data_node` is something else; or a source that feeds itself.
+            SampleError: the data is no batch, or another one than declared or fed before.
+        """
+        pool = self._input(data_node)
+        pool.feed(data, layout)
+
+    def input_feed_count(self, input_name: str) -> int:
+        """How many batches DALI wants to be fed before the first run; here, one for each run will do.
+
+        Raises:
+            InputNameError: there is no input of that name.
+        """
+        self._input(input_name)
+        return self._prefetch_queue_depth
+
+    def _input(self, data_node: DataNode | str) -> InputPool:
+        if not isinstance(data_node, (str, DataNode)):
+            raise ArgumentTypeError(f"an input is a DataNode or the name of one, not a {type(data_node).__qualname__}")
+        self._build_once()
+        graph = self._graph  # another thread may be closing the pipeline
+        if graph is None:
+            raise ClosedError("the pipeline has been closed")
+        node = _find(graph, data_node) if isinstance(data_node, str) else data_node.producer
+        if not isinstance(node, SourceNode):
+            raise ArgumentTypeError(f"{data_node!r} is no input")
+        if node.external.kind is not None:
+            raise ArgumentClashError(f"{node.external.name} has a `source`, which feeds it; feed_input is for those without")
+        if node not in self._inputs:
+            raise InputNameError(f"{node.external.name} does not belong to this pipeline, or none of its outputs needs it")
+        return self._inputs[node]
+
+    def _build_once(self) -> None:
+        """Build, where that has not been done; without waiting for another thread otherwise."""
+        raise NotImplementedError
+
+
+def _find(graph: Graph, name: str) -> SourceNode:
+    for node in graph.sources:
+        if node.external.key == name:
+            return node
+    names = ", ".join(repr(node.external.key) for node in graph.sources if node.external.key) or "none"
+    raise InputNameError(f'Could not find an input operator with name "{name}"; those with names: {names}')

@@ -1,0 +1,101 @@
+"""What a pipeline says of itself: its outputs, its memory, its graph."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from dali_like.arguments import Arguments
+from dali_like.errors import ArgumentClashError
+from dali_like.graph.dot import dot_of
+from dali_like.graph.expectations import per_output
+from dali_like.graph.nodes import Graph
+from dali_like.notices import warn
+from dali_like.types import DALIDataType
+from dali_like.workers.pool import ProcessPool
+
+
+class Reporting:
+    """The methods that look at a pipeline and change nothing, but for the graph: it is defined where it has not been."""
+
+    _arguments: Arguments
+    _batch_size: int
+    _call: AbstractContextManager[None]
+    _process_pool: ProcessPool | None
+
+    def _make_graph(self) -> Graph:
+        raise NotImplementedError
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs there are."""
+        with self._call:
+            return len(self._make_graph().outputs)
+
+    def output_dtype(self) -> list[DALIDataType | None]:
+        """The data type that each output is declared to have; None where it may have any."""
+        return per_output("output_dtype", self._arguments.output_dtype, self.num_outputs)
+
+    def output_ndim(self) -> list[int | None]:
+        """The number of dimensions that each output is declared to have; None where it may have any."""
+        return per_output("output_ndim", self._arguments.output_ndim, self.num_outputs)
+
+    def epoch_size(self, name: str | None = None) -> dict[str, int]:
+        """The sizes of DALI's readers. There are none, and external sources end when they say so.
+
+        Raises:
+            ArgumentClashError: the size of one is asked for.
+        """
+        return self.reader_meta(name)
+
+    def reader_meta(self, name: str | None = None) -> dict[str, Any]:
+        """What DALI's readers say of themselves. There are none.
+
+        Raises:
+            ArgumentClashError: that of one is asked for.
+        """
+        if name is not None:
+            raise ArgumentClashError(f"Operator {name} not found or does not expose valid metadata: there are no readers")
+        return {}
+
+    def executor_statistics(self) -> dict[str, Any]:
+        """Nothing, as DALI has it under its default executor; see `statistics`."""
+        return {}
+
+    def external_source_shm_statistics(self) -> dict[str, list[int]]:
+        """The shared memory of parallel sources.
+
+        Returns:
+            "capacities": how many bytes each batch takes that is being made, ready, held by somebody, or kept for reuse.
+            "per_sample_capacities": the same, divided by ``batch_size``.
+        """
+        pool = self._process_pool  # another thread may be closing the pipeline
+        capacities = pool.slot_bytes if pool is not None else []
+        return {
+            "capacities": capacities,
+            "per_sample_capacities": [capacity // self._batch_size for capacity in capacities],
+        }
+
+    def save_graph_to_dot_file(
+        self,
+        filename: str | os.PathLike[str],
+        *,
+        show_tensors: bool = False,
+        show_ids: bool | None = None,
+        use_colors: bool = False,
+    ) -> None:
+        """Write the graph into a file, as a drawing for Graphviz.
+
+        Args:
+            filename: the file; it is overwritten.
+            show_tensors: draw the data between the operators, too.
+            show_ids: without effect, and deprecated.
+            use_colors: tell sources, operators and constants apart by colour.
+        """
+        if show_ids is not None:
+            warn("show_ids is deprecated and has no effect", DeprecationWarning)
+        with self._call:
+            graph = self._make_graph()
+        Path(filename).write_text(dot_of(graph, show_tensors, use_colors), encoding="utf-8")
