@@ -29,7 +29,6 @@ class Checkpoint:
         ended: whether the end of the epoch has been seen.
         seed: what `SampleInfo.rng` depends on, whether given or drawn.
         passed: for each source that goes on from epoch to epoch, how many batches have been delivered; 0 for others.
-        iterator: what an iterator that runs the pipeline has added: numbers, by name.
     """
 
     batch_size: int
@@ -38,7 +37,6 @@ class Checkpoint:
     ended: bool
     seed: int
     passed: tuple[int, ...]
-    iterator: dict[str, int] | None = None
 
     def dumps(self) -> bytes:
         """The checkpoint as JSON."""
@@ -63,11 +61,10 @@ class Checkpoint:
             raise CheckpointError(f"the checkpoint is of version {version!r}; this version of dali_like reads {_VERSION}")
         if set(words) != set(cls.__dataclass_fields__):
             raise CheckpointError(f"the checkpoint has the entries {sorted(words)}, not {sorted(cls.__dataclass_fields__)}")
-        passed, iterator = words["passed"], words["iterator"]
+        passed = words["passed"]
         good = all(_is_number(words[name], _LIMIT) for name in ("batch_size", "epoch", "iteration"))
         good &= _is_number(words["seed"], _SEED_LIMIT) and isinstance(words["ended"], bool)
         good &= isinstance(passed, list) and all(_is_number(count, _LIMIT) for count in passed)
-        good &= iterator is None or (isinstance(iterator, dict) and all(_is_number(n, _LIMIT) for n in iterator.values()))
         if not good:
             raise CheckpointError("the checkpoint has entries that no checkpoint has; it has been damaged")
         return cls(**{**words, "passed": tuple(passed)})

@@ -6,7 +6,9 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     DaliLikeError
     |-- ArgumentError(ValueError)             an argument has a value that is not allowed
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
-    |   `-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
+    |   |-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
+    |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines
+    |       `-- OutputMapError(IndexError)    ... as the names of their outputs
     |-- InputNameError(KeyError)              a pipeline has no input of that name
     |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
     |   `-- NoOutputsError(NotImplementedError)  ... a pipeline that delivers nothing
@@ -59,6 +61,7 @@ __all__ = [
     "DtypeMismatchError",
     "ForkedError",
     "InputNameError",
+    "IteratorArgumentError",
     "LayoutMismatchError",
     "MissingExtraError",
     "NdimMismatchError",
@@ -66,6 +69,7 @@ __all__ = [
     "NoOutputsError",
     "OutOfMemoryError",
     "OutputCountError",
+    "OutputMapError",
     "PicklingError",
     "PipelineStateError",
     "RaggedError",
@@ -95,6 +99,14 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 class ArgumentClashError(ArgumentError, RuntimeError):
     """An argument does not go with the others, or with what it is for."""
+
+
+class IteratorArgumentError(ArgumentError, AssertionError):
+    """An argument of an iterator over pipelines has a value that is not allowed."""
+
+
+class OutputMapError(IteratorArgumentError, IndexError):
+    """An iterator's names for the outputs of its pipelines are not one for each."""
 
 
 class DefinitionError(DaliLikeError, TypeError):

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 import dali_like
-from dali_like import definition, errors, fn, pickling, pipeline, tensors, types
+from dali_like import definition, errors, fn, pickling, pipeline, plugin, tensors, types
 from dali_like.fn import decoders
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
@@ -33,6 +33,7 @@ PUBLIC = {
     "dali_like.fn": {"decoders", "external_source"},
     "dali_like.fn.decoders": {"image"},
     "dali_like.pickling": {"pickle_by_value"},
+    "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
     "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
@@ -86,7 +87,7 @@ def test_names_are_where_programs_for_dali_look_for_them() -> None:
 
 
 def test_public_functions_and_classes_are_documented() -> None:
-    modules = [dali_like, errors, fn, decoders, pickling, tensors, types]
+    modules = [dali_like, errors, fn, decoders, pickling, plugin, tensors, types]
 
     undocumented = [
         name

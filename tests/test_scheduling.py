@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
-from dali_like.errors import ClosedError, PipelineStateError
+from dali_like.errors import ClosedError, InputNameError, PipelineStateError
 from dali_like.types import SampleInfo
 
 MakePipeline = Callable[..., Pipeline]
@@ -181,7 +181,7 @@ def test_streams_are_without_effect(stream: Any, make_pipeline: MakePipeline) ->
 
 
 def test_a_stream_has_no_name(make_pipeline: MakePipeline) -> None:
-    with pytest.raises(errors.InputNameError):
+    with pytest.raises(InputNameError):
         make_pipeline(numbers(), "serial").run(cuda_stream=None)
 
 

@@ -1,0 +1,329 @@
+"""What the iterators of all frameworks have in common: how they take batches of pipelines, and what an epoch is.
+
+Pipelines have epochs of their own, which their sources end. Without a size, they are the iterator's epochs too.
+
+With a size, the iterator takes the batches of the pipelines as one stream, their epochs one behind the other, and ends an
+epoch of its own after so many samples. The next one goes on in the stream. But if the pipelines begin and end an epoch
+within one of the iterator, they have fewer samples than the size says, and the iterator's epoch ends with theirs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, Self, TypeVar, cast
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, IteratorArgumentError, OutputMapError
+from dali_like.pipeline import Pipeline
+from dali_like.plugin.progress import LastBatchPolicy, Progress
+from dali_like.tensors import TensorListCPU
+
+__all__ = ["BaseIterator", "LastBatchPolicy"]
+
+
+class _Samples(Protocol):
+    """One output of a batch, in whatever form: something of which the first samples can be taken."""
+
+    def __getitem__(self, samples: slice, /) -> Any: ...
+
+
+Value = TypeVar("Value", bound=_Samples)
+Batch = TypeVar("Batch")
+
+
+class BaseIterator(ABC, Generic[Value, Batch]):
+    """Iterates over the batches of one or more pipelines, epoch by epoch.
+
+    The plugin of a framework derives from it. It defines `_convert` and, for other batches than lists of dicts, `_combine`.
+
+    Args:
+        pipelines: a pipeline, or a list of them that have the same batch size. They advance together: each step takes one
+            batch of each. They are built here, and still to be closed by whoever has made them.
+        output_map: a name for each output of the pipelines.
+        size: samples in an epoch, of all pipelines together. -1: as many as there are until a pipeline ends its epoch; with
+            a size, one that the pipelines begin and end within that ends it too.
+        reader_name: there are no readers; only None is allowed.
+        auto_reset: True or "yes": the next epoch begins at the end of each. False, None or "no": it begins with `reset`, or
+            when the next ``for`` loop does; until then ``next`` raises StopIteration.
+        fill_last_batch: an older name, which wins over `last_batch_policy`: True is FILL, False is PARTIAL.
+        dynamic_shape: without effect: shapes may change from batch to batch.
+        last_batch_padded: whether samples of a full last batch beyond the size are padding. If not, FILL counts them for the
+            next epoch.
+        last_batch_policy: what becomes of the last batch. Without a size: only DROP has an effect.
+        prepare_first_batch: take the first batch right now, so that the workers begin, and what is wrong shows. An epoch
+            without batches is no error, neither then nor later.
+
+    Raises:
+        IteratorArgumentError: an argument has a value that is not allowed.
+        ArgumentTypeError: an argument has a type that is not allowed.
+        ArgumentClashError: a reader is named, or an epoch is so small that DROP leaves nothing of it.
+        OutputMapError: `output_map` does not give a name to each output of the pipelines, or the same one to two.
+        Exception: what `Pipeline.build` raises, and `Pipeline.run` for the first batch.
+    """
+
+    def __init__(
+        self,
+        pipelines: Pipeline | Sequence[Pipeline],
+        output_map: Sequence[str],
+        size: int = -1,
+        reader_name: str | None = None,
+        auto_reset: bool | str | None = False,
+        fill_last_batch: bool | None = None,
+        dynamic_shape: Any = False,
+        last_batch_padded: bool = False,
+        last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
+        prepare_first_batch: bool = True,
+    ) -> None:
+        if reader_name:
+            raise ArgumentClashError(
+                f"there is no reader named {reader_name!r}: pipelines have sources instead. Leave reader_name out; epochs "
+                "are those of the sources, or have the size that you give"
+            )
+        self.output_map = _checked_output_map(output_map)
+        self._pipelines = _checked_pipelines(pipelines)
+        self._size = _checked_size(size)
+        self._auto_reset = _checked_auto_reset(auto_reset)
+        self._policy = _checked_policy(last_batch_policy, fill_last_batch)
+        step = len(self._pipelines) * self.batch_size
+        self._progress = Progress(self._size, self._policy, last_batch_padded, step)
+        if self._progress.is_complete:
+            raise ArgumentClashError(f"with DROP, nothing is left of an epoch of {size} samples: a full batch has {step}")
+        self._is_checkpointed = _checked_checkpointing(self._pipelines)
+        self._gathered: list[Sequence[TensorListCPU]] = []  # what pipelines have given for the next step
+        self._initial_checkpoints: list[bytes] | None = None  # of pipelines that are ahead by the first batch
+        self._begun = False  # whether the user has asked for something of this epoch
+        self._ended = False  # whether the user has seen its end
+        self._goes_on = False  # whether it began within an epoch of the pipelines
+        self._build()
+        if prepare_first_batch:
+            self._prepare()
+
+    @abstractmethod
+    def _convert(self, name: str, output: TensorListCPU) -> Value:
+        """Make of an output what is to be delivered, and can be sliced by samples."""
+
+    def _combine(self, batches: list[dict[str, Value]]) -> Batch:
+        """Make of what each pipeline has given, by name, what is to be delivered.
+
+        At the end of an epoch under PARTIAL, the last pipelines may be missing.
+        """
+        return cast(Batch, batches)
+
+    @property
+    def batch_size(self) -> int:
+        """Samples in a full batch of one pipeline."""
+        return self._pipelines[0].max_batch_size or 0
+
+    @property
+    def size(self) -> int:
+        """Samples in an epoch; -1 where the pipelines end it."""
+        return self._size
+
+    def __len__(self) -> int:
+        """The number of batches in this epoch; when it has ended, in the next.
+
+        Without a size, it is that of the pipelines, for which a last batch that DROP leaves out counts.
+
+        Raises:
+            TypeError: there is no size, and a source does not say how long its epochs are.
+        """
+        if self._size < 0:
+            return min(len(pipe) for pipe in self._pipelines)
+        return self._progress.num_batches(of_next=self._ended)
+
+    def __iter__(self) -> Self:
+        """The iterator itself. An epoch that is over is followed by the next one; one that is not goes on."""
+        if self._ended or self._progress.is_complete:
+            self.reset()
+        return self
+
+    def __next__(self) -> Batch:
+        """The next batch.
+
+        Raises:
+            StopIteration: the epoch has ended.
+            Exception: what `Pipeline.run` raises. The next call goes on with the next batch; what other pipelines have
+                already given for this one is not lost.
+        """
+        self._begun = True
+        try:
+            outputs = self._take()
+        except StopIteration:
+            self._ended = True
+            if self._auto_reset:
+                self.reset()
+            raise
+        return self._deliver(outputs)
+
+    def next(self) -> Batch:
+        """The next batch, as ``next(iterator)``."""
+        return next(self)
+
+    def reset(self) -> None:
+        """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet.
+
+        An epoch that is cut short is followed by the next one of the pipelines.
+        """
+        if self._progress.is_complete:
+            drops_one = self._progress.drops_one
+            self._progress.begin_next()
+            self._begun = self._ended = False
+            self._goes_on = True
+            if drops_one:
+                self._drop()
+        elif self._begun or self._ended:
+            self._restart_pipelines()
+            self._progress.begin_anew()
+            self._begun = self._ended = False
+
+    def checkpoints(self) -> list[bytes]:
+        """Where the pipelines are: one checkpoint for each, from which an equal pipeline goes on with the next batch.
+
+        Raises:
+            ArgumentClashError: the pipelines were made without ``enable_checkpointing``; or the iterator has a size, and how
+                far it is in its epoch would be in no checkpoint.
+        """
+        if not self._is_checkpointed:
+            raise ArgumentClashError("checkpoints() needs pipelines that are made with enable_checkpointing=True")
+        if self._size > 0:
+            raise ArgumentClashError("checkpoints() needs epochs that the pipelines end: leave size out")
+        return self._initial_checkpoints if self._initial_checkpoints is not None else self._current_checkpoints()
+
+    def _build(self) -> None:
+        for pipe in self._pipelines:
+            pipe.start_py_workers()  # all are forked before any of the pipelines uses CUDA or threads
+        for pipe in self._pipelines:
+            pipe.build()
+
+    def _prepare(self) -> None:
+        if self._is_checkpointed:
+            self._initial_checkpoints = self._current_checkpoints()
+        with contextlib.suppress(StopIteration):  # which will be raised again when somebody asks for the batch
+            self._gather()
+
+    def _take(self) -> list[Sequence[TensorListCPU]]:
+        """What the pipelines give for the next batch that is to be delivered."""
+        while not self._progress.is_complete:
+            outputs = self._next_step()
+            if self._policy is LastBatchPolicy.DROP and any(_length(output) < self.batch_size for output in outputs):
+                self._progress.add(sum(map(_length, outputs)))
+                continue
+            return outputs
+        raise StopIteration
+
+    def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> Batch:
+        room = self._progress.room
+        self._progress.add(sum(map(_length, outputs)))
+        batches = []
+        for output in outputs:
+            batch = {name: self._convert(name, data) for name, data in zip(self.output_map, output, strict=True)}
+            if room < _length(output):
+                batch = {name: value[:room] for name, value in batch.items()}
+            batches.append(batch)
+            room -= _length(output)
+            if room <= 0:
+                break
+        return self._combine(batches)
+
+    def _next_step(self) -> list[Sequence[TensorListCPU]]:
+        """The next batch of each pipeline."""
+        try:
+            self._gather()
+        except StopIteration:
+            if not self._goes_on:
+                raise
+            self._restart_pipelines()
+            self._gather()
+        outputs, self._gathered = self._gathered, []
+        self._initial_checkpoints = None
+        return outputs
+
+    def _gather(self) -> None:
+        """Have a batch of each pipeline. What some have given is kept when another one raises."""
+        for pipe in self._pipelines[len(self._gathered) :]:
+            outputs = pipe.run()
+            if len(outputs) != len(self.output_map):
+                raise OutputMapError(f"output_map must name {len(outputs)} outputs of a pipeline, not {self.output_map!r}")
+            self._gathered.append(outputs)
+
+    def _drop(self) -> None:
+        """Leave a step out, unless the pipelines end here anyway."""
+        with contextlib.suppress(StopIteration):
+            self._gather()
+        self._gathered.clear()
+
+    def _restart_pipelines(self) -> None:
+        """Let the next step be the first of an epoch of the pipelines."""
+        self._gathered.clear()
+        self._initial_checkpoints = None
+        self._goes_on = False
+        for pipe in self._pipelines:
+            pipe.reset()
+
+    def _current_checkpoints(self) -> list[bytes]:
+        return [pipe.checkpoint() for pipe in self._pipelines]
+
+
+def _length(outputs: Sequence[TensorListCPU]) -> int:
+    return len(outputs[0])
+
+
+def _checked_pipelines(given: Any) -> list[Pipeline]:
+    pipelines = list(given) if isinstance(given, (list, tuple)) else [given]
+    if given is None or not pipelines:
+        raise IteratorArgumentError("pipelines must be a pipeline, or a list of at least one")
+    for pipe in pipelines:
+        if not isinstance(pipe, Pipeline):
+            raise ArgumentTypeError(
+                f"pipelines must be pipelines, not {pipe!r}; call a function under pipeline_def to have one"
+            )
+    sizes = {pipe.max_batch_size for pipe in pipelines}
+    if len(sizes) > 1:
+        raise IteratorArgumentError(f"pipelines must have the same batch size; these have {sorted(sizes)}")
+    return pipelines
+
+
+def _checked_output_map(output_map: Any) -> list[str]:
+    if isinstance(output_map, str) or not all(isinstance(name, str) for name in output_map):
+        raise ArgumentTypeError(f"output_map must be a list of names, not {output_map!r}")
+    if len(set(output_map)) < len(output_map):
+        raise OutputMapError(f"output_map must give each output another name, not {output_map!r}")
+    return list(output_map)
+
+
+def _checked_size(size: Any) -> int:
+    if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+        raise ArgumentTypeError(f"size must be an integer, not {size!r}")
+    if size < -1 or size == 0:
+        raise IteratorArgumentError(
+            f"size must be the number of samples in an epoch, or -1 to leave it to the source, not {size}"
+        )
+    return int(size)
+
+
+def _checked_auto_reset(auto_reset: Any) -> bool:
+    if auto_reset is None or auto_reset is False or auto_reset == "no":
+        return False
+    if auto_reset is True or auto_reset == "yes":
+        return True
+    raise IteratorArgumentError(f"auto_reset must be True or 'yes', or False, None or 'no', not {auto_reset!r}")
+
+
+def _checked_policy(policy: Any, fill: Any) -> LastBatchPolicy:
+    if fill is not None:
+        return LastBatchPolicy.FILL if fill else LastBatchPolicy.PARTIAL
+    if not isinstance(policy, LastBatchPolicy):
+        raise ArgumentTypeError(f"last_batch_policy must be a LastBatchPolicy, not {policy!r}")
+    return policy
+
+
+def _checked_checkpointing(pipelines: list[Pipeline]) -> bool:
+    enabled = {bool(pipe.enable_checkpointing) for pipe in pipelines}
+    if len(enabled) > 1:
+        raise IteratorArgumentError(
+            "pipelines must have the same enable_checkpointing; some of these have it, some have not"
+        )
+    return enabled == {True}
