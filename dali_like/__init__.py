@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dali_like import backend, data_node, errors, fn, pickling, tensors, types
+from dali_like import backend, data_node, errors, fn, ops, pickling, tensors, types
 from dali_like.arguments import OperatorConcurrency, StreamPolicy
 from dali_like.definition import pipeline_def
 from dali_like.pipeline import Pipeline
@@ -24,6 +24,7 @@ __all__ = [
     "errors",
     "fn",
     "get_worker_info",
+    "ops",
     "pickling",
     "pipeline_def",
     "tensors",

@@ -35,7 +35,7 @@ from dali_like.graph.executor import Executor
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Feed, Lockstep, Position
-from dali_like.graph.nodes import DataNode, Graph, SourceNode
+from dali_like.graph.nodes import DataNode, Graph, SourceNode, unused_outputs
 from dali_like.graph.shards import ShardsPool
 from dali_like.hazards import warn_of_fork_hazards
 from dali_like.interrupts import InterruptSafeLock
@@ -529,6 +529,13 @@ class Pipeline(HasArguments, Definable, Feedable, Schedulable, Reporting):
     def _check_runnable(self, graph: Graph) -> None:
         if not self._batch_size:
             raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
+        for source, outputs in unused_outputs(graph).items():
+            external = source.external
+            warn(
+                f"{external.name} makes {len(external.declared)} outputs, of which nobody needs {outputs} (counted from 0); "
+                "it would be faster to make only those that are needed",
+                UserWarning,
+            )
         given = self._arguments
         self._expectations = make_expectations(
             len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout

@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 import dali_like
-from dali_like import definition, errors, fn, pickling, pipeline, plugin, tensors, types
+from dali_like import definition, errors, fn, ops, pickling, pipeline, plugin, tensors, types
 from dali_like.fn import decoders
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
@@ -26,12 +26,13 @@ MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__pat
 PUBLIC = {
     "dali_like": {
         *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
-        *("backend", "data_node", "errors", "fn", "get_worker_info", "pickling", "pipeline_def", "tensors", "types"),
+        *("backend", "data_node", "errors", "fn", "get_worker_info", "ops", "pickling", "pipeline_def", "tensors", "types"),
     },
     "dali_like.backend": {"TensorCPU", "TensorListCPU"},
     "dali_like.data_node": {"DataNode"},
     "dali_like.fn": {"decoders", "external_source"},
     "dali_like.fn.decoders": {"image"},
+    "dali_like.ops": {"ExternalSource"},
     "dali_like.pickling": {"pickle_by_value"},
     "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
     "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
@@ -87,7 +88,7 @@ def test_names_are_where_programs_for_dali_look_for_them() -> None:
 
 
 def test_public_functions_and_classes_are_documented() -> None:
-    modules = [dali_like, errors, fn, decoders, pickling, plugin, tensors, types]
+    modules = [dali_like, errors, fn, decoders, ops, pickling, plugin, tensors, types]
 
     undocumented = [
         name

@@ -14,7 +14,7 @@ from conftest import is_running, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
-from dali_like.errors import ArgumentError, DecodeError, DefinitionError, DeviceError, SampleTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, DecodeError, DefinitionError, DeviceError, SampleTypeError
 from dali_like.fn import decoders
 from dali_like.graph.nodes import DataNode
 from dali_like.types import SampleInfo
@@ -169,10 +169,39 @@ def test_outputs_of_a_source_in_any_order() -> None:
     @pipeline_def(batch_size=2)
     def pipeline() -> list[DataNode]:
         nodes = fn.external_source(source=lambda info: (np.array(1), np.array(2), np.array(3)), num_outputs=3, batch=False)
-        return [nodes[2], nodes[0]]
+        return [nodes[2], nodes[0], nodes[1]]
 
     with closing(pipeline()) as pipe:
-        assert samples_of(pipe) == [[3, 3], [1, 1]]
+        assert samples_of(pipe) == [[3, 3], [1, 1], [2, 2]]
+
+
+def test_outputs_that_nobody_needs_are_pointed_out() -> None:
+    @pipeline_def(batch_size=2)
+    def pipeline() -> list[DataNode]:
+        nodes = fn.external_source(source=lambda info: (np.array(1), np.array(2), np.array(3)), num_outputs=3, batch=False)
+        return [nodes[1]]
+
+    with closing(pipeline()) as pipe, pytest.warns(UserWarning, match=r"makes 3 outputs, of which nobody needs \[0, 2\]"):
+        assert samples_of(pipe) == [[2, 2]]
+
+
+def test_source_that_no_output_needs_is_called_if_it_is_preserved() -> None:
+    calls = []
+
+    @pipeline_def(batch_size=2)
+    def pipeline() -> DataNode:
+        fn.external_source(source=lambda info: np.int32(calls.append(info.idx_in_batch) or 0), batch=False, preserve=True)
+        return fn.external_source(source=lambda info: np.array(1), batch=False)
+
+    with closing(pipeline()) as pipe:
+        pipe.run()
+
+    assert calls[:2] == [0, 1]
+
+
+def test_nothing_can_be_preserved_without_a_pipeline() -> None:
+    with pytest.raises(ArgumentClashError, match="there is none"):
+        fn.external_source(source=lambda info: np.array(1), batch=False, preserve=True)
 
 
 def test_sources_that_no_output_needs_are_not_called_and_need_no_workers() -> None:

@@ -169,6 +169,15 @@ def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
 
 
+def unused_outputs(graph: Graph) -> dict[SourceNode, list[int]]:
+    """Of the sources that make several outputs: those of them that nobody needs."""
+    used = {(node.producer, node.output) for node in (*graph.outputs, *graph.sinks)}
+    used |= {(node.producer, node.output) for operator in graph.operators for node in operator.inputs}
+    counts = {source: range(len(source.external.declared)) for source in graph.sources}
+    unused = {source: [i for i in count if (source, i) not in used] for source, count in counts.items()}
+    return {source: outputs for source, outputs in unused.items() if outputs}
+
+
 def producer_names(graph: Graph) -> dict[Producer, str]:
     """A name for everything that produces data, all different; those of sources are what users have given, if they have."""
     names: dict[Producer, str] = {}
