@@ -103,7 +103,8 @@ class Pipeline(HasArguments, Definable, Feedable, Schedulable, Reporting):
         seed: for `SampleInfo.rng`. None, or a negative number: another one for each pipeline.
         prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth. Of a dict
             ``{"cpu_size": ..., "gpu_size": ...}``, the first counts.
-        py_num_workers: worker processes, shared by all sources with ``parallel=True``.
+        py_num_workers: worker processes, shared by all sources with ``parallel=True``. What they print, log and warn comes
+            in whole lines, marked with the worker.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
             "spawn" starts fresh interpreters; sources travel by value.

@@ -15,10 +15,11 @@ from typing import Any, NoReturn
 
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.output import flush_streams, logging_setup
 from dali_like.workers.samples import Source
 from dali_like.workers.template import Boot, forked
 from dali_like.workers.transport import announce_exceptions
-from dali_like.workers.worker import Channels, flush_streams, thread_variables
+from dali_like.workers.worker import Channels, thread_variables
 
 START_METHODS = ("fork", "spawn")
 
@@ -128,6 +129,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         limit_bytes=space.limit_bytes,
         num_workers=options.num_workers,
         threads=options.threads,
+        logging=logging_setup(),
         sources=tuple(
             (
                 replace(source, callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None),

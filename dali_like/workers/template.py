@@ -35,8 +35,9 @@ from typing import NoReturn
 
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.output import LoggingSetup, end_output, flush_streams, logging_as_in, mark_output
 from dali_like.workers.samples import Source
-from dali_like.workers.worker import Channels, flush_streams, limit_threads, run_worker
+from dali_like.workers.worker import Channels, limit_threads, run_worker
 
 #: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
 #: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED).
@@ -73,6 +74,7 @@ class Boot:
     limit_bytes: int
     num_workers: int
     threads: int | None
+    logging: LoggingSetup
     #: each source without its functions, and these, pickled
     sources: tuple[tuple[Source, bytes], ...]
 
@@ -86,11 +88,12 @@ def spawned(boot: Boot) -> NoReturn:
 
     def make_sources() -> Sequence[Source]:
         sources = []
-        for source, functions in boot.sources:
-            callback, on_error, setup, teardown = pickle.loads(functions)
-            sources.append(
-                replace(source, callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
-            )
+        with logging_as_in(boot.logging):
+            for source, functions in boot.sources:
+                callback, on_error, setup, teardown = pickle.loads(functions)
+                sources.append(
+                    replace(source, callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
+                )
         return sources
 
     serve(boot.main_pid, boot.control_fd, channels, make_sources, boot.threads)
@@ -205,13 +208,14 @@ class _Template:
             others = (fd for worker, fd in enumerate(self._channels.own_tasks) if worker != index)
             for fd in (*self._workers, self._main, self._control, *others):
                 os.close(fd)
+            mark_output(index)
             status = run_worker(index, self._channels, self._make_sources)
         except SystemExit as stop:
             status = _exit_status(stop)
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
-            flush_streams()
+            end_output()
             os._exit(status)
 
 
@@ -229,6 +233,7 @@ def _reset_signals() -> None:
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # workers are told otherwise that nobody reads
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 

@@ -151,15 +151,6 @@ def _leave_message(index: int, channels: Channels, message: bytes) -> None:
     channels.space.map[offset + WORD_BYTES : offset + WORD_BYTES + len(message)] = message
 
 
-def flush_streams() -> None:
-    """Write out what Python still holds of the standard streams, as processes that end by ``_exit`` must."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):  # closed, replaced or gone: nobody is left to tell
-            continue
-
-
 def limit_threads(threads: int | None) -> None:
     """Set the threads of the numerical libraries of this process; None leaves them alone.
 
