@@ -267,6 +267,10 @@ def _number_of_workers(name: str, value: Any) -> int:
     return operator.index(value)
 
 
+def _checkpoint(name: str, value: Any) -> Checkpoint:
+    return value if isinstance(value, Checkpoint) else Checkpoint.loads(value)
+
+
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)) and not (_is_int(value) and value in (0, 1)):
         raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
@@ -343,7 +347,7 @@ _CHECKS: dict[str, _Check] = {
     "py_start_method": _start_method,
     "py_callback_pickler": _or_none(lambda _, pickler: make_callback_pickler(pickler)),
     "enable_checkpointing": _flag,
-    "checkpoint": _or_none(lambda _, checkpoint: Checkpoint.loads(checkpoint)),
+    "checkpoint": _or_none(_checkpoint),
     "py_worker_threads": _or_none(_positive),
     "py_worker_restarts": _or_none(_not_negative),
     "py_timeout_s": _or_none(_seconds),

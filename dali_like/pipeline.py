@@ -10,14 +10,12 @@ import itertools
 import os
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_like import pickling
-from dali_like.arguments import Arguments, HasArguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
+from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
 from dali_like.checkpoints import Checkpoint
-from dali_like.defining import Definable
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.errors import (
     ArgumentClashError,
@@ -40,7 +38,8 @@ from dali_like.graph.shards import ShardsPool
 from dali_like.hazards import warn_of_fork_hazards
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.notices import warn
-from dali_like.reporting import Reporting
+from dali_like.reporting import PipelineStatistics, Reporting
+from dali_like.saving import Serializable
 from dali_like.scheduling import Schedulable
 from dali_like.tensors import TensorListCPU
 from dali_like.types import PipelineAPIType
@@ -72,22 +71,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-@dataclass(frozen=True)
-class PipelineStatistics:
-    """What has happened in a pipeline.
-
-    Attributes:
-        worker_restarts: how often a worker that had died was replaced.
-        replaced_samples: how many samples were replaced as a source's ``on_error`` says.
-        held_bytes: memory behind the batches, being made, ready or held by the user, and kept for the next.
-    """
-
-    worker_restarts: int
-    replaced_samples: int
-    held_bytes: int
-
-
-class Pipeline(HasArguments, Definable, Feedable, Schedulable, Reporting):
+class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     """Feeds a training loop with batches.
 
     A pipeline is made by a function under `pipeline_def`, or by hand: ``Pipeline(...)`` and `set_outputs`. Then `run`
@@ -218,23 +202,6 @@ class Pipeline(HasArguments, Definable, Feedable, Schedulable, Reporting):
             self._entropy = arguments.checkpoint.seed
         self._prefetch_queue_depth = arguments.queue_sizes[0]
         self._py_num_workers = arguments.py_num_workers or 0
-
-    @property
-    def py_worker_pids(self) -> list[int]:
-        """The process ids of the workers; empty before they have started."""
-        pool = self._process_pool  # another thread may be closing the pipeline
-        return pool.worker_pids if pool is not None else []
-
-    def statistics(self) -> PipelineStatistics:
-        """What has happened so far."""
-        process_pool, inline_pool, space = self._process_pool, self._inline_pool, self._space
-        if self._final_statistics is not None:  # looked at last, since another thread may be closing the pipeline
-            return self._final_statistics
-        return PipelineStatistics(
-            worker_restarts=process_pool.num_restarts if process_pool is not None else 0,
-            replaced_samples=sum(pool.num_replaced for pool in (process_pool, inline_pool) if pool is not None),
-            held_bytes=space.used_bytes if space is not None else 0,
-        )
 
     def start_py_workers(self) -> None:
         """Start the worker processes, and nothing else. `build` and `run` do so where it has not been done.

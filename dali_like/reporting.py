@@ -1,32 +1,66 @@
-"""What a pipeline says of itself: its outputs, its memory, its graph."""
+"""What a pipeline says of itself: what has happened, its outputs, its memory, its graph."""
 
 from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dali_like.arguments import Arguments
+from dali_like.arguments import HasArguments
+from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError
 from dali_like.graph.dot import dot_of
 from dali_like.graph.expectations import per_output
-from dali_like.graph.nodes import Graph
 from dali_like.notices import warn
 from dali_like.types import DALIDataType
+from dali_like.workers.base import InlinePool
+from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 
 
-class Reporting:
+@dataclass(frozen=True)
+class PipelineStatistics:
+    """What has happened in a pipeline.
+
+    Attributes:
+        worker_restarts: how often a worker that had died was replaced.
+        replaced_samples: how many samples were replaced as a source's ``on_error`` says.
+        held_bytes: memory behind the batches, being made, ready or held by the user, and kept for the next.
+    """
+
+    worker_restarts: int
+    replaced_samples: int
+    held_bytes: int
+
+
+class Reporting(HasArguments, Definable):
     """The methods that look at a pipeline and change nothing, but for the graph: it is defined where it has not been."""
 
-    _arguments: Arguments
     _batch_size: int
     _call: AbstractContextManager[None]
     _process_pool: ProcessPool | None
+    _inline_pool: InlinePool | None
+    _space: SharedSpace | None
+    _final_statistics: PipelineStatistics | None
 
-    def _make_graph(self) -> Graph:
-        raise NotImplementedError
+    @property
+    def py_worker_pids(self) -> list[int]:
+        """The process ids of the workers; empty before they have started."""
+        pool = self._process_pool  # another thread may be closing the pipeline
+        return pool.worker_pids if pool is not None else []
+
+    def statistics(self) -> PipelineStatistics:
+        """What has happened so far."""
+        process_pool, inline_pool, space = self._process_pool, self._inline_pool, self._space
+        if self._final_statistics is not None:  # looked at last, since another thread may be closing the pipeline
+            return self._final_statistics
+        return PipelineStatistics(
+            worker_restarts=process_pool.num_restarts if process_pool is not None else 0,
+            replaced_samples=sum(pool.num_replaced for pool in (process_pool, inline_pool) if pool is not None),
+            held_bytes=space.used_bytes if space is not None else 0,
+        )
 
     @property
     def num_outputs(self) -> int:
