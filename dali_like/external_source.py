@@ -321,14 +321,15 @@ def _declare(dtype: Any, ndim: Any, layout: str) -> OutputLayout:
 
 
 def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> list[Any]:
-    """One value for each output: a single value stands for all, a list that is too short is filled up with `rest`."""
+    """One value for each output: a single value stands for all, None and what a list lacks for `rest`."""
     if value is None:
         return [rest] * count
     values = list(value) if isinstance(value, (list, tuple)) else [value] * count
     if len(values) > count:
         raise ArgumentError(f"{name} has {len(values)} entries for {count} outputs")
+    values = [rest if entry is None else entry for entry in values]
     for entry in values:
-        if not isinstance(entry, kind):
+        if entry is not rest and not isinstance(entry, kind):
             raise ArgumentTypeError(f"{name} must be of type {kind.__name__} or a list of it, not {entry!r}")
     return values + [rest] * (count - len(values))
 

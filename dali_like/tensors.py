@@ -6,22 +6,25 @@ the batch lies in, they may be written to, and they keep it: a batch that somebo
 
 from __future__ import annotations
 
+import ctypes
+import math
+import operator
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import ArgumentError, RaggedError, SampleIndexError
-from dali_like.types import DALIDataType, to_dali_type
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, RaggedError, SampleIndexError
+from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
 
 __all__ = ["TensorCPU", "TensorListCPU"]
 
 
-def _check_layout(layout: str, ndim: int) -> None:
-    if layout and len(layout) != ndim:
-        raise ArgumentError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
+#: The texts of batches of more samples show the first and the last ones.
+_MOST_SHOWN = 16
+_SHOWN_AT_EDGES = 2
 
 
 class TensorCPU:
@@ -33,6 +36,7 @@ class TensorCPU:
     Args:
         data: an array, or what NumPy can make a view of.
         layout: a letter for each dimension, such as "HWC", or nothing.
+        is_pinned: without effect.
 
     Raises:
         ArgumentError: the layout has another number of dimensions, or the dtype is none of `DALIDataType`.
@@ -44,12 +48,11 @@ class TensorCPU:
 
     __slots__ = ("__weakref__", "_array", "_layout")
 
-    def __init__(self, data: Any, layout: str = "") -> None:
+    def __init__(self, data: Any, layout: str | None = None, is_pinned: bool = False) -> None:
         array = np.asarray(data)
         to_dali_type(array.dtype)
-        _check_layout(layout, array.ndim)
         self._array = array
-        self._layout = layout
+        self._layout = _checked_layout(layout, array.ndim)
 
     def shape(self) -> list[int]:
         """The extents of the dimensions."""
@@ -67,6 +70,57 @@ class TensorCPU:
     def layout(self) -> str:
         """The layout; empty where none was given."""
         return self._layout
+
+    def set_layout(self, layout: str | None) -> None:
+        """Give it another layout, or none.
+
+        Raises:
+            ArgumentError: the layout has another number of dimensions.
+        """
+        self._layout = _checked_layout(layout, self.ndim())
+
+    def squeeze(self, dim: int | None = None) -> bool:
+        """Remove the dimensions of extent 1, or that one dimension if it is; and say whether there were any.
+
+        Raises:
+            ArgumentClashError: there is no dimension `dim`.
+        """
+        ndim = self.ndim()
+        if dim is not None and not -ndim <= operator.index(dim) < ndim:
+            raise ArgumentClashError(f"axis {dim} is out of bound for a tensor with {ndim} dimensions")
+        candidates = range(ndim) if dim is None else (operator.index(dim) % ndim,)
+        removed = tuple(axis for axis in candidates if self._array.shape[axis] == 1)
+        self._array = self._array.squeeze(removed)
+        self._layout = "".join(letter for axis, letter in enumerate(self._layout) if axis not in removed)
+        return bool(removed)
+
+    def reinterpret(self, dtype: Any) -> None:
+        """Take its bytes for elements of another type.
+
+        Raises:
+            ArgumentClashError: those have another size.
+        """
+        self._array = _reinterpreted(self._array, dtype)
+
+    def source_info(self) -> str:
+        """Where the data comes from: empty, since no source of this version says so."""
+        return ""
+
+    def get_property(self, name: str) -> str | None:
+        """What is known besides: "layout"; None for everything else."""
+        return self._layout if name == "layout" else None
+
+    def data_ptr(self) -> int:
+        """The address of the first element."""
+        return _address_of(self._array)
+
+    def copy_to_external(self, ptr: ctypes.c_void_p | int) -> None:
+        """Copy the elements, one behind the other, to an address, where there must be room for them.
+
+        Raises:
+            ArgumentError: it is no address.
+        """
+        _copy_to(ptr, [self._array])
 
     def as_cpu(self) -> TensorCPU:
         """The tensor itself: it is in host memory."""
@@ -92,19 +146,33 @@ class TensorCPU:
         def __buffer__(self, flags: int) -> memoryview:
             return memoryview(self._array)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is pickled by value, which DALI refuses."""
+        return TensorCPU, (self._array, self._layout)
+
     def __repr__(self) -> str:
-        return f"TensorCPU(\n{self._array!r},\ndtype={self.dtype}, layout={self._layout!r}, shape={self.shape()})"
+        return _text("TensorCPU", self._facts())
+
+    def __str__(self) -> str:
+        return _text("TensorCPU", [_numbers(self._array), *self._facts()])
+
+    def _facts(self) -> list[str]:
+        return [f"dtype={self.dtype}", *_layout_fact(self._layout), f"shape={self.shape()}"]
 
 
 class TensorListCPU:
     """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        data: an array whose first dimension counts the samples (a dense batch), or a sequence of arrays, or of tensors.
-        layout: the layout of each sample.
+        data: an array whose first dimension counts the samples (a dense batch); a sequence of arrays, or of tensors; or
+            another list, whose memory this one shares.
+        layout: the layout of each sample. Default: that of the tensors, or of the other list.
+        is_pinned: without effect.
 
     Raises:
-        ArgumentError: the layout has another number of dimensions than the samples.
+        ArgumentError: the layout has another number of dimensions than the samples; the dtype is none of `DALIDataType`.
+        ArgumentTypeError: the samples have several dtypes, numbers of dimensions or layouts.
+        ArgumentClashError: the array has no dimensions.
 
     >>> batch = TensorListCPU(np.zeros((4, 2, 3), np.uint8))
     >>> len(batch), batch.is_dense_tensor(), batch[0].shape()
@@ -113,9 +181,35 @@ class TensorListCPU:
 
     __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
 
-    def __init__(self, data: NDArray[Any] | Sequence[Any], layout: str = "") -> None:
-        arrays = isinstance(data, np.ndarray) or all(isinstance(sample, np.ndarray) for sample in data)
-        self._hold(data if arrays else [np.asarray(sample) for sample in data], layout)
+    def __init__(
+        self,
+        data: TensorListCPU | NDArray[Any] | Sequence[Any],
+        layout: str | None = None,
+        is_pinned: bool = False,
+    ) -> None:
+        if isinstance(data, TensorListCPU):
+            samples: NDArray[Any] | Sequence[NDArray[Any]] = data._samples
+            layout = data.layout() if layout is None else layout
+        elif isinstance(data, (list, tuple)):
+            samples = [np.asarray(sample) for sample in data]
+            _check_alike("data types", [sample.dtype for sample in samples])
+            _check_alike("numbers of dimensions", [sample.ndim for sample in samples])
+            if layout is None:
+                layouts = [sample.layout() for sample in data if isinstance(sample, TensorCPU)]
+                _check_alike("layouts", layouts)
+                layout = layouts[0] if layouts else None
+        else:
+            samples = np.asarray(data)
+            if samples.ndim == 0:
+                raise ArgumentClashError("Cannot create TensorList from 0-dim array")
+        self._hold(samples, layout or "")
+        to_dali_type(self._first().dtype)
+
+    @staticmethod
+    def broadcast(tensor: Any, num_samples: int) -> TensorListCPU:
+        """A batch whose samples are all the same tensor, and share its memory."""
+        sample = tensor if isinstance(tensor, TensorCPU) else TensorCPU(tensor)
+        return TensorListCPU([sample] * num_samples, sample.layout())
 
     @classmethod
     def of_arrays(cls, data: NDArray[Any] | Sequence[NDArray[Any]], layout: str) -> Self:
@@ -129,7 +223,7 @@ class TensorListCPU:
         self._samples = data
         self._layout = layout
         if layout and len(data):
-            _check_layout(layout, self.ndim())
+            _checked_layout(layout, self.ndim())
 
     def __len__(self) -> int:
         return len(self._samples)
@@ -146,6 +240,7 @@ class TensorListCPU:
         Raises:
             SampleIndexError: there is no such sample.
         """
+        index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise SampleIndexError(f"sample {index} of a batch of {len(self)}")
         # The ellipsis makes an array of a sample without dimensions too.
@@ -169,6 +264,25 @@ class TensorListCPU:
     def layout(self) -> str:
         """The layout of each sample; empty where none was given."""
         return self._layout
+
+    def set_layout(self, layout: str | None) -> None:
+        """Give the samples another layout, or none.
+
+        Raises:
+            ArgumentError: the layout has another number of dimensions.
+        """
+        self._layout = _checked_layout(layout, self.ndim()) if len(self) else layout or ""
+
+    def reinterpret(self, dtype: Any) -> None:
+        """Take the samples' bytes for elements of another type.
+
+        Raises:
+            ArgumentClashError: those have another size.
+        """
+        if self._dense is not None:
+            self._samples = self._dense = _reinterpreted(self._dense, dtype)
+        else:
+            self._samples = [_reinterpreted(sample, dtype) for sample in self._samples]
 
     def is_dense_tensor(self) -> bool:
         """Whether all samples have the same shape, so that `as_array` and `as_tensor` can be had."""
@@ -202,6 +316,37 @@ class TensorListCPU:
         array = self.as_array()
         return TensorCPU(array, "N" + self._layout if self._layout or array.ndim == 1 else "")
 
+    def as_reshaped_tensor(self, shape: Sequence[int]) -> TensorCPU:
+        """All elements as one tensor of another shape. Those of samples that lie scattered in memory are copied together.
+
+        Raises:
+            ArgumentClashError: the shape has another number of elements.
+        """
+        shape = tuple(map(operator.index, shape))
+        size = sum(map(math.prod, self.shape()))
+        if min(shape, default=0) < 0 or math.prod(shape) != size:
+            raise ArgumentClashError(f"the batch has {size} elements, and not as many as the shape {shape}")
+        if self.is_dense_tensor():
+            array = self.as_array()
+            return self.as_tensor() if array.shape == shape else TensorCPU(array.reshape(shape))
+        return TensorCPU(np.concatenate([sample.ravel() for sample in self._samples]).reshape(shape))
+
+    def data_ptr(self) -> int:
+        """The address of the first element. Only the samples of a dense list lie one behind the other."""
+        return _address_of(self.as_array() if self.is_dense_tensor() else self._first())
+
+    def copy_to_external(self, ptr: ctypes.c_void_p | int) -> None:
+        """Copy the samples, one behind the other, to an address, where there must be room for them.
+
+        Raises:
+            ArgumentError: it is no address.
+        """
+        _copy_to(ptr, self._samples if self._dense is None else [self._dense])
+
+    def reset(self) -> None:
+        """Let go of the samples."""
+        self._hold([], "")
+
     def as_cpu(self) -> TensorListCPU:
         """The list itself: it is in host memory."""
         return self
@@ -216,9 +361,76 @@ class TensorListCPU:
             return np.empty((0,), np.uint8)
         return self._samples[0]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is pickled by value, which DALI refuses."""
+        return TensorListCPU, (self._dense if self._dense is not None else list(self._samples), self._layout)
+
     def __repr__(self) -> str:
-        samples = ",\n".join(repr(sample) for sample in self._samples)
-        return (
-            f"TensorListCPU(\n[{samples}],\ndtype={self.dtype}, layout={self._layout!r}, num_samples={len(self)}, "
-            f"shape={self.shape()})"
+        return _text("TensorListCPU", self._facts())
+
+    def __str__(self) -> str:
+        if self._dense is not None or not len(self):
+            numbers = _numbers(self.as_array())
+        else:
+            numbers = "[" + "\n    ".join(_edges(range(len(self)), lambda i: _numbers(self.at(i)))) + "]"
+        return _text("TensorListCPU", [numbers, *self._facts()])
+
+    def _facts(self) -> list[str]:
+        shapes = ", ".join(_edges(self.shape(), str))
+        return [f"dtype={self.dtype}", *_layout_fact(self._layout), f"num_samples={len(self)}", f"shape=[{shapes}]"]
+
+
+def _checked_layout(layout: str | None, ndim: int) -> str:
+    if layout and len(layout) != ndim:
+        raise ArgumentError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
+    return layout or ""
+
+
+def _check_alike(what: str, values: Sequence[Any]) -> None:
+    if any(value != values[0] for value in values):
+        found = ", ".join(str(value) for value in dict.fromkeys(values))
+        raise ArgumentTypeError(f"the samples of a batch cannot have different {what}; these have {found}")
+
+
+def _reinterpreted(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    target = to_numpy_type(to_dali_type(dtype))
+    if target.itemsize != array.dtype.itemsize:
+        raise ArgumentClashError(
+            f"elements of {array.dtype} cannot be taken for {target}, which have another size: {target.itemsize} bytes"
         )
+    return array.view(target)
+
+
+def _address_of(array: NDArray[Any]) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
+
+
+def _copy_to(pointer: Any, arrays: Iterable[NDArray[Any]]) -> None:
+    address = pointer.value if isinstance(pointer, ctypes.c_void_p) else operator.index(pointer)
+    if not address:
+        raise ArgumentError("copy_to_external() was given a null pointer")
+    for array in arrays:
+        data = np.ascontiguousarray(array)
+        ctypes.memmove(address, _address_of(data), data.nbytes)
+        address += data.nbytes
+
+
+def _text(kind: str, lines: Sequence[str]) -> str:
+    return f"{kind}(\n    " + ",\n    ".join(lines) + ")"
+
+
+def _layout_fact(layout: str) -> list[str]:
+    return [f'layout="{layout}"'] if layout else []
+
+
+def _numbers(array: NDArray[Any]) -> str:
+    return np.array2string(array, prefix="    ", edgeitems=_SHOWN_AT_EDGES)
+
+
+def _edges(values: Sequence[Any], text: Callable[[Any], str]) -> list[str]:
+    """The texts of the values, or of the first and the last ones if there are many."""
+    if len(values) <= _MOST_SHOWN:
+        return [text(value) for value in values]
+    first, last = range(_SHOWN_AT_EDGES), range(len(values) - _SHOWN_AT_EDGES, len(values))
+    return [*(text(values[i]) for i in first), "...", *(text(values[i]) for i in last)]

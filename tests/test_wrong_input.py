@@ -377,7 +377,6 @@ def test_parallel_source_without_argument_is_refused() -> None:
         ({"dtype": np.complex64}, ("complex64", "not a data type", "UINT8")),
         ({"dtype": "text"}, ("'text'", "not a data type")),
         ({"dtype": 3.5}, ("3.5", "not a data type")),
-        ({"num_outputs": 2, "dtype": [np.uint8, None]}, ("None", "not a data type")),
         ({"num_outputs": 2, "dtype": [np.uint8] * 3}, ("dtype", "3 entries for 2 outputs")),
         ({"layout": 5}, ("layout", "str", "5")),
         ({"layout": ["HW", "HW"]}, ("layout", "2 entries for 1 outputs")),
