@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
-from dali_like.graph.lockstep import Sizes
 from dali_like.sources import Kind, Use, check_cycle, grouped, kind_of
 from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
+from dali_like.workers.batch import Sizes
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.workers.samples import LastBatch, Source

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dali_like.workers.base import Pool
-from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output, Sizes
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,6 @@ class Feed:
     worker: int = ANY_WORKER
     goes_on: bool = False
     sizes: Sizes | None = None
-
-
-class Sizes(NamedTuple):
-    """The batches of an epoch of known length.
-
-    Attributes:
-        num_batches: how many there are.
-        last: samples in the last of them.
-    """
-
-    num_batches: int
-    last: int
 
 
 class Position(NamedTuple):

@@ -23,6 +23,18 @@ _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
 
 
+class Sizes(NamedTuple):
+    """The batches of an epoch of known length.
+
+    Attributes:
+        num_batches: how many there are.
+        last: samples in the last of them.
+    """
+
+    num_batches: int
+    last: int
+
+
 #: In the place of a worker's number: whoever is free.
 ANY_WORKER = -1
 
