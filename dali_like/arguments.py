@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -110,7 +111,6 @@ class HasArguments:
     """Shows the arguments of a pipeline. Those marked with a star are DALI's alone, and without effect here."""
 
     _arguments: Arguments
-    _num_threads: int
 
     @property
     def max_batch_size(self) -> int | None:
@@ -122,7 +122,7 @@ class HasArguments:
     @property
     def num_threads(self) -> int:
         """Threads that operators run in."""
-        return self._num_threads
+        return self._arguments.num_threads or len(os.sched_getaffinity(0))
 
     @property
     def device_id(self) -> int | None:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from dali_like.arguments import HasArguments
+from dali_like.engine import Engine
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, ClosedError, InputNameError
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.nodes import DataNode, Graph, SourceNode
 
 
-class Feedable:
+class Feedable(HasArguments):
     """The methods that feed. They may be called in any thread, also while another one is in `Pipeline.run`."""
 
     _graph: Graph | None
-    _prefetch_queue_depth: int
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._inputs: dict[SourceNode, InputPool] = {}
+    _engine: Engine | None
 
     def feed_input(
         self,
@@ -51,23 +49,23 @@ class Feedable:
             InputNameError: there is no input of that name.
         """
         self._input(input_name)
-        return self._prefetch_queue_depth
+        return self.cpu_queue_size
 
     def _input(self, data_node: DataNode | str) -> InputPool:
         if not isinstance(data_node, (str, DataNode)):
             raise ArgumentTypeError(f"an input is a DataNode or the name of one, not a {type(data_node).__qualname__}")
         self._build_once()
-        graph = self._graph  # another thread may be closing the pipeline
-        if graph is None:
+        graph, engine = self._graph, self._engine  # another thread may be closing the pipeline
+        if graph is None or engine is None:
             raise ClosedError("the pipeline has been closed")
         node = _find(graph, data_node) if isinstance(data_node, str) else data_node.producer
         if not isinstance(node, SourceNode):
             raise ArgumentTypeError(f"{data_node!r} is no input")
         if node.external.kind is not None:
             raise ArgumentClashError(f"{node.external.name} has a `source`, which feeds it; feed_input is for those without")
-        if node not in self._inputs:
+        if node not in engine.inputs:
             raise InputNameError(f"{node.external.name} does not belong to this pipeline, or none of its outputs needs it")
-        return self._inputs[node]
+        return engine.inputs[node]
 
     def _build_once(self) -> None:
         """Build, where that has not been done; without waiting for another thread otherwise."""

@@ -2,53 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import functools
 import importlib
-import itertools
 import os
 import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dali_like import pickling
 from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
-from dali_like.checkpoints import Checkpoint
-from dali_like.device.driver import cuda_is_initialized
-from dali_like.errors import (
-    ArgumentClashError,
-    ArgumentError,
-    ClosedError,
-    CudaForkError,
-    DefinitionError,
-    DescriptorLimitError,
-    ForkedError,
-    PipelineStateError,
-)
+from dali_like.engine import Engine
+from dali_like.errors import ClosedError, DefinitionError, ForkedError, PipelineStateError
 from dali_like.feeding import Feedable
-from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
-from dali_like.graph.inputs import InputPool
-from dali_like.graph.lockstep import Feed, Lockstep, Position
-from dali_like.graph.nodes import DataNode, Graph, SourceNode, unused_outputs
-from dali_like.graph.shards import ShardsPool
-from dali_like.hazards import warn_of_fork_hazards
+from dali_like.graph.nodes import DataNode
 from dali_like.interrupts import InterruptSafeLock
-from dali_like.notices import warn
 from dali_like.reporting import PipelineStatistics, Reporting
 from dali_like.saving import Serializable
 from dali_like.scheduling import Schedulable
 from dali_like.tensors import TensorListCPU
 from dali_like.types import PipelineAPIType
-from dali_like.workers.base import InlinePool, Pool
-from dali_like.workers.batch import ANY_WORKER
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.pool import ProcessPool
-from dali_like.workers.samples import Source
-from dali_like.workers.starting import WorkerOptions
 
 __all__ = [
     "DataNode",
@@ -183,12 +156,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         self._adopt(arguments)
         self._lock = InterruptSafeLock()
         self._call = _Call(self)
-        self._pid = 0  # of the process that started the workers
-        self._space: SharedSpace | None = None
-        self._buffers: BufferPool | None = None
-        self._process_pool: ProcessPool | None = None
-        self._inline_pool: InlinePool | None = None
-        self._executor: Executor | None = None
+        self._engine: Engine | None = None
         self._expectations: tuple[Expectation, ...] = ()
         self._final_statistics: PipelineStatistics | None = None
         self._closed = False
@@ -196,12 +164,9 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     def _adopt(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._batch_size = arguments.batch_size or 0
-        self._num_threads = arguments.num_threads or len(os.sched_getaffinity(0))
         self._entropy = int.from_bytes(os.urandom(16), "little") if arguments.seed is None else arguments.seed
         if arguments.checkpoint is not None:
             self._entropy = arguments.checkpoint.seed
-        self._prefetch_queue_depth = arguments.queue_sizes[0]
-        self._py_num_workers = arguments.py_num_workers or 0
 
     def start_py_workers(self) -> None:
         """Start the worker processes, and nothing else. `build` and `run` do so where it has not been done.
@@ -215,50 +180,17 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             DescriptorLimitError: the process may not open more files.
         """
         with self._call:
-            self._start_py_workers()
+            self._start()
 
-    def _start_py_workers(self) -> None:
+    def _start(self) -> Engine:
         self._check_open()
-        if self._space is not None:
-            return
-        graph = self._make_graph()
-        self._check_runnable(graph)
-        parallel = [node for node in graph.sources if node.external.parallel]
-        if parallel:
-            self._check_workers()
-            if self.py_start_method == "fork":
-                _check_fork()
-                warn_of_fork_hazards([node.external for node in parallel])
-        try:
-            space = SharedSpace.create(self._arguments.max_held_bytes)
-            if parallel:
-                self._process_pool = self._start_pool(parallel, space)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise DescriptorLimitError(
-                error.errno,
-                "no file descriptors are left for a pipeline, which needs 8 and up to three for each worker; close some, or "
-                "raise `ulimit -n`",
-            ) from error
-        self._space = space
-        self._pid = os.getpid()
-
-    def _start_pool(self, parallel: list[SourceNode], space: SharedSpace) -> ProcessPool:
-        given = self._arguments
-        options = WorkerOptions(
-            self._py_num_workers,
-            given.py_start_method,
-            given.py_worker_threads,
-            given.py_timeout_s,
-            given.py_worker_restarts,
-            functools.partial(pickling.dumps, pickler=given.py_callback_pickler),
-        )
-        sources = [(self._source_of(node), node.external.declared) for node in parallel]
-        return ProcessPool(sources, self._batch_size, space, options)
-
-    def _source_of(self, node: SourceNode) -> Source:
-        return node.external.source(self._batch_size, (self._entropy, self._make_graph().sources.index(node)))
+        if self._engine is None:
+            graph, given = self._make_graph(), self._arguments
+            self._expectations = make_expectations(
+                len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout
+            )
+            self._engine = Engine(graph, given, self._entropy)
+        return self._engine
 
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so where it has not been done.
@@ -272,47 +204,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         with self._call:
             self._build()
 
-    def _build(self) -> None:
-        self._check_open()
-        if self._executor is not None:
-            return
-        self._start_py_workers()
-        assert self._space is not None
-        graph = self._make_graph()
-        serial = [node for node in graph.sources if node.external.kind is not None and not node.external.parallel]
-        position, ended = self._first_position(graph)
-        inputs = [node for node in graph.sources if node.external.kind is None]
-        self._inputs = {node: InputPool(node.external, self._batch_size) for node in inputs}
-        self._inline_pool = InlinePool(
-            [(self._source_of(node), node.external.declared) for node in serial], self._batch_size, self._space
-        )
-        self._buffers = BufferPool(self._space)
-        self._executor = Executor(
-            graph,
-            Lockstep(self._feeds(graph), self._batch_size, position),
-            self._buffers,
-            self._num_threads,
-            self._prefetch_queue_depth,
-            self._batch_size,
-            self._inputs,
-            ended=ended,
-        )
-
-    def _first_position(self, graph: Graph) -> tuple[Position | None, bool]:
-        """Where to begin, and whether the end of that epoch has been seen."""
-        checkpoint: Checkpoint | None = self._arguments.checkpoint
-        if checkpoint is None:
-            return None, False
-        externals = [node.external for node in graph.sources]
-        checkpoint.check(self._batch_size, [external.goes_on for external in externals])
-        for external in externals:
-            if external.kind is not None and external.kind.ignores_info:
-                warn(
-                    f"{external.name} takes no argument, so that it cannot be told where to go on from the checkpoint; "
-                    "it begins at its beginning",
-                    UserWarning,
-                )
-        return Position(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
+    def _build(self) -> Executor:
+        return self._start().build()
 
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorListCPU, ...]:
         """The next batch: one `TensorListCPU` for each output, or a list for those of Python objects.
@@ -343,16 +236,13 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     def _take(self) -> tuple[TensorListCPU, ...]:
         self._set_up_iteration()
         with self._call:
-            self._build()
-            assert self._executor is not None
-            batch = self._executor.run()
+            batch = self._build().run()
         check_outputs(self._expectations, batch)
         return batch
 
     def _set_up_iteration(self) -> None:
         """Call `iter_setup`, outside of the lock: it may use the pipeline."""
-        if self._executor is None:
-            self.build()
+        self._build_once()
         executor = self._executor  # another thread may be closing the pipeline
         if executor is None or executor.ended:
             return
@@ -366,8 +256,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
         with self._call:
             self._check_open()
-            if self._executor is not None:
-                self._executor.reset()
+            if (executor := self._executor) is not None:
+                executor.reset()
                 self._forget_schedule()
 
     def close(self) -> None:
@@ -378,10 +268,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         if self._is_inherited():
             return  # workers, threads and memory are the parent's
         self._closed = True
-        if (pool := self._process_pool) is not None:
-            pool.stop_waiting()  # which ends a run() that another thread may be in
-        for entry in list(self._inputs.values()):
-            entry.stop_waiting()
+        if (engine := self._engine) is not None:
+            engine.stop_waiting()  # which ends a run() that another thread may be in
         with self._lock:
             if not self._lock.is_nested:  # else the call that this one interrupts does it when it ends
                 self._close()
@@ -389,19 +277,14 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     def _close(self) -> None:
         if self._final_statistics is not None:
             return
-        with contextlib.ExitStack() as stack:
-            # All of it happens, even if a source's worker_teardown raises.
-            stack.callback(self._forget)
-            for part in (*self._inputs.values(), self._buffers, self._inline_pool, self._process_pool, self._executor):
-                if part is not None:
-                    stack.callback(part.close)
-
-    def _forget(self) -> None:
-        self._forget_schedule()
-        self._final_statistics = self.statistics()
-        # Whoever still holds a batch keeps the mapping; nobody else does.
-        self._executor = self._process_pool = self._inline_pool = self._buffers = self._space = None
-        self._forget_graph()
+        try:
+            if self._engine is not None:
+                self._engine.close()
+        finally:
+            self._forget_schedule()
+            self._final_statistics = self.statistics()
+            self._engine = None  # whoever still holds a batch keeps the mapping; nobody else does
+            self._forget_graph()
 
     def checkpoint(self, filename: str | os.PathLike[str] | None = None) -> bytes:
         """How far the pipeline has come: another one of the same definition goes on from there, if that is given to it.
@@ -421,19 +304,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         if not self.enable_checkpointing:
             raise PipelineStateError("a pipeline makes checkpoints if it is made with enable_checkpointing=True")
         with self._call:
-            self._build()
-            assert self._executor is not None
-            epoch, iteration, passed = self._executor.position
-            ahead = len(self._scheduled)
-            goes_on = [node.external.goes_on for node in self._make_graph().sources]
-            checkpoint = Checkpoint(
-                self._batch_size,
-                epoch,
-                iteration - ahead,
-                self._executor.ended and not ahead,
-                self._entropy,
-                tuple(count - ahead if goes else 0 for count, goes in zip(passed, goes_on, strict=True)),
-            ).dumps()
+            checkpoint = self._start().checkpoint(len(self._scheduled)).dumps()
         if filename is not None:
             Path(filename).write_bytes(checkpoint)
         return checkpoint
@@ -456,7 +327,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
 
     def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
         self._check_open()
-        if self._executor is not None and self._executor.ended:
+        if (executor := self._executor) is not None and executor.ended:
             self.reset()
         return self
 
@@ -471,70 +342,25 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         if self._executor is None:
             self.build()
 
-    def _feeds(self, graph: Graph) -> list[Feed]:
-        """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
-        feeds = []
-        serial, parallel, homes = itertools.count(), itertools.count(), itertools.count()
-        for node in graph.sources:
-            external = node.external
-            pool: Pool | None = self._process_pool if external.parallel else self._inline_pool
-            assert pool is not None
-            index, worker = next(parallel if external.parallel else serial), ANY_WORKER
-            if external.kind is None:
-                pool, index = self._inputs[node], 0
-            elif external.sharded:
-                pool = ShardsPool(pool, self._py_num_workers)
-            elif external.parallel and external.kind.in_order:
-                worker = next(homes) % self._py_num_workers
-            ahead = self._prefetch_queue_depth + external.prefetch_queue_depth
-            sizes = external.sizes(self._batch_size)
-            feeds.append(Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes))
-        return feeds
+    @property
+    def _executor(self) -> Executor | None:
+        engine = self._engine  # another thread may be closing the pipeline
+        return None if engine is None else engine.executor
 
     def _first_batches(self) -> int:
-        return self._prefetch_queue_depth if self.exec_pipelined else 1
-
-    def _check_runnable(self, graph: Graph) -> None:
-        if not self._batch_size:
-            raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
-        for source, outputs in unused_outputs(graph).items():
-            external = source.external
-            warn(
-                f"{external.name} makes {len(external.declared)} outputs, of which nobody needs {outputs} (counted from 0); "
-                "it would be faster to make only those that are needed",
-                UserWarning,
-            )
-        given = self._arguments
-        self._expectations = make_expectations(
-            len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout
-        )
-
-    def _check_workers(self) -> None:
-        if self._py_num_workers < 1:
-            raise ArgumentClashError(
-                "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
-                f"processes: `py_num_workers` must be a positive integer, not {self.py_num_workers!r}"
-            )
+        return self.cpu_queue_size if self.exec_pipelined else 1
 
     def _is_inherited(self) -> bool:
         """Whether the pipeline was started by the process that this one was forked from."""
-        return self._space is not None and self._pid != os.getpid()
+        return self._engine is not None and self._engine.pid != os.getpid()
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
-        if self._is_inherited():
+        if self._engine is not None and self._is_inherited():
             raise ForkedError(
-                f"this pipeline belongs to process {self._pid}, which this one was forked from; make another one here"
+                f"this pipeline belongs to process {self._engine.pid}, which this one was forked from; make another one here"
             )
-
-
-def _check_fork() -> None:
-    if cuda_is_initialized():
-        raise CudaForkError(
-            "cannot fork worker processes: CUDA has been initialized in this process, and would not work in a fork. "
-            "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
-        )
 
 
 class _Call:

@@ -10,14 +10,12 @@ from typing import Any
 
 from dali_like.arguments import HasArguments
 from dali_like.defining import Definable
+from dali_like.engine import Engine
 from dali_like.errors import ArgumentClashError
 from dali_like.graph.dot import dot_of
 from dali_like.graph.expectations import per_output
 from dali_like.notices import warn
 from dali_like.types import DALIDataType
-from dali_like.workers.base import InlinePool
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.pool import ProcessPool
 
 
 @dataclass(frozen=True)
@@ -40,26 +38,27 @@ class Reporting(HasArguments, Definable):
 
     _batch_size: int
     _call: AbstractContextManager[None]
-    _process_pool: ProcessPool | None
-    _inline_pool: InlinePool | None
-    _space: SharedSpace | None
+    _engine: Engine | None
     _final_statistics: PipelineStatistics | None
 
     @property
     def py_worker_pids(self) -> list[int]:
         """The process ids of the workers; empty before they have started."""
-        pool = self._process_pool  # another thread may be closing the pipeline
-        return pool.worker_pids if pool is not None else []
+        engine = self._engine  # another thread may be closing the pipeline
+        return engine.process_pool.worker_pids if engine is not None and engine.process_pool is not None else []
 
     def statistics(self) -> PipelineStatistics:
         """What has happened so far."""
-        process_pool, inline_pool, space = self._process_pool, self._inline_pool, self._space
+        engine = self._engine
         if self._final_statistics is not None:  # looked at last, since another thread may be closing the pipeline
             return self._final_statistics
+        if engine is None:
+            return PipelineStatistics(0, 0, 0)
+        pools = (engine.process_pool, engine.inline_pool)
         return PipelineStatistics(
-            worker_restarts=process_pool.num_restarts if process_pool is not None else 0,
-            replaced_samples=sum(pool.num_replaced for pool in (process_pool, inline_pool) if pool is not None),
-            held_bytes=space.used_bytes if space is not None else 0,
+            worker_restarts=engine.process_pool.num_restarts if engine.process_pool is not None else 0,
+            replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
+            held_bytes=engine.space.used_bytes,
         )
 
     @property
@@ -105,8 +104,8 @@ class Reporting(HasArguments, Definable):
             "capacities": how many bytes each batch takes that is being made, ready, held by somebody, or kept for reuse.
             "per_sample_capacities": the same, divided by ``batch_size``.
         """
-        pool = self._process_pool  # another thread may be closing the pipeline
-        capacities = pool.slot_bytes if pool is not None else []
+        engine = self._engine  # another thread may be closing the pipeline
+        capacities = engine.process_pool.slot_bytes if engine is not None and engine.process_pool is not None else []
         return {
             "capacities": capacities,
             "per_sample_capacities": [capacity // self._batch_size for capacity in capacities],

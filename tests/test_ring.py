@@ -66,13 +66,18 @@ def assert_untouched(batch: TensorListCPU, iteration: int, epoch: int = 0) -> No
 
 def num_slots(pipe: Pipeline) -> list[int]:
     """The slots of each source."""
-    return [stage.ring.num_slots for pool in (pipe._process_pool, pipe._inline_pool) if pool for stage in pool._stages]
+    return [
+        stage.ring.num_slots
+        for pool in (pipe._engine.process_pool, pipe._engine.inline_pool)
+        if pool
+        for stage in pool._stages
+    ]
 
 
 def space_of(pipe: Pipeline) -> SharedSpace:
     """The shared space, which a closed pipeline no longer has."""
-    assert pipe._space is not None
-    return pipe._space
+    assert pipe._engine is not None
+    return pipe._engine.space
 
 
 # What is held is not overwritten
@@ -444,7 +449,7 @@ def test_mapping_goes_with_the_last_batch() -> None:
 
     with contextlib.closing(pipeline()) as pipe:
         sample = pipe.run()[0].at(1)
-        mapping = f"{pipe._space.address:x}-"
+        mapping = f"{pipe._engine.space.address:x}-"
     del pipe
     gc.collect()
     assert mapping in Path("/proc/self/maps").read_text()

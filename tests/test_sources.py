@@ -57,7 +57,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 def lies_in_shared_memory(array: NDArray[Any], pipe: Pipeline) -> bool:
-    space = pipe._space
+    space = pipe._engine.space
     assert space is not None
     return space.address <= address_of(array) and address_of(array) + array.nbytes <= space.address + space.size
 

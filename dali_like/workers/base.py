@@ -24,6 +24,7 @@ from dali_like.errors import (
     OutOfMemoryError,
 )
 from dali_like.interrupts import interruptible
+from dali_like.types import current_call
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, fill_up, first_layout, position_note
 from dali_like.workers.geometry import TASKS_PER_WORKER, Geometry, OutputLayout, task_size
 from dali_like.workers.memory import SharedSpace
@@ -355,6 +356,7 @@ class InlinePool:
     def _compute(self, batch: Batch, stage: Stage) -> None:
         """Compute a batch, or come closer to it."""
         slot = stage.begin(batch, 0)
+        call = current_call.get()  # this may be in the callback of another pipeline
         try:
             with interruptible():
                 status, value = self._runner.run(slot.page, 0, self._samples)
@@ -363,6 +365,7 @@ class InlinePool:
             stage.ring.release(slot)
             raise
         finally:
+            current_call.set(call)
             batch.slot = None
         if status in (Status.DENSE, Status.DESCRIBED):
             try:

@@ -36,6 +36,9 @@ _MAX_CELLS = 1 << 16
 #: So many indices are tried in the place of one that fails.
 _MAX_SKIPPED = 1000
 
+#: Between tasks.
+_NO_CALL = Call()
+
 _log = logging.getLogger("dali_like")
 
 
@@ -79,11 +82,11 @@ class TaskRunner:
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
         task = Task(self._space, view, self._sources[words[Header.SOURCE]], words, number)
-        before = current_call.set(Call(task.source.seeds, task.empty))
+        current_call.set(Call(task.source.seeds, task.empty))
         try:
             return self._run(task, made)
         finally:
-            current_call.reset(before)  # a callback may run a pipeline
+            current_call.set(_NO_CALL)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's; one that returns a coroutine is awaited."""

@@ -226,7 +226,7 @@ class Waiting:
     """
 
     def __init__(self, pipe: Pipeline, gate: mmap.mmap) -> None:
-        pool = pipe._process_pool
+        pool = pipe._engine.process_pool
         assert pool is not None
         self._gate = gate
         self.pipe = pipe

@@ -703,7 +703,7 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     """However long the main process has not come to read them."""
     pipe = make_pipeline(Noise(), start_method, prefetch_queue_depth=4)
     seen = batches_of(pipe, 1)
-    pool = pipe._process_pool
+    pool = pipe._engine.process_pool
     assert pool is not None
     wait_until(
         lambda: not pool.has_waiting_tasks() and _unread(pool._done) == pool.num_open_tasks * DONE.size, "all reports"

@@ -241,9 +241,9 @@ class TestCloseInAnotherThread:
 
         def close_up_to_its_lock() -> None:
             # What close() does in another thread before it waits for run() to end.
-            assert pipe._process_pool is not None
+            assert pipe._engine.process_pool is not None
             monkeypatch.setattr(pipe, "_closed", True)
-            pipe._process_pool.stop_waiting()
+            pipe._engine.process_pool.stop_waiting()
 
         def with_close(*args: Any) -> Any:
             nonlocal calls

@@ -1,0 +1,215 @@
+"""What runs a pipeline: shared memory, workers, the pools of its sources, and the executor.
+
+It is made in two steps, since workers may have to be started long before anything else. What can be done with it then, and
+when, is `dali_like.pipeline`'s affair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import os
+
+from dali_like import pickling
+from dali_like.arguments import Arguments
+from dali_like.checkpoints import Checkpoint
+from dali_like.device.driver import cuda_is_initialized
+from dali_like.errors import ArgumentClashError, ArgumentError, CudaForkError, DescriptorLimitError
+from dali_like.graph.buffers import BufferPool
+from dali_like.graph.executor import Executor
+from dali_like.graph.inputs import InputPool
+from dali_like.graph.lockstep import Feed, Lockstep, Position
+from dali_like.graph.nodes import Graph, SourceNode, unused_outputs
+from dali_like.graph.shards import ShardsPool
+from dali_like.hazards import warn_of_fork_hazards
+from dali_like.notices import warn
+from dali_like.workers.base import InlinePool, Pool
+from dali_like.workers.batch import ANY_WORKER
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.pool import ProcessPool
+from dali_like.workers.samples import Source
+from dali_like.workers.starting import WorkerOptions
+
+
+class Engine:
+    """Runs a graph. Making it starts the workers; see `Pipeline.start_py_workers` for what that raises.
+
+    Args:
+        graph: what to compute.
+        arguments: of the pipeline.
+        entropy: what `SampleInfo.rng` depends on.
+
+    Attributes:
+        pid: the process that it belongs to.
+        space: the shared memory.
+        process_pool: makes the batches of parallel sources; None if there are none.
+        inline_pool: makes those of the others; None before `build`.
+        inputs: the sources that are fed.
+        executor: delivers the outputs; None before `build`.
+    """
+
+    def __init__(self, graph: Graph, arguments: Arguments, entropy: int) -> None:
+        _check_runnable(graph, arguments)
+        self._graph = graph
+        self._arguments = arguments
+        self._entropy = entropy
+        self._batch_size = arguments.batch_size or 0
+        self._num_workers = arguments.py_num_workers or 0
+        self._depth = arguments.queue_sizes[0]
+        self.pid = os.getpid()
+        self.process_pool: ProcessPool | None = None
+        self.inline_pool: InlinePool | None = None
+        self.inputs: dict[SourceNode, InputPool] = {}
+        self.executor: Executor | None = None
+        self._buffers: BufferPool | None = None
+        parallel = [node for node in graph.sources if node.external.parallel]
+        try:
+            self.space = SharedSpace.create(arguments.max_held_bytes)
+            if parallel:
+                self.process_pool = self._start_pool(parallel)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+            raise DescriptorLimitError(
+                error.errno,
+                "no file descriptors are left for a pipeline, which needs 8 and up to three for each worker; close some, or "
+                "raise `ulimit -n`",
+            ) from error
+
+    def build(self) -> Executor:
+        """Make all the rest, unless that has been done.
+
+        Raises:
+            CheckpointError: the checkpoint is of another pipeline.
+        """
+        if self.executor is None:
+            position, ended = self._first_position()
+            sources = [node for node in self._graph.sources if not node.external.parallel]
+            inputs = [node for node in sources if node.external.kind is None]
+            serial = [node for node in sources if node.external.kind is not None]
+            self.inputs = {node: InputPool(node.external, self._batch_size) for node in inputs}
+            self.inline_pool = InlinePool(
+                [(self._source_of(node), node.external.declared) for node in serial], self._batch_size, self.space
+            )
+            self._buffers = BufferPool(self.space)
+            self.executor = Executor(
+                self._graph,
+                Lockstep(self._feeds(self.inline_pool), self._batch_size, position),
+                self._buffers,
+                self._arguments.num_threads or len(os.sched_getaffinity(0)),
+                self._depth,
+                self._batch_size,
+                self.inputs,
+                ended=ended,
+            )
+        return self.executor
+
+    def checkpoint(self, num_scheduled: int) -> Checkpoint:
+        """How far the user has come, to whom the last `num_scheduled` batches have not been given yet."""
+        executor = self.build()
+        epoch, iteration, passed = executor.position
+        goes_on = [node.external.goes_on for node in self._graph.sources]
+        return Checkpoint(
+            self._batch_size,
+            epoch,
+            iteration - num_scheduled,
+            executor.ended and not num_scheduled,
+            self._entropy,
+            tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, goes_on, strict=True)),
+        )
+
+    def stop_waiting(self) -> None:
+        """Let whoever waits for a batch raise ClosedError. May be called in any thread."""
+        if self.process_pool is not None:
+            self.process_pool.stop_waiting()
+        for pool in list(self.inputs.values()):
+            pool.stop_waiting()
+
+    def close(self) -> None:
+        """End the workers and threads, and give back all memory that nobody holds."""
+        with contextlib.ExitStack() as stack:
+            # All of it happens, even if a source's worker_teardown raises.
+            for part in (*self.inputs.values(), self._buffers, self.inline_pool, self.process_pool, self.executor):
+                if part is not None:
+                    stack.callback(part.close)
+
+    def _start_pool(self, parallel: list[SourceNode]) -> ProcessPool:
+        given = self._arguments
+        if self._num_workers < 1:
+            raise ArgumentClashError(
+                "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
+                f"processes: `py_num_workers` must be a positive integer, not {given.py_num_workers!r}"
+            )
+        if given.py_start_method == "fork":
+            if cuda_is_initialized():
+                raise CudaForkError(
+                    "cannot fork worker processes: CUDA has been initialized in this process, and would not work in a fork. "
+                    "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
+                )
+            warn_of_fork_hazards([node.external for node in parallel])
+        options = WorkerOptions(
+            self._num_workers,
+            given.py_start_method,
+            given.py_worker_threads,
+            given.py_timeout_s,
+            given.py_worker_restarts,
+            functools.partial(pickling.dumps, pickler=given.py_callback_pickler),
+        )
+        sources = [(self._source_of(node), node.external.declared) for node in parallel]
+        return ProcessPool(sources, self._batch_size, self.space, options)
+
+    def _source_of(self, node: SourceNode) -> Source:
+        return node.external.source(self._batch_size, (self._entropy, self._graph.sources.index(node)))
+
+    def _first_position(self) -> tuple[Position | None, bool]:
+        """Where to begin, and whether the end of that epoch has been seen."""
+        checkpoint: Checkpoint | None = self._arguments.checkpoint
+        if checkpoint is None:
+            return None, False
+        externals = [node.external for node in self._graph.sources]
+        checkpoint.check(self._batch_size, [external.goes_on for external in externals])
+        for external in externals:
+            if external.kind is not None and external.kind.ignores_info:
+                warn(
+                    f"{external.name} takes no argument, so that it cannot be told where to go on from the checkpoint; "
+                    "it begins at its beginning",
+                    UserWarning,
+                )
+        return Position(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
+
+    def _feeds(self, inline_pool: InlinePool) -> list[Feed]:
+        """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
+        feeds = []
+        serial, parallel, homes = itertools.count(), itertools.count(), itertools.count()
+        for node in self._graph.sources:
+            external = node.external
+            index, worker = 0, ANY_WORKER
+            pool: Pool
+            if external.kind is None:
+                pool = self.inputs[node]
+            elif self.process_pool is None or not external.parallel:
+                pool, index = inline_pool, next(serial)
+            else:
+                pool, index = self.process_pool, next(parallel)
+                if external.sharded:
+                    pool = ShardsPool(pool, self._num_workers)
+                elif external.kind.in_order:
+                    worker = next(homes) % self._num_workers
+            ahead = self._depth + external.prefetch_queue_depth
+            sizes = external.sizes(self._batch_size)
+            feeds.append(Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes))
+        return feeds
+
+
+def _check_runnable(graph: Graph, arguments: Arguments) -> None:
+    if not arguments.batch_size:
+        raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
+    for source, outputs in unused_outputs(graph).items():
+        external = source.external
+        warn(
+            f"{external.name} makes {len(external.declared)} outputs, of which nobody needs {outputs} (counted from 0); "
+            "it would be faster to make only those that are needed",
+            UserWarning,
+        )
