@@ -160,6 +160,8 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     if source.is_object(output):
         return _pickled(value, source, output)
     if isinstance(value, np.ndarray):
+        if np.ma.is_masked(value):
+            _refuse(value, source, output, "a masked array, whose mask does not travel; return array.filled(...)")
         array = value
     elif isinstance(value, (np.generic, bool, int, float)):
         array = np.asarray(value)
@@ -239,11 +241,16 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
             "a list or tuple; wrap it in np.array(), or say num_outputs= if it is several outputs",
         )
     if isinstance(value, (str, bytes, bytearray, dict)):
-        _refuse(value, source, output, "not an array; bytes become one with np.frombuffer(data, np.uint8)")
+        _refuse(
+            value,
+            source,
+            output,
+            "not an array; bytes become one with np.frombuffer(data, np.uint8), and dtype=types.OBJECT allows any object",
+        )
     if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False):
         _refuse(value, source, output, "an array on a GPU; callbacks return CPU arrays, and .gpu() moves the batch")
     if not any(hasattr(value, name) for name in ("__array_interface__", "__array__", "__dlpack__")):
-        _refuse(value, source, output, "not an array")
+        _refuse(value, source, output, "not an array; dtype=types.OBJECT allows any object")
     try:
         if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
             return np.asarray(value)
