@@ -24,19 +24,19 @@ __all__ = ["Arguments", "HasArguments", "OperatorConcurrency", "StreamPolicy"]
 class StreamPolicy(enum.Enum):
     """How DALI spreads operators over CUDA streams."""
 
-    UNSPECIFIED = 0
     SINGLE = 16
     PER_BACKEND = 32
     PER_OPERATOR = 48
+    UNSPECIFIED = 0
 
 
 class OperatorConcurrency(enum.Enum):
     """Which operators DALI runs at the same time."""
 
-    UNSPECIFIED = 0
     NONE = 2
     BACKEND = 4
     FULL = 6
+    UNSPECIFIED = 0
 
 
 @dataclass(frozen=True, kw_only=True)

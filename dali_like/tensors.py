@@ -328,8 +328,11 @@ class TensorListCPU:
             raise ArgumentClashError(f"the batch has {size} elements, and not as many as the shape {shape}")
         if self.is_dense_tensor():
             array = self.as_array()
-            return self.as_tensor() if array.shape == shape else TensorCPU(array.reshape(shape))
-        return TensorCPU(np.concatenate([sample.ravel() for sample in self._samples]).reshape(shape))
+            if array.shape == shape:
+                return self.as_tensor()
+        else:
+            array = np.concatenate([sample.ravel() for sample in self._samples])
+        return TensorCPU(array.reshape(shape), "N" if len(shape) == 1 and not self._layout else "")
 
     def data_ptr(self) -> int:
         """The address of the first element. Only the samples of a dense list lie one behind the other."""

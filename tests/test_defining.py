@@ -74,6 +74,12 @@ def test_a_constant_has_as_many_samples_as_the_batches_of_sources() -> None:
     assert len(batch) == len(constant) == 5
 
 
+def test_a_constant_is_as_short_as_a_short_batch() -> None:
+    batch, constant = outputs_of(fn.external_source(source=lambda iteration: np.zeros((3, 2))), 7, batch_size=5)
+
+    assert len(batch) == len(constant) == 3
+
+
 def test_constants_alone_make_a_pipeline_without_end() -> None:
     pipe = Pipeline(3, 1)
     pipe.set_outputs(1, [2, 3])
@@ -94,6 +100,20 @@ def test_a_constant_is_the_same_after_somebody_has_written_into_its_batch() -> N
         value[:] = 8
 
         assert pipe.run()[0].as_array().tolist() == [[0, 0]]
+
+
+def test_a_tensor_of_another_library_keeps_its_type_and_is_copied() -> None:
+    class Tensor:
+        array = np.array([1, 2], np.int64)
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+            return self.array
+
+    constant = Constant(Tensor())
+    Tensor.array[:] = 9
+
+    assert constant.dtype is types.INT64
+    assert constant.array.tolist() == [1, 2]
 
 
 def test_a_constant_next_to_an_operator() -> None:

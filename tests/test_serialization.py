@@ -363,7 +363,7 @@ def changed(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         (changed("arguments", to=[]), "arguments should be an object"),
         (changed("arguments", "py_num_workers", to=3), "py_num_workers are not known"),
         (changed("arguments", "__class__", to=3), "__class__ are not known"),
-        (changed("arguments", "stream_policy", to="mro"), "stream_policy should be one of UNSPECIFIED, SINGLE"),
+        (changed("arguments", "stream_policy", to="mro"), "stream_policy should be one of SINGLE, PER_BACKEND"),
         (changed("arguments", "output_dtype", to=["FLOAT", 3]), "output_dtype should be one of UINT8"),
         (changed("arguments", "output_dtype", to="__init__"), "output_dtype should be one of UINT8"),
         (changed("outputs", to=None), "outputs should be a list"),

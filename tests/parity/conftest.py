@@ -171,3 +171,14 @@ def play(
             except catch as error:
                 log.append(type(error).__name__)
     return log
+
+
+def error_of(program: Callable[[Any], object], library: Any) -> Exception:
+    """What a program raises, without the `Exception` that DALI puts around what callbacks raise."""
+    try:
+        program(library)
+    except Exception as error:
+        wrapped = type(error) is Exception and isinstance(error.__cause__, Exception)
+        # Tracebacks keep pipelines.
+        return (error.__cause__ if wrapped else error).with_traceback(None)  # type: ignore[union-attr]
+    pytest.fail("nothing has been raised")

@@ -28,7 +28,7 @@ pytest.importorskip("nvidia.dali")
 
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
-from parity.conftest import END, OURS, RESET, Library, copied, play, values
+from parity.conftest import END, OURS, RESET, Library, copied, error_of, play, values
 
 pytestmark = pytest.mark.peers
 
@@ -446,17 +446,6 @@ def test_pipelines_run_side_by_side(dali: Library) -> None:
 
 
 # What wrong input raises
-
-
-def error_of(program: Callable[[Library], object], library: Library) -> Exception:
-    """What a program raises, without the `Exception` that DALI puts around what callbacks raise."""
-    try:
-        program(library)
-    except Exception as error:
-        wrapped = type(error) is Exception and isinstance(error.__cause__, Exception)
-        # Tracebacks keep pipelines.
-        return (error.__cause__ if wrapped else error).with_traceback(None)  # type: ignore[union-attr]
-    pytest.fail("nothing has been raised")
 
 
 def assert_raises_the_same(program: Callable[[Library], object], dali: Library, expected: type[Exception]) -> None:
