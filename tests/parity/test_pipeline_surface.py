@@ -247,6 +247,17 @@ def test_constants_with_a_type_or_a_shape_are_the_same(arguments: dict[str, Any]
     same(program)
 
 
+def test_constants_next_to_short_batches_are_the_same() -> None:
+    def short(dali: Any) -> Any:
+        return dali.fn.external_source(source=[[np.array([1])] * size for size in (4, 3, 1)])
+
+    def program(dali: ModuleType) -> Any:
+        with pipeline(dali, short, lambda dali: 7, batch_size=4) as pipe:
+            return [log_of(pipe.run) for _ in range(4)]
+
+    same(program)
+
+
 def test_constants_alone_are_the_same() -> None:
     def program(dali: ModuleType) -> Any:
         with pipeline(dali, lambda dali: 5, batch_size=3) as pipe:
