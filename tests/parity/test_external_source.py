@@ -214,7 +214,7 @@ def test_outputs_may_be_left_out_repeated_and_turned_round(dali: Library, way: s
             nodes = library.fn.external_source(source=source, num_outputs=3, batch=False, parallel=way != "serial")
             return nodes[2], nodes[0], nodes[2]
 
-        with library.pipeline(define, way) as pipe:
+        with library.pipeline(define, way) as pipe, pytest.warns(Warning, match="3 outputs"):  # of which one is not used
             return play(pipe, [2])
 
     assert program(OURS) == program(dali)
@@ -535,10 +535,6 @@ def generates(info: SampleInfo) -> Any:
     yield ONE
 
 
-async def awaits(info: SampleInfo) -> Any:
-    return ONE
-
-
 @pytest.mark.parametrize(
     ("source", "way"),
     [
@@ -551,7 +547,6 @@ async def awaits(info: SampleInfo) -> Any:
         pytest.param([ONE], "fork", id="list, parallel"),
         pytest.param(7, "serial", id="number"),
         pytest.param(7, "fork", id="number, parallel"),
-        pytest.param(awaits, "fork", id="async function, parallel"),
     ],
 )
 def test_what_cannot_be_a_source_raises_what_dali_raises(dali: Library, source: Any, way: str) -> None:
@@ -956,7 +951,7 @@ def test_mistakes_that_dali_stumbles_over_are_explained(
 
     ours = error_of(program, OURS)
     assert type(ours).__module__ == "dali_like.errors"
-    assert re.search("num_outputs must be|must be callable|dtype", str(ours))
+    assert re.search("num_outputs must be|only valid when using ``source``|dtype", str(ours))
     assert type(error_of(program, dali)) is theirs
 
 
@@ -1108,16 +1103,18 @@ def test_a_layout_of_another_length_raises_what_dali_raises(dali: Library) -> No
 
 
 def test_data_types_have_the_same_names_and_values(dali: Library) -> None:
+    """That of Python objects has another name in DALI, whose sources cannot return them."""
+
     def numbers(library: Library) -> set[tuple[str, int]]:
         kinds = library.types.DALIDataType, library.types.DALIImageType
         return {(str(member), int(member)) for kind in kinds for member in kind.__members__.values()}
 
-    assert numbers(OURS) <= numbers(dali)
+    assert numbers(OURS) - {("DALIDataType.OBJECT", 24)} <= numbers(dali)
 
 
 def test_data_types_are_the_same_dtypes_of_numpy(dali: Library) -> None:
     def dtypes(library: Library) -> dict[str, Any]:
-        names = OURS.types.DALIDataType.__members__
+        names = OURS.types.DALIDataType.__members__.keys() - {"OBJECT"}
         return {name: np.dtype(library.types.to_numpy_type(getattr(library.types, name))) for name in names}
 
     assert dtypes(OURS) == dtypes(dali)
