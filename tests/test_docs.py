@@ -1,0 +1,41 @@
+"""The documentation refers to what is there."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from pathlib import Path
+
+import pytest
+
+from dali_like import errors
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MIGRATING = ROOT / "docs" / "migrating-from-dali.md"
+
+
+def rows_of_errors() -> list[list[str]]:
+    """Of the table of errors in docs/migrating-from-dali.md: the situation, what DALI raises, what is raised here.
+
+    Those that are marked as exceptions are left out.
+    """
+    _, _, text = MIGRATING.read_text("utf-8").partition("## Errors")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return [row for row in rows[1:] if not row[-1].endswith("*")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text("utf-8"))
+
+    assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize(("situation", "theirs", "ours"), rows_of_errors(), ids=[row[0] for row in rows_of_errors()])
+def test_errors_derive_from_those_of_dali_where_the_table_says_so(situation: str, theirs: str, ours: str) -> None:
+    named = [getattr(errors, name) for name in re.findall(r"`(\w+Error)`", ours)]
+    builtin = tuple(getattr(builtins, name) for name in re.findall(r"\w+Error", theirs)) or Exception
+
+    assert named
+    assert [error for error in named if not issubclass(error, builtin)] == []
