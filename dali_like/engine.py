@@ -17,6 +17,7 @@ from dali_like.arguments import Arguments
 from dali_like.checkpoints import Checkpoint
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.errors import ArgumentClashError, ArgumentError, CudaForkError, DescriptorLimitError
+from dali_like.external_source import ExternalSource
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
 from dali_like.graph.inputs import InputPool
@@ -197,7 +198,9 @@ class Engine:
                     pool = ShardsPool(pool, self._num_workers)
                 elif external.kind.in_order:
                     worker = next(homes) % self._num_workers
-            ahead = self._depth + external.prefetch_queue_depth
+            # Operators have a queue of their own, as deep as the pipeline says.
+            depth = 0 if self._graph.operators else self._depth
+            ahead = max(depth + external.prefetch_queue_depth, 1)
             sizes = external.sizes(self._batch_size)
             feeds.append(Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes))
         return feeds
@@ -206,10 +209,25 @@ class Engine:
 def _check_runnable(graph: Graph, arguments: Arguments) -> None:
     if not arguments.batch_size:
         raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
+    for source in graph.sources:
+        _warn_of_lost_samples(source.external, arguments.batch_size)
     for source, outputs in unused_outputs(graph).items():
         external = source.external
         warn(
             f"{external.name} makes {len(external.declared)} outputs, of which nobody needs {outputs} (counted from 0); "
             "it would be faster to make only those that are needed",
+            UserWarning,
+        )
+
+
+def _warn_of_lost_samples(external: ExternalSource, batch_size: int) -> None:
+    """Nobody has said what becomes of the last samples, or even, in so many words, how many there are."""
+    given = external.arguments
+    if external.batch or external.length is None or given.size is not None or given.last_batch_policy is not None:
+        return
+    if rest := external.length % batch_size:
+        warn(
+            f"{external.name} has a len() of {external.length}, which does not fill batches of {batch_size}: the last "
+            f'{rest} samples of each epoch are left out. Say last_batch_policy="partial" or "fill" to have them, or "drop"',
             UserWarning,
         )

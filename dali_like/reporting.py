@@ -75,6 +75,9 @@ class Reporting(HasArguments, Definable):
         """The number of dimensions that each output is declared to have; None where it may have any."""
         return per_output("output_ndim", self._arguments.output_ndim, self.num_outputs)
 
+    def output_stream(self) -> None:
+        """The CUDA stream of the outputs. There is none on the CPU."""
+
     def epoch_size(self, name: str | None = None) -> dict[str, int]:
         """The sizes of DALI's readers. There are none, and external sources end when they say so.
 

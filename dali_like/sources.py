@@ -111,10 +111,15 @@ def _iterable_kind(source: Any, use: Use) -> Kind:
     if is_function and not _accepts(inspect.signature(source), 0):
         raise DefinitionError(f"{use.label} is a generator function with arguments; it is called without any")
     if use.parallel and not use.batch and not use.sharded:
+        has_items = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         raise DefinitionError(
             f"{use.label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
-            "external source definition and make sure your source returns batches), or with sharded=True, with which each "
-            "worker walks through samples of its own"
+            "external source definition and make sure your source returns batches). "
+            + (
+                "To divide its samples among the workers: source=lambda info: dataset[info.idx_in_epoch], size=len(dataset)"
+                if has_items
+                else "Or let each worker walk through samples of its own: sharded=True"
+            )
         )
     if inspect.isgenerator(source) and use.cycle in ("quiet", "raise"):
         raise DefinitionError(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Unpack, overload
 
 from dali_like.defining import Definable
-from dali_like.errors import ArgumentClashError, DefinitionError
+from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.external_source import SourceArguments, SourceOptions, make_external_source
 from dali_like.fn import decoders
 from dali_like.graph.nodes import DataNode, SourceNode
@@ -95,7 +95,7 @@ def external_source(
     """
     unknown = sorted(set(options) - {field.name for field in dataclasses.fields(SourceArguments)})
     if unknown:
-        raise DefinitionError(f"external_source got unexpected arguments: {', '.join(unknown)}")
+        raise ArgumentTypeError(f"external_source got unexpected arguments: {', '.join(unknown)}")
     external = make_external_source(source, num_outputs, SourceArguments(**options))
     node = SourceNode(external)
     outputs = [DataNode(f"{external.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]

@@ -162,7 +162,7 @@ class Executor:
 
     def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
         """Start the operators on batches that the sources have finished."""
-        while len(self._queue) <= self._depth and not self._lockstep.finished:
+        while len(self._queue) < self._depth and not self._lockstep.finished:
             try:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:

@@ -31,7 +31,7 @@ class InputPool:
     """
 
     def __init__(self, external: ExternalSource, capacity: int) -> None:
-        self._source = Source(external.name, _never_called, None, batch=True, objects=external.objects)
+        self._source = Source(external.name, _never_called, None, batch=True, objects=external.objects, verb="was fed")
         self._expected = external.declared[0]
         self._copies = not external.arguments.no_copy
         self._blocks = bool(external.arguments.blocking)

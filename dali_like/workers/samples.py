@@ -53,6 +53,7 @@ class Source:
         worker_teardown: called in each worker when it is told to end, and where there are no workers, when the pipeline is
             closed.
         seeds: what `SampleInfo.rng` depends on besides the sample: the pipeline's seed, and the number of the source.
+        verb: how messages call what it does.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Source:
     worker_setup: Callable[[], Any] | None = None
     worker_teardown: Callable[[], Any] | None = None
     seeds: tuple[int, int] = (0, 0)
+    verb: str = "returned"
 
     @property
     def output_count(self) -> int:
@@ -98,12 +100,12 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         kind = OutputCountError if isinstance(sample, np.ndarray) else SampleTypeError
         what, parts = ("batch", "batches, one for each output") if source.batch else ("sample", "arrays")
         raise kind(
-            f"{source.name} returned {_describe(sample)}; with num_outputs={source.num_outputs} a {what} is a tuple or "
+            f"{source.name} {source.verb} {_describe(sample)}; with num_outputs={source.num_outputs} a {what} is a tuple or "
             f"list of {source.num_outputs} {parts}"
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
-            f"{source.name} returned {len(sample)} outputs; num_outputs={source.num_outputs} says {source.num_outputs}"
+            f"{source.name} {source.verb} {len(sample)} outputs; num_outputs={source.num_outputs} says {source.num_outputs}"
         )
     return sample
 
@@ -121,7 +123,8 @@ def as_columns(batch: Any, source: Source, capacity: int) -> list[NDArray[Any] |
     if max(sizes) > capacity:
         hint = " (an array is a batch, whose first dimension counts the samples)" if isinstance(batch, np.ndarray) else ""
         raise BatchSizeError(
-            f"{source.name} returned an unexpected batch size. Expected batch_size <= {capacity}, actual: {max(sizes)}{hint}"
+            f"{source.name} {source.verb} an unexpected batch size. Expected batch_size <= {capacity}, actual: "
+            f"{max(sizes)}{hint}"
         )
     if len(set(sizes)) > 1:
         raise BatchSizeError(f"Batch size clash! The outputs of {source.name} are batches of {sizes} samples")
@@ -135,15 +138,16 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
         if isinstance(value, np.ndarray) and value.ndim:
             return list(value)
         raise SampleTypeError(
-            f"{source.name} returned {_describe(value)} in output {output}; a batch of objects is a list or tuple of them"
+            f"{source.name} {source.verb} {_describe(value)} in output {output}; a batch of objects is a list or "
+            "tuple of them"
         )
     if callable(getattr(value, "is_dense_tensor", None)) and callable(getattr(value, "at", None)):  # a TensorList
         return [value.at(i) for i in range(len(value))]
     array = as_array(value, source, output)
     if not array.ndim:
         raise SampleTypeError(
-            f"{source.name} returned {_describe(value)} in output {output}; a batch is a list or tuple of arrays, an array "
-            "whose first dimension counts the samples, or a TensorList. For one sample a call, say batch=False"
+            f"{source.name} {source.verb} {_describe(value)} in output {output}; a batch is a list or tuple of arrays, an "
+            "array whose first dimension counts the samples, or a TensorList. For one sample a call, say batch=False"
         )
     return array
 
@@ -171,7 +175,7 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
         native = array.dtype.newbyteorder("=")
         if native not in DTYPE_CODES:
             raise SampleDtypeError(
-                f"{source.name} returned {_describe(value)} in output {output}: tensors cannot have that dtype"
+                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype"
             )
         array = array.astype(native)
     if array.ndim - source.batch > MAX_NDIM:
@@ -187,7 +191,7 @@ def _pickled(value: Any, source: Source, output: int) -> NDArray[np.uint8]:
             data = cloudpickle.dumps(value)
     except Exception as error:
         raise SampleTypeError(
-            f"{source.name} returned {_describe(value)} in output {output}, which cannot be pickled: {error}"
+            f"{source.name} {source.verb} {_describe(value)} in output {output}, which cannot be pickled: {error}"
         ) from error
     return np.frombuffer(data, np.uint8)
 
@@ -221,12 +225,12 @@ def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: i
 
 def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any]) -> str:
     """The message for a dtype that differs."""
-    return f"{source.name} returned data of type {got} in output {output}; declared or seen before: {expected}"
+    return f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}"
 
 
 def ndim_text(source: Source, output: int, expected: int, got: int) -> str:
     """The message for a number of dimensions that differs."""
-    return f"{source.name} returned data with {got} dimensions in output {output}; declared or seen before: {expected}"
+    return f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}"
 
 
 def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
@@ -257,18 +261,18 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
         return np.from_dlpack(value)
     except Exception as error:
         raise SampleTypeError(
-            f"{source.name} returned {_describe(value)} in output {output}, which NumPy cannot read: {error}"
+            f"{source.name} {source.verb} {_describe(value)} in output {output}, which NumPy cannot read: {error}"
         ) from error
 
 
 def _refuse_unawaited(value: Any, source: Source) -> None:
     if inspect.iscoroutine(value):
         value.close()
-        raise SampleTypeError(f"{source.name} returned a coroutine; callbacks are plain functions, not `async def`")
+        raise SampleTypeError(f"{source.name} {source.verb} a coroutine; callbacks are plain functions, not `async def`")
 
 
 def _refuse(value: Any, source: Source, output: int, why: str) -> NoReturn:
-    raise SampleTypeError(f"{source.name} returned {_describe(value)} in output {output}: {why}")
+    raise SampleTypeError(f"{source.name} {source.verb} {_describe(value)} in output {output}: {why}")
 
 
 def _describe(value: Any) -> str:

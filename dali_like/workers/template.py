@@ -222,7 +222,10 @@ class _Template:
 def _exit_status(stop: SystemExit) -> int:
     if stop.code is None:
         return 0
-    return stop.code & 0xFF if isinstance(stop.code, int) else 1
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)  # as Python does
+    return 1
 
 
 def _reset_signals() -> None:
