@@ -123,7 +123,9 @@ def make_pipeline() -> Iterator[Callable[..., Pipeline]]:
         @pipeline_def(batch_size=batch_size, num_threads=2, py_num_workers=workers, **method, **options)
         def pipeline() -> Any:
             return fn.external_source(
-                source=source, num_outputs=num_outputs, batch=False, parallel=way != "serial", **(source_options or {})
+                source=source,
+                num_outputs=num_outputs,
+                **{"batch": False, "parallel": way != "serial", **(source_options or {})},
             )
 
         pipelines.append(pipeline())

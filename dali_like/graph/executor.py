@@ -32,10 +32,10 @@ _Samples = Output | Sequence[NDArray[Any]]
 
 
 class _Work:
-    """A batch that operators work on, with what the sources have given for it."""
+    """An iteration that operators work on, with what the sources have given for it."""
 
-    def __init__(self, data: dict[tuple[Any, int], _Samples], iteration: int) -> None:
-        self.data = data
+    def __init__(self, outputs: list[Sequence[Output]], iteration: int) -> None:
+        self.outputs = outputs
         self.iteration = iteration
         self.future: Future[tuple[TensorListCPU, ...]] = Future()
 
@@ -75,14 +75,14 @@ class Executor:
         self._capacity = capacity
         self._threads = ThreadPoolExecutor(num_threads, "dali_like") if graph.operators else None
         self._queue: deque[_Work] = deque()
-        self._iteration = lockstep.iteration
-        self._taken = self._iteration  # iterations of this epoch that have been taken from the sources
         self._ended = ended
 
     @property
     def position(self) -> Position:
         """How far the user has come."""
-        return Position(self._lockstep.epoch, self._iteration, self._lockstep.passed(len(self._queue)))
+        taken = self._lockstep.iteration
+        iteration = self._queue[0].iteration if self._queue else taken
+        return Position(self._lockstep.epoch, iteration, self._lockstep.passed(taken - iteration))
 
     @property
     def ended(self) -> bool:
@@ -100,26 +100,20 @@ class Executor:
             raise StopIteration
         try:
             if self._threads is None:
-                batch = self._wrap(self._by_node(self._lockstep.next()))
-            else:
-                batch = self._next_computed(self._threads)
+                return self._wrap(self._by_node(self._lockstep.next()))
+            return self._next_computed(self._threads)
         except StopIteration:
             self._ended = True
             raise
-        except Exception:
-            self._iteration += 1
-            raise
-        self._iteration += 1
-        return batch
 
     def reset(self) -> None:
         """Begin the next epoch, unless nothing has been taken from this one yet."""
-        if self._iteration or self._ended:
-            for work in self._queue:
+        if self.position.iteration or self._ended:
+            for work in reversed(self._queue):
                 work.future.cancel()
+                self._lockstep.put_back(work.outputs)
             self._queue.clear()
             self._lockstep.reset()
-            self._iteration = self._taken = 0
             self._ended = False
 
     def end_epoch(self) -> None:
@@ -134,14 +128,8 @@ class Executor:
 
     def _next_computed(self, threads: ThreadPoolExecutor) -> tuple[TensorListCPU, ...]:
         if not self._queue:
-            try:
-                outputs = self._lockstep.next()
-            except StopIteration:
-                raise
-            except Exception:
-                self._taken += 1
-                raise
-            self._begin(threads, outputs)
+            iteration = self._lockstep.iteration
+            self._begin(threads, _Work(self._lockstep.next(), iteration))
         self._work_ahead(threads)
         work = self._queue[0]
         self._wait_for(work)
@@ -163,29 +151,27 @@ class Executor:
     def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
+            iteration = self._lockstep.iteration
             try:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:
                 # To be raised when it is its turn; StopIteration cannot travel in a future and is raised again then.
                 if isinstance(error, StopIteration):
                     return
-                work = _Work({}, self._taken)
+                work = _Work([], iteration)
                 work.future.set_exception(error)
-                self._taken += 1
                 self._queue.append(work)
                 continue
             if outputs is None:
                 return
-            self._begin(threads, outputs)
+            self._begin(threads, _Work(outputs, iteration))
 
-    def _begin(self, threads: ThreadPoolExecutor, outputs: list[Sequence[Output]]) -> None:
-        work = _Work(self._by_node(outputs), self._taken)
-        self._taken += 1
+    def _begin(self, threads: ThreadPoolExecutor, work: _Work) -> None:
         self._queue.append(work)
         self._start(threads, work)
 
     def _start(self, threads: ThreadPoolExecutor, work: _Work) -> None:
-        work.future = threads.submit(self._compute, dict(work.data), work.iteration)
+        work.future = threads.submit(self._compute, work.outputs, work.iteration)
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
         data: dict[tuple[Any, int], _Samples] = {
@@ -203,8 +189,9 @@ class Executor:
                 data[node, 0] = np.repeat(node.constant.array[np.newaxis], size, axis=0)
         return data
 
-    def _compute(self, data: dict[tuple[Any, int], _Samples], iteration: int) -> tuple[TensorListCPU, ...]:
+    def _compute(self, outputs: list[Sequence[Output]], iteration: int) -> tuple[TensorListCPU, ...]:
         """Run the operators over a batch; in one of the threads."""
+        data = self._by_node(outputs)
         for node in self._graph.operators:
             inputs = [data[data_node.producer, data_node.output] for data_node in node.inputs]
             data[node, 0] = self._apply(node, inputs, iteration)

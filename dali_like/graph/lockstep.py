@@ -65,7 +65,7 @@ class _Step:
         self.iteration = iteration
         self.turn = turn
         self.batches: list[Batch | None] = [None] * num_sources
-        self.is_beyond = is_beyond  # behind the end of a source of known length
+        self.is_beyond = is_beyond  # behind an end that is known without asking
         self.is_submitted = is_beyond
 
     @property
@@ -84,6 +84,19 @@ class _Step:
             if batch is not None and batch.outcome.__class__ is StopIteration:
                 return True
         return False
+
+    @property
+    def is_last(self) -> bool:
+        """Whether a source is known to have ended within this iteration."""
+        for batch in self.batches:  # noqa: SIM110
+            if batch is not None and batch.is_last:
+                return True
+        return False
+
+    def empty(self) -> None:
+        """Forget the batches: the epoch has ended before."""
+        self.batches = [None] * len(self.batches)
+        self.is_beyond = self.is_submitted = True
 
 
 class Lockstep:
@@ -166,6 +179,8 @@ class Lockstep:
             self._fill(serial=False)
             raise StopIteration
         self._iteration += 1
+        if step.is_last:
+            self._end_behind(step)
         self._window.popleft()
         if failure is not None:
             for feed, batch in zip(self._feeds, step.batches, strict=True):
@@ -183,6 +198,14 @@ class Lockstep:
             if not (step.complete or step.is_end):
                 return None
         return self.next()
+
+    def put_back(self, outputs: Sequence[Sequence[Output]]) -> None:
+        """Undo a `next` whose outputs have not been used, the last one first: what cannot be had again is given again."""
+        for i, (feed, output) in enumerate(zip(self._feeds, outputs, strict=False)):
+            if feed.goes_on:
+                batch = Batch(BatchKey(feed.index, 0, self.passed(0)[i] - 1, 0, self._batch_size))
+                batch.outcome = output
+                self._left_over[i].insert(0, batch)
 
     def reset(self) -> None:
         """Leave the epoch, ended or not, and begin the next one."""
@@ -214,7 +237,7 @@ class Lockstep:
         for position, step in enumerate(self._window):
             if not step.is_submitted:
                 submitted |= self._submit(step, position, serial)
-                if step.is_end and not self._overlaps_epochs:
+                if (step.is_end or step.is_last) and not self._overlaps_epochs:
                     break
         if submitted:
             self._truncate()
@@ -250,14 +273,25 @@ class Lockstep:
             size = feed.sizes.last
         return BatchKey(feed.index, epoch, iteration, iteration * self._batch_size, size, feed.worker, step.turn)
 
+    def _end_behind(self, step: _Step) -> None:
+        """Let the epoch end behind the first step."""
+        if len(self._window) == 1:
+            self._window.append(self._make_step(step.epoch, step.iteration + 1))
+        self._truncate()
+
     def _truncate(self) -> None:
         """Drop what was submitted behind the end of an epoch."""
-        ended = -1
+        ended, ends_here = -1, False
         behind = []
         for step in self._window:
             if step.epoch == ended:
                 behind.append(step)
-            elif step.is_end:
+                continue
+            if ends_here and not step.is_beyond:
+                self._drop(step)
+                step.empty()
+            ends_here = step.is_last and not step.is_end
+            if step.is_end:
                 ended = step.epoch
         for step in behind:
             self._drop(step)

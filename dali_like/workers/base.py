@@ -188,6 +188,7 @@ class Stage:
         except DaliLikeError as error:
             self.ring.release(slot)
             return error
+        batch.is_last = batch.size < batch.key.size and not self.source.batch
         if not batch.size:
             return outputs
         try:

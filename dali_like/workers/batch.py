@@ -78,6 +78,7 @@ class Batch:
         cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
         fatal: why the sample that failed was given up, if it kills its workers.
         size: how many samples it has.
+        is_last: whether the epoch ends with it, before it is full.
         missing_bytes: how much memory its regions need, where there was not enough the last time.
         num_shortages: how often in a row that has been so.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
@@ -91,6 +92,7 @@ class Batch:
         "failed_worker",
         "fatal",
         "first_unmade",
+        "is_last",
         "key",
         "largest_region_bytes",
         "missing_bytes",
@@ -109,6 +111,7 @@ class Batch:
         self.key = key
         self.outcome: Sequence[Output] | Exception | None = None
         self.cancelled = False
+        self.is_last = False
         self.missing_bytes = 0
         self.num_shortages = 0
         self.begin(0, None, 0)
