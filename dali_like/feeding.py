@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dali_like.arguments import HasArguments
@@ -31,7 +32,7 @@ class Feedable(HasArguments):
             data_node: the node of the input, or its name.
             data: a batch: a list of arrays, an array whose first dimension counts the samples, or a TensorList. It is
                 copied, unless the input has been made with ``no_copy=True``.
-            layout: a letter for each dimension of a sample.
+            layout: a letter for each dimension of a sample. Default: that of the tensors, if the data is of such.
             cuda_stream, use_copy_kernel: without effect on the CPU.
 
         Raises:
@@ -40,7 +41,14 @@ class Feedable(HasArguments):
             SampleError: the data is no batch, or another one than declared or fed before.
         """
         pool = self._input(data_node)
-        pool.feed(data, layout)
+        pool.feed(pool.check(data, layout))
+
+    def _feed_all(self, batches: Mapping[str, Any]) -> None:
+        """Feed several inputs, or none of them if something is wrong: later batches must not meet the wrong partners."""
+        pools = [self._input(name) for name in batches]
+        checked = [pool.check(data, None) for pool, data in zip(pools, batches.values(), strict=True)]
+        for pool, fed in zip(pools, checked, strict=True):
+            pool.feed(fed)
 
     def input_feed_count(self, input_name: str) -> int:
         """How many batches DALI wants to be fed before the first run; here, one for each run will do.

@@ -18,6 +18,7 @@ import threading
 # The functions under the same names in `signal` turn numbers into enums, which takes thirty times as long as the rest.
 from _signal import getsignal as _get_handler  # type: ignore[import-not-found]
 from _signal import signal as _set_handler
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -140,15 +141,22 @@ class InterruptSafeLock:
         return len(self._deferrals) > 1
 
     def __enter__(self) -> None:
+        self.take_unless(lambda: False)
+
+    def take_unless(self, is_needless: Callable[[], bool]) -> bool:
+        """Take it, unless that has become needless while another thread has it; whether it has been taken."""
         deferral = deferred_interrupts()
         deferral.__enter__()
+        taken = False
         try:
-            while not self._lock.acquire(timeout=PATIENCE_S):
+            while not (taken := self._lock.acquire(timeout=PATIENCE_S)) and not is_needless():
                 check_interrupts()
-        except BaseException as error:
-            deferral.__exit__(type(error))
-            raise
-        self._deferrals.append(deferral)
+        finally:
+            if not taken:
+                deferral.__exit__(*sys.exc_info())
+        if taken:
+            self._deferrals.append(deferral)
+        return taken
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         deferral = self._deferrals.pop()

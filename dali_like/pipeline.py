@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +156,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         )
         self._adopt(arguments)
         self._lock = InterruptSafeLock()
-        self._call = _Call(self)
+        self._call: _Call = _Call(self)
         self._engine: Engine | None = None
         self._expectations: tuple[Expectation, ...] = ()
         self._final_statistics: PipelineStatistics | None = None
@@ -229,8 +230,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             ClosedError, ForkedError: the pipeline has been closed; it belongs to the process that this one was forked from.
         """
         self._use_api(PipelineAPIType.BASIC)
-        for name, data in inputs.items():
-            self.feed_input(name, data)
+        self._feed_all(inputs)
         return self._scheduled.popleft() if self._scheduled else self._take()
 
     def _take(self) -> tuple[TensorListCPU, ...]:
@@ -339,8 +339,14 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         return f"<{type(self).__qualname__} of batches of {self._batch_size}, {state}>"
 
     def _build_once(self) -> None:
-        if self._executor is None:
-            self.build()
+        # A thread that has built it meanwhile may keep the lock for as long as it waits for what is to be fed.
+        if self._executor is None and self._call.begin_unless(self._is_built):
+            with contextlib.ExitStack() as stack:
+                stack.push(self._call)
+                self._build()
+
+    def _is_built(self) -> bool:
+        return self._executor is not None
 
     @property
     def _executor(self) -> Executor | None:
@@ -374,14 +380,20 @@ class _Call:
         self._pipe = weakref.proxy(pipe)
 
     def __enter__(self) -> None:
+        self.begin_unless(lambda: False)
+
+    def begin_unless(self, is_needless: Callable[[], bool]) -> bool:
+        """Begin the call, unless that has become needless while another one is under way; whether it has begun."""
         pipe = self._pipe
         pipe._check_open()  # before the lock, which a thread may have held when this process was forked
-        pipe._lock.__enter__()
+        if not pipe._lock.take_unless(is_needless):
+            return False
         if pipe._lock.is_nested:
             pipe._lock.__exit__(None)
             raise PipelineStateError(
                 "a pipeline can be used neither by its own callbacks nor by signal handlers during a call"
             )
+        return True
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         pipe = self._pipe

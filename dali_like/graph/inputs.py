@@ -8,18 +8,26 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import NdimMismatchError, NoInputError
+from dali_like.errors import ClosedError, LayoutMismatchError, NdimMismatchError, NoInputError
 from dali_like.external_source import ExternalSource
 from dali_like.interrupts import PATIENCE_S, check_interrupts
+from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES
 from dali_like.workers.samples import Source, as_array, as_columns, check_array
+
+
+class Fed(NamedTuple):
+    """A batch that may be fed: the samples, and their layout if one was given."""
+
+    output: Output
+    layout: str
 
 
 class InputPool:
@@ -36,9 +44,8 @@ class InputPool:
         self._copies = not external.arguments.no_copy
         self._blocks = bool(external.arguments.blocking)
         self._repeats = external.arguments.repeat_last
-        self._batch = external.batch
         self._capacity = capacity
-        self._fed: deque[Output] = deque()
+        self._queue: deque[Output] = deque()
         self._last: Output | None = None
         self._waiting: deque[Batch] = deque()
         self._news = threading.Condition()
@@ -46,23 +53,29 @@ class InputPool:
         #: The layout of what is fed.
         self.layout = external.layouts[0]
 
-    def feed(self, data: Any, layout: str | None) -> None:
-        """Add a batch to the queue.
+    def check(self, data: Any, layout: str | None) -> Fed:
+        """A batch as it may be fed.
 
         Raises:
             SampleError: it is no batch, or not of the dtype, dimensions and layout that were declared or fed before.
         """
         (column,) = as_columns(data, self._source, self._capacity)
-        output = self._import(column)
-        if len(output):
-            dtype, ndim = output[0].dtype, output[0].ndim
-            for sample in output if not isinstance(output, np.ndarray) else ():
+        fed = Fed(self._import(column), layout or _layout_of(data))
+        if len(fed.output):
+            dtype, ndim = fed.output[0].dtype, fed.output[0].ndim
+            for sample in fed.output if not isinstance(fed.output, np.ndarray) else ():
                 check_array(sample.dtype, sample.ndim, DTYPE_CODES[dtype], ndim, self._source, 0)
             check_array(dtype, ndim, self._expected.dtype, self._expected.ndim, self._source, 0)
-            self._check_layout(layout, ndim)
-            self._expected = OutputLayout(DTYPE_CODES[dtype], ndim)
+            self._check_layout(fed.layout, ndim)
+        return fed
+
+    def feed(self, fed: Fed) -> None:
+        """Add a batch to the queue."""
         with self._news:
-            self._fed.append(output)
+            if len(fed.output):
+                self._expected = OutputLayout(DTYPE_CODES[fed.output[0].dtype], fed.output[0].ndim)
+                self.layout = fed.layout or self.layout
+            self._queue.append(fed.output)
             self._news.notify_all()
 
     def submit(self, key: BatchKey) -> Batch:
@@ -72,19 +85,21 @@ class InputPool:
         return batch
 
     def poll(self) -> None:
-        while self._waiting and self._fed:
-            self._last = self._fed.popleft()
-            self._waiting.popleft().outcome = [self._last]
+        while self._waiting and self._queue:
+            self._last = self._queue.popleft()
+            self._waiting.popleft().outcome = [self._hand_out(self._last)]
 
     def wait(self, batch: Batch) -> Sequence[Output]:
         self.poll()
         while batch.outcome is None:
             if self._repeats and self._last is not None:
                 self._waiting.remove(batch)
-                batch.outcome = [self._last]
-            elif self._blocks and not self._closed:
+                batch.outcome = [self._hand_out(self._last)]
+            elif self._closed:
+                raise ClosedError("the pipeline has been closed")
+            elif self._blocks:
                 with self._news:
-                    if not self._fed:
+                    if not self._queue:
                         self._news.wait(PATIENCE_S)
                 check_interrupts()
                 self.poll()
@@ -105,13 +120,18 @@ class InputPool:
     def close(self) -> None:
         self._closed = True
         self._waiting.clear()
-        self._fed.clear()
+        self._queue.clear()
 
     def _import(self, column: NDArray[Any] | Sequence[Any]) -> Output:
         if isinstance(column, np.ndarray):
-            return column.copy() if self._copies else column
-        arrays = [as_array(value, self._source, 0) for value in column]
-        return [array.copy() for array in arrays] if self._copies else arrays
+            output: Output = column
+        else:
+            output = [as_array(value, self._source, 0) for value in column]
+        return _copy(output) if self._copies else output
+
+    def _hand_out(self, output: Output) -> Output:
+        """A batch as it is delivered: a copy if it may be delivered again, since users may write into what they get."""
+        return _copy(output) if self._repeats and self._copies else output
 
     def _check_layout(self, layout: str | None, ndim: int) -> None:
         if not layout:
@@ -119,8 +139,19 @@ class InputPool:
         if len(layout) != ndim:
             raise NdimMismatchError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
         if self.layout not in ("", layout):
-            raise NdimMismatchError(f'{self._source.name}: Expected data with layout: "{self.layout}" and got: "{layout}"')
-        self.layout = layout
+            raise LayoutMismatchError(f'{self._source.name}: Expected data with layout: "{self.layout}" and got: "{layout}"')
+
+
+def _copy(output: Output) -> Output:
+    return output.copy() if isinstance(output, np.ndarray) else [array.copy() for array in output]
+
+
+def _layout_of(data: Any) -> str:
+    """The layout that the samples have, if they are tensors."""
+    if isinstance(data, TensorListCPU):
+        return data.layout()
+    first = data[0] if isinstance(data, (list, tuple)) and data else None
+    return first.layout() if isinstance(first, TensorCPU) else ""
 
 
 def _never_called(info: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.operators import Operator, ShapeOf
 from dali_like.types import INT64, Constant, to_dali_type, to_numpy_type
@@ -142,7 +142,12 @@ class Graph:
 
 
 def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> Graph:
-    """The graph that ends in `outputs` and `sinks`."""
+    """The graph that ends in `outputs` and `sinks`.
+
+    Raises:
+        DefinitionError: an operator is applied to Python objects.
+        ArgumentClashError: two sources have the same name.
+    """
     sources: dict[SourceNode, None] = {}
     operators: dict[OperatorNode, None] = {}
     constants: dict[ConstantNode, None] = {}
@@ -161,7 +166,15 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
 
     for node in (*outputs, *sinks):
         visit(node)
+    _check_names(sources)
     return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(operators), tuple(constants))
+
+
+def _check_names(sources: Iterable[SourceNode]) -> None:
+    names = [source.external.key for source in sources if source.external.key]
+    for name in names:
+        if names.count(name) > 1:
+            raise ArgumentClashError(f"several external sources have the name {name!r}; give each a name of its own")
 
 
 def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
