@@ -24,7 +24,7 @@ from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Feed, Lockstep, Position
 from dali_like.graph.nodes import Graph, SourceNode, unused_outputs
 from dali_like.graph.shards import ShardsPool
-from dali_like.hazards import warn_of_fork_hazards
+from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
@@ -150,6 +150,7 @@ class Engine:
                     "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
                 )
             warn_of_fork_hazards([node.external for node in parallel])
+            announce_local_classes([node.external for node in parallel])
         options = WorkerOptions(
             self._num_workers,
             given.py_start_method,

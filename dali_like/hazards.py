@@ -2,10 +2,14 @@
 
 A forked worker has its own copy of a lock, which nobody will ever unlock; a share in a file's position and in a connection;
 and none of the parent's threads. None of that need be wrong, but it often is, and shows as a hang or as mixed-up data.
+
+Nor does it carry over what a local class is. Objects of such a class come back from a worker by value, together with the
+class; they are objects of the program's own class only if cloudpickle has given that an identity before the fork.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import socket
@@ -15,6 +19,8 @@ import threading
 import types
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import cloudpickle
 
 from dali_like.external_source import ExternalSource
 from dali_like.introspection import parts_of
@@ -35,6 +41,30 @@ def warn_of_fork_hazards(sources: Iterable[ExternalSource]) -> None:
                 "py_start_method='spawn'",
                 RuntimeWarning,
             )
+
+
+def announce_local_classes(sources: Iterable[ExternalSource]) -> None:
+    """Give an identity to the local classes that sources may make objects of, before workers are forked."""
+    for source in sources:
+        if any(source.objects) and source.kind is not None:
+            for kind in _local_classes(source.kind.callback, _DEPTH, set()):
+                with contextlib.suppress(Exception):  # one that cannot be pickled fails where its objects are
+                    cloudpickle.dumps(kind)
+
+
+def _local_classes(value: Any, depth: int, seen: set[int]) -> Iterator[type]:
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    kind = value if isinstance(value, type) else type(value)
+    if "<locals>" in kind.__qualname__:
+        yield kind
+    if depth and not isinstance(value, (type, types.ModuleType)):
+        parts: list[tuple[str, Any]] = []
+        with contextlib.suppress(Exception):  # objects may say anything of themselves, or refuse to
+            parts = list(itertools.islice(parts_of(value), _PARTS))
+        for step, part in parts:
+            yield from _local_classes(part, depth - bool(step), seen)
 
 
 def fork_hazards(source: Any) -> list[str]:

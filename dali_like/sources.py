@@ -102,6 +102,8 @@ def is_iterable(source: Any) -> bool:
 
 def is_async(function: Any) -> bool:
     """Whether a function, or an object that can be called, is a coroutine function."""
+    while isinstance(function, functools.partial):
+        function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
 
 

@@ -22,7 +22,7 @@ from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep, Position
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operators import SampleShape
-from dali_like.interrupts import PATIENCE_S, check_interrupts
+from dali_like.interrupts import PATIENCE_S, check_interrupts, interruptible
 from dali_like.tensors import TensorListCPU
 from dali_like.workers.batch import Output
 from dali_like.workers.samples import load_objects
@@ -249,7 +249,8 @@ class Executor:
         layout = producer.layouts[node.output]
         if isinstance(producer, SourceNode):
             if producer.external.is_object(node.output):
-                return load_objects(samples, producer.external.name, node.output)
+                with interruptible():  # unpickling may call the user's code
+                    return load_objects(samples, producer.external.name, node.output)
             if producer in self._inputs:
                 layout = self._inputs[producer].layout
         return TensorListCPU.of_arrays(samples, layout)

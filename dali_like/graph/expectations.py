@@ -7,7 +7,9 @@ from typing import Any, NamedTuple
 
 from dali_like.errors import ArgumentClashError, DtypeMismatchError, LayoutMismatchError, NdimMismatchError
 from dali_like.tensors import TensorListCPU
-from dali_like.types import DALIDataType, to_numpy_type
+from dali_like.types import OBJECT, DALIDataType, to_numpy_type
+
+_OBJECTS = "Python objects"
 
 
 class Expectation(NamedTuple):
@@ -18,7 +20,7 @@ class Expectation(NamedTuple):
     ndim: int | None
     layout: str
 
-    def check(self, batch: TensorListCPU) -> None:
+    def check(self, batch: TensorListCPU | list[Any]) -> None:
         """Raise if a batch is something else.
 
         Raises:
@@ -26,12 +28,23 @@ class Expectation(NamedTuple):
         """
         if not len(batch):
             return  # of no samples, nothing is known
+        if isinstance(batch, list):
+            self._check_objects()
+            return
         if self.ndim is not None and batch.ndim() != self.ndim:
             raise NdimMismatchError(self._text("Number of dimensions", self.ndim, batch.ndim()))
         if self.dtype is not None and batch.dtype is not self.dtype:
             raise DtypeMismatchError(self._text("Data type", to_numpy_type(self.dtype), to_numpy_type(batch.dtype)))
         if self.layout and batch.layout() != self.layout:
             raise LayoutMismatchError(self._text("Layout", self.layout, batch.layout()))
+
+    def _check_objects(self) -> None:
+        if self.ndim is not None:
+            raise NdimMismatchError(self._text("Number of dimensions", self.ndim, _OBJECTS))
+        if self.dtype not in (None, OBJECT):
+            raise DtypeMismatchError(self._text("Data type", to_numpy_type(self.dtype), _OBJECTS))
+        if self.layout:
+            raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
 
     def _text(self, what: str, expected: Any, received: Any) -> str:
         return f"{what} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}."

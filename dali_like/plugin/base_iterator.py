@@ -219,7 +219,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._progress.add(sum(map(_length, outputs)))
         batches = []
         for output in outputs:
-            batch = {name: self._convert(name, data) for name, data in zip(self.output_map, output, strict=True)}
+            batch = {name: self._convert_any(name, data) for name, data in zip(self.output_map, output, strict=True)}
             if room < _length(output):
                 batch = {name: value[:room] for name, value in batch.items()}
             batches.append(batch)
@@ -227,6 +227,9 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             if room <= 0:
                 break
         return self._combine(batches)
+
+    def _convert_any(self, name: str, output: TensorListCPU | list[Any]) -> Any:
+        return output if isinstance(output, list) else self._convert(name, output)  # Python objects stay as they are
 
     def _next_step(self) -> list[Sequence[TensorListCPU]]:
         """The next batch of each pipeline."""

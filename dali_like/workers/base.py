@@ -31,7 +31,7 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, Status, align
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot
 from dali_like.workers.runner import TaskRunner
-from dali_like.workers.samples import LastBatch, Source, dtype_text, ndim_text
+from dali_like.workers.samples import LastBatch, Pickled, Source, dtype_text, ndim_text
 from dali_like.workers.transport import add_note
 
 #: Address space of a task's region: before anything is known of the samples, and at least, once it is.
@@ -410,9 +410,12 @@ class InlinePool:
             return deque([homeless] if stage.source.batch else [])
         lease = Lease(stage.ring, slot)
         count = int(self._cell[0])
-        outputs = [
+        outputs: list[Sequence[Any]] = [
             SampleList(lease, slot.space.address + slot.offset, slot.descriptors[:count, j])
             for j in range(len(slot.geometry.outputs))
+        ]
+        outputs = [
+            [Pickled(data) for data in output] if stage.source.is_object(j) else output for j, output in enumerate(outputs)
         ]
         single = stage.source.num_outputs is None
         made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))

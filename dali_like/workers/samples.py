@@ -7,7 +7,7 @@ import inspect
 import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import cloudpickle
 import numpy as np
@@ -183,7 +183,15 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     return array
 
 
+class Pickled(NamedTuple):
+    """An object that has been pickled already."""
+
+    data: NDArray[np.uint8]
+
+
 def _pickled(value: Any, source: Source, output: int) -> NDArray[np.uint8]:
+    if isinstance(value, Pickled):
+        return value.data
     try:
         try:
             data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
@@ -268,7 +276,9 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
 def _refuse_unawaited(value: Any, source: Source) -> None:
     if inspect.iscoroutine(value):
         value.close()
-        raise SampleTypeError(f"{source.name} {source.verb} a coroutine; callbacks are plain functions, not `async def`")
+        raise SampleTypeError(
+            f"{source.name} {source.verb} a coroutine, which is awaited only if the callback itself is an `async def`"
+        )
 
 
 def _refuse(value: Any, source: Source, output: int, why: str) -> NoReturn:
