@@ -201,7 +201,9 @@ class Engine:
                     worker = next(homes) % self._num_workers
             # Operators have a queue of their own, as deep as the pipeline says.
             depth = 0 if self._graph.operators else self._depth
-            ahead = max(depth + external.prefetch_queue_depth, 1)
+            # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.
+            depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
+            ahead = max(depth, 1)
             sizes = external.sizes(self._batch_size)
             feeds.append(Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes))
         return feeds

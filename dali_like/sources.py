@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dali_like.errors import ArgumentError, DefinitionError
-from dali_like.workers.streams import Grouped, Once, Stream, Walk
+from dali_like.workers.streams import Grouped, Stream, Walk
 
 #: What ``cycle`` may be, by what it means.
 _CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
@@ -128,12 +128,10 @@ def _iterable_kind(source: Any, use: Use) -> Kind:
             f"{use.label}: Cannot cycle through a generator. If it comes from a generator function, pass that function "
             "instead"
         )
-    begin: Callable[[], Iterator[Any]] = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
     goes_on = use.cycle == "no" or _cannot_begin_anew(source)
-    if goes_on:
-        begin = Once(begin)
+    walk = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
     length = None if goes_on or use.cycle == "quiet" else _length_of(source)
-    return Kind(Stream(begin), in_order=True, goes_on=goes_on, length=length)
+    return Kind(Stream(walk, once=goes_on), in_order=True, goes_on=goes_on, length=length)
 
 
 def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
@@ -182,8 +180,8 @@ class _WithIteration:
 def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) -> Kind:
     """A kind of iterable of samples, as one of batches."""
     assert isinstance(kind.callback, Stream)
-    begin = Grouped(kind.callback.iterate, size, num_outputs, drop_last=drop_last)
-    return Kind(Stream(begin), kind.in_order, kind.goes_on)
+    walk = Grouped(kind.callback.begin, size, num_outputs, drop_last=drop_last)
+    return Kind(Stream(walk, once=kind.goes_on), kind.in_order, kind.goes_on)
 
 
 def _is_generator_function(source: Any) -> bool:

@@ -122,11 +122,8 @@ def make_pipeline() -> Iterator[Callable[..., Pipeline]]:
 
         @pipeline_def(batch_size=batch_size, num_threads=2, py_num_workers=workers, **method, **options)
         def pipeline() -> Any:
-            return fn.external_source(
-                source=source,
-                num_outputs=num_outputs,
-                **{"batch": False, "parallel": way != "serial", **(source_options or {})},
-            )
+            given = {"batch": False, "parallel": way != "serial", **(source_options or {})}
+            return fn.external_source(source=source, num_outputs=num_outputs, **given)
 
         pipelines.append(pipeline())
         return pipelines[-1]

@@ -64,7 +64,7 @@ def external_source(
             main process does, in `run`.
         no_copy: for inputs. True: what is fed is not copied, and must not be changed as long as anybody uses the batch.
         prefetch_queue_depth: how many batches parallel workers compute ahead, on top of the pipeline's own
-            prefetch_queue_depth. Default 1.
+            prefetch_queue_depth; with ``sharded=True``, each of them. Default 1.
         batch_info: True: a callable that makes batches is told by a `dali_like.types.BatchInfo`.
         preserve: True: the source is called even if no output of the current pipeline needs it.
         cuda_stream, use_copy_kernel, bytes_per_sample_hint: without effect.

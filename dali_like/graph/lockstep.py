@@ -214,6 +214,7 @@ class Lockstep:
         for step in self._window:
             # Those that were left over now come before those that had been begun for this epoch.
             self._leave_over(step)
+        self._drop_behind_no_end()
         self._epoch += 1
         self._iteration = 0
         self._finished = False
@@ -297,6 +298,15 @@ class Lockstep:
             self._drop(step)
             self._window.remove(step)
 
+    def _drop_behind_no_end(self) -> None:
+        """Drop the epochs that were begun because the one before was over, where it no longer is."""
+        kept: deque[_Step] = deque()
+        while self._window and not (kept and kept[-1].epoch != self._window[0].epoch and not kept[-1].is_end):
+            kept.append(self._window.popleft())
+        for step in self._window:
+            self._drop(step)
+        self._window = kept
+
     def _drop(self, step: _Step) -> None:
         self._leave_over(step)
         for feed, batch in zip(self._feeds, step.batches, strict=True):
@@ -306,8 +316,9 @@ class Lockstep:
     def _leave_over(self, step: _Step) -> None:
         """Keep those batches of a step for later that cannot be had again."""
         for i, (feed, batch) in enumerate(zip(self._feeds, step.batches, strict=True)):
-            if feed.goes_on and batch is not None and batch.outcome.__class__ is not StopIteration:
-                insort(self._left_over[i], batch, key=_iteration_of)
+            if feed.goes_on and batch is not None:
+                if batch.outcome.__class__ is not StopIteration:
+                    insort(self._left_over[i], batch, key=_iteration_of)
                 step.batches[i] = None
                 step.is_submitted = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from dali_like.workers.base import Pool
+from dali_like.workers.base import Pool, result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
 
 
@@ -29,8 +29,8 @@ class ShardsPool:
     def submit(self, key: BatchKey) -> Batch:
         epoch = self._epochs.get(key.epoch)
         if epoch is None:
-            # Two epochs overlap at most.
-            self._epochs = {number: epoch for number, epoch in self._epochs.items() if number >= key.epoch - 1}
+            # Those before have ended; what has been asked of them is answered, or will be.
+            self._epochs = {number: epoch for number, epoch in self._epochs.items() if epoch.is_asked}
             epoch = self._epochs[key.epoch] = _Epoch(self._pool, self._num_workers, key)
         batch = Batch(key)
         epoch.add(batch)
@@ -42,13 +42,10 @@ class ShardsPool:
             epoch.merge()
 
     def wait(self, batch: Batch) -> Sequence[Output]:
-        epoch = self._epochs[batch.key.epoch]
-        epoch.merge()
+        self.poll()
         while batch.outcome is None:
-            epoch.wait_for_next()
-        if isinstance(batch.outcome, Exception):
-            raise batch.outcome
-        return batch.outcome
+            self._epochs[batch.key.epoch].wait_for_next()
+        return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:
         if batch.key.epoch in self._epochs:
@@ -77,6 +74,11 @@ class _Epoch:
         self._begun: deque[Batch] = deque()
         self._num_dropped = first.iteration
         self._asked: deque[Batch] = deque(Batch(first) for _ in range(first.iteration))
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody waits for a batch."""
+        return bool(self._asked)
 
     def add(self, batch: Batch) -> None:
         """Ask for a batch."""

@@ -279,7 +279,7 @@ class InlinePool:
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputLayout]]], capacity: int, space: SharedSpace) -> None:
         self._stages = [Stage(space, source, capacity, declared, 0) for source, declared in sources]
-        self._cell = memoryview(bytearray(16)).cast("q")
+        self._cell = memoryview(bytearray(24)).cast("q")
         self._runner = TaskRunner(space, [source for source, _ in sources], self._cell)
         self._due: deque[Batch] = deque()
         #: The first samples of the batch that is due. The source may not be able to make them again.
@@ -318,8 +318,9 @@ class InlinePool:
         batch.outcome = None
         batch.cancelled = True
         if batch in self._due:
+            if batch is self._due[0]:
+                self._samples.clear()
             self._due.remove(batch)
-            self._samples.clear()
 
     def close(self) -> None:
         if self._closed:
@@ -407,7 +408,7 @@ class InlinePool:
         homeless, self._runner.homeless = self._runner.homeless, None
         if stage.source.batch or stage.source.concurrency is not None:
             stage.ring.release(slot)
-            return deque([homeless] if stage.source.batch else [])
+            return deque([homeless] if stage.source.batch and homeless is not None else [])
         lease = Lease(stage.ring, slot)
         count = int(self._cell[0])
         outputs: list[Sequence[Any]] = [

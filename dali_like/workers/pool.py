@@ -23,12 +23,9 @@ Only one call waits, and only that one can be interrupted by Ctrl-C: see `dali_l
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import select
-import termios
-from array import array
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
@@ -51,6 +48,7 @@ from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
 from dali_like.workers.protocol import (
     CELL_PID,
     DONE,
@@ -115,15 +113,18 @@ class ProcessPool:
         tasks_read, self._tasks = map(Descriptor, os.pipe())
         self._done, done_write = map(Descriptor, os.pipe())
         # Tasks that only one of the workers can do go to it through a pipe of its own.
-        own_read, self._own_tasks = _pipes(options.num_workers if any(source.in_order for source, _ in sources) else 0)
+        self._own_tasks = OwnPipes(options.num_workers if any(source.in_order for source, _ in sources) else 0)
         os.set_blocking(self._done.fileno(), False)
         # Pipes are small, the more so once a user has many of them. Half of each is used, so that nobody ever blocks on one.
-        self._max_open_tasks = min(_pipe_bytes(self._tasks) // TASK.size, _pipe_bytes(self._done) // DONE.size) // 2
+        most = [pipe_bytes(self._done) // DONE.size]
+        most += [pipe_bytes(pipe) // TASK.size for pipe in (self._tasks, *self._own_tasks.write_ends)]
+        self._max_open_tasks = min(most) // 2
         most_tasks = max(stage.ring.geometry.num_tasks(capacity) for stage in self._stages)
         self._records = np.zeros(most_tasks, _TASK_RECORD)
         self._records["task"] = np.arange(len(self._records))
         farewell = partial(_wake_all, self._in_flight, self._tasks, options.num_workers)
-        self._crew = Crew([source for source, _ in sources], options, space, (tasks_read, *own_read), done_write, farewell)
+        read_ends = (tasks_read, *self._own_tasks.read_ends)
+        self._crew = Crew([source for source, _ in sources], options, space, read_ends, done_write, farewell)
         self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
         self._poll.register(self._done, select.POLLIN)
@@ -201,7 +202,7 @@ class ProcessPool:
 
     def _retract(self, batch: Batch) -> bool:
         """Take its memory from the last of the batches that are ready and come after this one; whether there is one."""
-        later = [other for other in self._ready if other.key.turn > batch.key.turn]
+        later = [other for other in self._ready if other.key.turn > batch.key.turn and self._source_of(other).makes_again]
         if not later:
             return False
         last = max(later, key=lambda other: other.key.turn)
@@ -235,7 +236,7 @@ class ProcessPool:
             self._ready.clear()
             for stage in self._stages:
                 stage.ring.close()
-        for pipe in (self._tasks, self._done, *self._own_tasks):
+        for pipe in (self._tasks, self._done, self._own_tasks):
             pipe.close()
 
     def _check(self) -> None:
@@ -280,8 +281,11 @@ class ProcessPool:
             except BrokenPipeError:
                 return  # the template is gone, and the workers with it: `wait` will hear of it
 
+    def _source_of(self, batch: Batch) -> Source:
+        return self._stages[batch.key.source].source
+
     def _pipe_of(self, batch: Batch) -> Descriptor:
-        return self._tasks if batch.key.worker == ANY_WORKER else self._own_tasks[batch.key.worker]
+        return self._tasks if batch.key.worker == ANY_WORKER else self._own_tasks.write_ends[batch.key.worker]
 
     # Reading reports
 
@@ -395,7 +399,7 @@ class ProcessPool:
         return None
 
     def _queue_again(self, batch: Batch) -> None:
-        older = sum(other.key.turn < batch.key.turn for other in self._backlog)
+        older = sum(_order_of(other) < _order_of(batch) for other in self._backlog)
         self._backlog.insert(older, batch)
 
     def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
@@ -414,12 +418,7 @@ class ProcessPool:
     # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
 
     def has_waiting_tasks(self) -> bool:
-        waiting = array("i", [0])
-        for pipe in (self._tasks, *self._own_tasks):
-            fcntl.ioctl(pipe, termios.FIONREAD, waiting)
-            if waiting[0]:
-                return True
-        return False
+        return any(map(waiting_bytes, (self._tasks, *self._own_tasks.write_ends)))
 
     @property
     def num_open_tasks(self) -> int:
@@ -433,6 +432,30 @@ class ProcessPool:
         slot = debt.batch.slot
         assert slot is not None
         os.write(self._pipe_of(debt.batch).fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
+
+    def post_in_turn(self, debt: Debt) -> None:
+        if debt.batch.key.worker == ANY_WORKER:
+            self.post_again(debt)
+        else:
+            self._take_back(debt.batch)
+
+    def take_back(self, worker: int) -> None:
+        for ticket, _, task in self._own_tasks.take_back(worker):
+            batch = self.batch_of(ticket, task)
+            if batch is not None:
+                self._take_back(batch)
+
+    def _take_back(self, batch: Batch) -> None:
+        """Queue a batch again whose only task nobody works on."""
+        slot, batch.slot = batch.slot, None
+        assert slot is not None
+        del self._in_flight[batch.ticket]
+        self._open_tasks -= 1
+        if batch is self._scarce:
+            self._scarce = None
+        self._stages[batch.key.source].ring.release(slot)
+        if not batch.cancelled:
+            self._queue_again(batch)
 
     def give_up(self, debt: Debt, error: WorkerError) -> None:
         if debt.sample < debt.batch.failed_sample:
@@ -462,19 +485,13 @@ class ProcessPool:
         )
 
 
+def _order_of(batch: Batch) -> tuple[int, int]:
+    return batch.key.turn, batch.key.iteration
+
+
 _NO_LIMIT = 1 << 64
 #: In the place of the worker that reported a failure: nobody did.
 _NO_WORKER = -1
-
-
-def _pipes(count: int) -> tuple[list[Descriptor], list[Descriptor]]:
-    """The ends for reading and for writing of some pipes."""
-    pipes = [tuple(map(Descriptor, os.pipe())) for _ in range(count)]
-    return [pipe[0] for pipe in pipes], [pipe[1] for pipe in pipes]
-
-
-def _pipe_bytes(pipe: Descriptor) -> int:
-    return fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ)
 
 
 def _wake_all(in_flight: dict[int, Batch], tasks: Descriptor, num_workers: int) -> None:

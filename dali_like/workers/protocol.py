@@ -39,11 +39,13 @@ DONE = struct.Struct("<QIHHq")
 NO_TICKET = 0
 
 CELL_BYTES = 64
-#: Where in a worker's cell the index of its sample is, and how many samples it has replaced; the task record comes first.
+#: Where in a worker's cell the index of its sample is, how many samples it has replaced, and how many items of iterables it
+#: has skipped; the task record comes first.
 CELL_SAMPLE = 16
 CELL_REPLACED = 24
+CELL_SKIPPED = 32
 #: And where its process id is, for everybody who wants to know who the workers are.
-CELL_PID = 32
+CELL_PID = 40
 MESSAGE_BYTES = 1 << 20
 
 

@@ -33,6 +33,7 @@ from dali_like.workers.protocol import (
     CELL_BYTES,
     CELL_REPLACED,
     CELL_SAMPLE,
+    CELL_SKIPPED,
     MESSAGE_BYTES,
     TASK,
     WORD_BYTES,
@@ -82,7 +83,13 @@ class Work(Protocol):
         """The batch of a ticket, if that task of it has been posted and not been reported."""
 
     def post_again(self, debt: Debt) -> None:
-        """Post a task that nobody works on."""
+        """Post a task that nobody works on, at once."""
+
+    def post_in_turn(self, debt: Debt) -> None:
+        """Post a task that nobody works on; one that must be done in order, after those that come before it."""
+
+    def take_back(self, worker: int) -> None:
+        """Post the tasks in turn that only this worker could have done, and has not taken."""
 
     def give_up(self, debt: Debt, error: WorkerError) -> None:
         """Let a batch fail by a sample that cannot be made."""
@@ -196,6 +203,7 @@ class Recovery:
             return
         self.num_restarts += 1
         self._clear_traces(end.worker)
+        work.take_back(end.worker)
         if debt is not None:
             self._settle(debt, error, work)
         self._crew.start(end.worker)
@@ -213,7 +221,7 @@ class Recovery:
         elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT and not (self._isolated or self._lost):
             self._suspects.append(debt)
         else:
-            work.post_again(debt)
+            work.post_in_turn(debt)
 
     def _isolate(self, work: Work) -> None:
         """Bring it about that the first suspect runs alone in a fresh worker, or go on when it has."""
@@ -251,7 +259,9 @@ class Recovery:
             if worker in self._hung or worker in self._absent or not self._crew.pids[worker]:
                 continue
             if debt is not None:
-                state: Hashable = (debt.batch.ticket, debt.task, debt.sample)
+                # On its way to an item of an iterable, it passes those before.
+                skipped = self._word(cell_offset(worker) + CELL_SKIPPED)
+                state: Hashable = (debt.batch.ticket, debt.task, debt.sample, skipped)
             else:
                 # An idle worker is fine, unless it has been stopped and leaves tasks lying.
                 state = "idle" if waiting and watch.is_stopped(worker) else None

@@ -48,7 +48,8 @@ class TaskRunner:
     Args:
         space: where the slots are.
         sources: by their number in the slots' headers.
-        cell: two numbers: the index in the batch of the sample that is being made; how many samples were replaced.
+        cell: three numbers: the index in the batch of the sample that is being made; how many samples were replaced; how
+            many items of iterables were skipped.
     """
 
     def __init__(self, space: SharedSpace, sources: Sequence[Source], cell: memoryview) -> None:
@@ -60,8 +61,12 @@ class TaskRunner:
         self._loop = EventLoop()
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
-        #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY.
+        #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
+        #: iterable has been given it back.
         self.homeless: Any = None
+        for source in sources:
+            if isinstance(source.callback, Stream):
+                source.callback.on_skip = self._note_skip
 
     def run(self, page: int, number: int, made: deque[Any] | None = None) -> tuple[Status, int]:
         """Compute one task of the batch in the slot that starts on `page`; the status and its value.
@@ -98,6 +103,7 @@ class TaskRunner:
 
     def _run(self, task: Task, made: deque[Any] | None) -> tuple[Status, int]:
         source = task.source
+        self.homeless = None
         if source.concurrency is not None:
             task.callback = self._awaiting(source.callback)
         if made:
@@ -154,7 +160,8 @@ class TaskRunner:
         except (RegionFullError, NoMemoryError):
             if isinstance(source.callback, Stream):
                 source.callback.put_back(batch)
-            self.homeless = batch
+            else:
+                self.homeless = batch
             raise
         task.end_at(len(columns[0]))
 
@@ -327,6 +334,9 @@ class TaskRunner:
     def _note_replacement(self, what: str, by: str, error: Exception) -> None:
         self._cell[1] += 1
         _log.warning("%s is replaced by %s: %r", what, by, repr(error))
+
+    def _note_skip(self) -> None:
+        self._cell[2] += 1
 
     def _awaiting(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda info: self.call(callback, info)

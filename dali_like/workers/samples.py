@@ -22,6 +22,7 @@ from dali_like.errors import (
     SampleTypeError,
 )
 from dali_like.workers.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
+from dali_like.workers.streams import Stream
 
 
 class LastBatch(enum.Enum):
@@ -79,6 +80,11 @@ class Source:
     def counts(self) -> bool:
         """Whether it shows only when a batch is made how many samples it has."""
         return self.batch or self.last_batch is not LastBatch.DROP
+
+    @property
+    def makes_again(self) -> bool:
+        """Whether it can be asked again for what it has made, by the same process."""
+        return not (isinstance(self.callback, Stream) and self.callback.once)
 
     def is_object(self, output: int) -> bool:
         """Whether an output is of Python objects."""
@@ -143,7 +149,7 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
         )
     if callable(getattr(value, "is_dense_tensor", None)) and callable(getattr(value, "at", None)):  # a TensorList
         return [value.at(i) for i in range(len(value))]
-    array = as_array(value, source, output)
+    array = as_array(value, source, output, max_ndim=MAX_NDIM + 1)
     if not array.ndim:
         raise SampleTypeError(
             f"{source.name} {source.verb} {_describe(value)} in output {output}; a batch is a list or tuple of arrays, an "
@@ -152,8 +158,8 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
     return array
 
 
-def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
-    """One output of a sample as an array on the CPU, of native byte order and of one of `DTYPES`.
+def as_array(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) -> NDArray[Any]:
+    """One output of a sample, or of a batch, as an array on the CPU, of native byte order and of one of `DTYPES`.
 
     Accepted are NumPy arrays and scalars, Python numbers, and whatever offers the array interface, ``__array__`` or DLPack
     on the CPU, tensors of PyTorch and JAX among them. The array may be a view of the value.
@@ -178,8 +184,8 @@ def as_array(value: Any, source: Source, output: int) -> NDArray[Any]:
                 f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype"
             )
         array = array.astype(native)
-    if array.ndim - source.batch > MAX_NDIM:
-        _refuse(value, source, output, f"an array of {array.ndim} dimensions; at most {MAX_NDIM} are supported")
+    if array.ndim > max_ndim:
+        _refuse(value, source, output, f"an array of {array.ndim} dimensions; at most {max_ndim} are supported")
     return array
 
 

@@ -66,7 +66,8 @@ class TemplateEnds:
         return (self.control, self.tasks, *self.own_tasks, self.done)
 
     def close(self) -> None:
-        for descriptor in self.all:
+        """Close what the main process does not need."""
+        for descriptor in (self.control, self.tasks, self.done):
             descriptor.close()
 
 

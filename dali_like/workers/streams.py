@@ -1,8 +1,8 @@
 """Iterables as sources: a walk through one, behind the interface of a callback.
 
-The engine asks for samples and batches by their numbers, and may ask twice: a worker that has died leaves what it had to be
-done again. An iterator only goes forward. So a `Stream` keeps where it is; asked for what comes later, it skips; asked for
-what came before, or for another epoch, it begins anew. In order, it costs one comparison.
+The engine asks for samples and batches by their numbers, and may ask twice: for what it had no room for, and for what a
+worker that has died leaves to be done again. An iterator only goes forward. So a `Stream` keeps where it is; asked for what
+comes later, it skips; asked for what came before, or for another epoch, it begins anew. In order, it costs one comparison.
 
 Streams run in one process each. A fresh worker has the iterable as it was when the workers were started, and so gets to the
 same place.
@@ -26,34 +26,59 @@ class Stream:
     Called with a BatchInfo, it gives the item whose number is ``iteration``; with a SampleInfo, that of ``idx_in_epoch``.
 
     Args:
-        iterate: begins a walk. What goes through an iterator that cannot begin anew is the rest of it.
+        begin: begins a walk.
+        once: what has been taken cannot be had again, at least not in this process: there is one walk for all epochs.
+
+    Attributes:
+        on_skip: called for each item that is taken only to get past it.
     """
 
-    def __init__(self, iterate: Callable[[], Iterator[Any]]) -> None:
-        self.iterate = iterate
-        self._iterator: Iterator[Any] | None = None
-        self._epoch = 0
+    def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False) -> None:
+        self.begin = begin
+        self.once = once
+        self.on_skip: Callable[[], None] | None = None
+        self._iterator: Iterator[Any] = iter(())
+        self._epoch: int | None = None  # before the first walk
         self._position = 0  # of the item that comes next
-        self._put_back: list[Any] = []
+        self._given = 0  # the position of the item that was given last
+        self._put_back: dict[int, Any] = {}
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration
-        if self._iterator is None or info.epoch_idx != self._epoch or position < self._position:
-            self._put_back.clear()
-            self._iterator, self._epoch, self._position = self.iterate(), info.epoch_idx, 0
-        while self._position < position:
-            with contextlib.suppress(Exception):  # raised when it was that item's turn
-                self._next(self._iterator)
-        return self._next(self._iterator)
+        if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
+            self._begin_walk(info.epoch_idx)
+        self._given = position
+        if position in self._put_back:
+            return self._put_back.pop(position)
+        if position < self._position:
+            if self.once:
+                self._position = position  # an interrupt has cost what was asked for
+            else:
+                self._begin_walk(info.epoch_idx)
+        try:
+            return self._go_to(position)
+        except BaseException as error:
+            if not (self.once or isinstance(error, Exception)):
+                self._epoch = None  # an interrupt ends a generator
+            raise
 
     def put_back(self, item: Any) -> None:
-        """The item that was taken last could not be used, and will be asked for again."""
-        self._position -= 1
-        self._put_back.append(item)
+        """What was given last could not be used, and will be asked for again, though maybe not at once."""
+        self._put_back[self._given] = item
 
-    def _next(self, iterator: Iterator[Any]) -> Any:
+    def _begin_walk(self, epoch: int) -> None:
+        self._put_back.clear()
+        self._iterator, self._epoch, self._position = self.begin(), epoch, 0
+
+    def _go_to(self, position: int) -> Any:
+        while self._position < position:
+            self._position += 1
+            if self.on_skip is not None:
+                self.on_skip()
+            with contextlib.suppress(Exception):  # raised when it was that item's turn
+                next(self._iterator)
         self._position += 1  # even if it raises
-        return self._put_back.pop() if self._put_back else next(iterator)
+        return next(self._iterator)
 
 
 class Walk:
@@ -71,34 +96,28 @@ class Walk:
         self._endless = endless
 
     def __call__(self) -> Iterator[Any]:
-        if not self._endless:
-            return self._begin()
-        return itertools.chain.from_iterable(iter(self._begin_unless_empty, None))
+        return _Endless(self._begin) if self._endless else self._begin()
 
     def _begin(self) -> Iterator[Any]:
         iterable: Iterable[Any] = self._source() if self._is_function else self._source
         return iter(iterable)
 
-    def _begin_unless_empty(self) -> Iterator[Any] | None:
-        walk = self._begin()
-        try:
-            first = next(walk)
-        except StopIteration:
-            return None
-        return itertools.chain((first,), walk)
 
-
-class Once:
-    """Begins a walk once. Whoever asks again gets what is left: of an iterator, nothing that has been taken."""
+class _Endless:
+    """One walk after the other, until there is one without items."""
 
     def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
         self._begin = begin
-        self._walk: Iterator[Any] | None = None
+        self._walk = begin()
 
-    def __call__(self) -> Iterator[Any]:
-        if self._walk is None:
-            self._walk = self._begin()
-        return self._walk
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        with contextlib.suppress(StopIteration):
+            return next(self._walk)
+        self._walk = self._begin()
+        return next(self._walk)
 
 
 class Grouped:
@@ -127,10 +146,12 @@ class Grouped:
     def _transpose(self, batch: list[Any]) -> Any:
         if self._num_outputs is None:
             return batch
-        counts = {len(sample) if isinstance(sample, (tuple, list)) else 1 for sample in batch}
-        if counts != {self._num_outputs}:
-            raise OutputCountError(
-                f"a source with num_outputs={self._num_outputs} returned samples of {sorted(counts)} outputs; each must be "
-                f"a tuple or list of {self._num_outputs}"
-            )
+        for sample in batch:
+            if not isinstance(sample, (tuple, list)) or len(sample) != self._num_outputs:
+                what = f"a {type(sample).__qualname__}"
+                what += f" of {len(sample)}" if isinstance(sample, (tuple, list)) else ""
+                raise OutputCountError(
+                    f"an iterable has returned {what}; with num_outputs={self._num_outputs} a sample is a tuple or list of "
+                    f"{self._num_outputs} arrays"
+                )
         return tuple(zip(*batch, strict=True))

@@ -185,6 +185,8 @@ class Task:
         rows = self.view.rows[output]
         if rows is not None and shape == rows.shape[1:] and samples.dtype == rows.dtype:
             rows[self.start : self.start + count] = samples
+            if self.region is not None:  # another batch, which this one replaces, may have been described
+                describe_rows(self.view.descriptors, output, self.view.expected[output], self.start, self.start + count)
             return
         offset = self.describe_all().append(samples) - self.view.offset
         nbytes = samples.nbytes // count if count else 0
