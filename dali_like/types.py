@@ -6,7 +6,8 @@ Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes on
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -88,20 +89,25 @@ class SampleInfo(NamedTuple):
         seed, source = current_call.get().seeds
         return _generator(seed, (source, self.epoch_idx, self.idx_in_epoch))
 
-    def empty(self, shape: int | Sequence[int], dtype: Any = np.uint8, output: int = 0) -> NDArray[Any]:
+    def empty(self, shape: int | Iterable[int], dtype: Any = np.uint8, output: int = 0) -> NDArray[Any]:
         """An uninitialised array to make the sample in: the very memory that the batch will have it in.
 
         A callback that decodes or reads into it, and returns it, saves the copy. It is that memory for the sample that is
-        being made only; with anything else, and outside of a callback, it is an array like any other. The array must not
-        be kept: other samples will lie there.
+        being made only, and the first time that it is asked for; with anything else, and outside of a callback, it is an
+        array like any other. The array must not be kept: other samples will lie there.
 
         Args:
             shape: of the sample.
             dtype: of the sample: a NumPy dtype, or a `DALIDataType`.
             output: which output of the source it is for.
+
+        Raises:
+            ArgumentError: the shape has a negative extent.
         """
         numpy_type = np.dtype(to_numpy_type(dtype) if isinstance(dtype, DALIDataType) else dtype)
-        extents = tuple(int(extent) for extent in shape) if isinstance(shape, Sequence) else (int(shape),)
+        extents = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
+        if min(extents, default=0) < 0:
+            raise ArgumentError(f"no array has the shape {extents}")
         empty = current_call.get().empty
         place = empty(self, output, extents, numpy_type) if empty is not None else None
         return np.empty(extents, numpy_type) if place is None else place

@@ -6,6 +6,7 @@ Nothing but the rows, descriptors, count and region of the task itself is touche
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from dali_like.workers.protocol import (
     Word,
     align,
 )
-from dali_like.workers.samples import Source, as_array, check_array
+from dali_like.workers.samples import Pickled, Source, as_array, check_array
 
 #: Memory is put behind a region in steps, since each is a few system calls: as much again as there is already, within these
 #: bounds. So a batch of small samples takes little, and one of large samples few steps.
@@ -122,12 +123,15 @@ class Task:
         first: idx_in_epoch of the batch's first sample.
         cells: the rows of each sample.
         region: where samples go that have no row; None as long as all had one.
+        lent: the memory that the callback has been given to make samples in, by sample and output.
     """
 
     def __init__(self, space: SharedSpace, view: SlotView, source: Source, words: list[int], number: int) -> None:
         self._space = space
         self._number = number
-        self._reserved: dict[tuple[int, int], NDArray[Any]] = {}
+        self._lock = threading.RLock()  # callbacks may have threads
+        self._is_over = False
+        self.lent: dict[tuple[int, int], NDArray[Any]] = {}
         self.view = view
         self.source = source
         self.callback = source.callback
@@ -148,9 +152,11 @@ class Task:
     def describe_all(self) -> Region:
         """From now on each sample is described, and so are those that lie in their rows already."""
         if self.region is None:
-            self.region = Region(self._space, self.view, self._number)
-            for output, expected in enumerate(self.view.expected):
-                describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
+            with self._lock:
+                if self.region is None:
+                    for output, expected in enumerate(self.view.expected):
+                        describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
+                    self.region = Region(self._space, self.view, self._number)
         return self.region
 
     def put(self, i: int, output: int, value: Any, source: Source) -> None:
@@ -169,7 +175,7 @@ class Task:
             expected = self.view.expected[output]
             offset = expected[Word.OFFSET] + i * expected[Word.NBYTES]
         else:
-            place = self._reserved.pop((i, output), None)
+            place = self.lent.get((i, output))
             written = place is not None and _is_same(array, place)
             offset = (_address(array) - self._space.address if written else region.append(array)) - self.view.offset
         self._describe(i, output, offset, array.nbytes, array.dtype, array.shape)
@@ -198,19 +204,37 @@ class Task:
         i = info.idx_in_batch
         if not self.start <= i < self.stop or info[0] != self.first + i or info[2:] != (self.iteration, self.epoch):
             return None
-        if not 0 <= output < len(self.view.expected) or self.source.is_object(output):
+        if not 0 <= output < len(self.view.expected) or self.source.is_object(output) or dtype not in DTYPE_CODES:
             return None
-        row, row_dtype, row_shape = self.cells[i - self.start][output]
-        if shape == row_shape and dtype == row_dtype:
-            return row.view()
-        if dtype not in DTYPE_CODES:
-            return None
-        try:
-            offset = self.describe_all().take(math.prod(shape) * dtype.itemsize)
-        except (RegionFullError, NoMemoryError):
-            return None  # there will be none for a copy either, but that is not for the callback to know
-        place = self._reserved[i, output] = self._space.array(offset, shape, dtype)
+        with self._lock:
+            if self._is_over or (i, output) in self.lent:
+                return None
+            place, row_dtype, row_shape = self.cells[i - self.start][output]
+            if shape != row_shape or dtype != row_dtype:
+                try:
+                    offset = self.describe_all().take(math.prod(shape) * dtype.itemsize)
+                except (RegionFullError, NoMemoryError):
+                    return None  # there will be none for a copy either, but that is not for the callback to know
+                place = self._space.array(offset, shape, dtype)
+            self.lent[i, output] = place
         return place.view()
+
+    def disentangle(self, i: int, outputs: Sequence[Any], source: Source) -> tuple[Any, ...]:
+        """The outputs of a sample, with copies of those that lie where another one is going to be written."""
+        apart: list[Any] = []
+        for output, value in enumerate(outputs):
+            if source.is_object(output):
+                apart.append(Pickled(as_array(value, source, output)))
+                continue
+            array = value if isinstance(value, np.ndarray) else as_array(value, source, output)
+            shares = any(np.may_share_memory(array, self.lent[i, j]) for j in range(output) if (i, j) in self.lent)
+            apart.append(array.copy() if shares else array)
+        return tuple(apart)
+
+    def end(self) -> None:
+        """From now on `empty` gives nothing of this task, whoever may still have it."""
+        with self._lock:
+            self._is_over = True
 
     def _check(self, dtype: np.dtype[Any], ndim: int, output: int, source: Source) -> None:
         if not self.provisional:
@@ -238,6 +262,7 @@ class Region:
         self._task = task
         self._start = view.regions_offset + task * view.region_bytes
         self._size = view.region_bytes
+        self._lock = threading.Lock()
         self._committed = int(view.marks[task])
         self.used = 0
 
@@ -249,11 +274,12 @@ class Region:
 
     def take(self, nbytes: int) -> int:
         """Use `nbytes` more, and return their offset in the shared space."""
-        begin = self.used
-        end = align(begin + nbytes, SAMPLE_ALIGNMENT)
-        if end > self._committed:
-            self._grow(end)
-        self.used = end
+        with self._lock:
+            begin = self.used
+            end = align(begin + nbytes, SAMPLE_ALIGNMENT)
+            if end > self._committed:
+                self._grow(end)
+            self.used = end
         return self._start + begin
 
     def _grow(self, end: int) -> None:
