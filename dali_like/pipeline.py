@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
+from dali_like.defining import Definable
 from dali_like.engine import Engine
 from dali_like.errors import ClosedError, DefinitionError, ForkedError, PipelineStateError
 from dali_like.feeding import Feedable
@@ -230,14 +231,17 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             ClosedError, ForkedError: the pipeline has been closed; it belongs to the process that this one was forked from.
         """
         self._use_api(PipelineAPIType.BASIC)
-        self._feed_all(inputs)
+        if inputs:
+            self._feed_all(inputs)
         return self._scheduled.popleft() if self._scheduled else self._take()
 
     def _take(self) -> tuple[TensorListCPU, ...]:
-        self._set_up_iteration()
+        if getattr(self.iter_setup, "__func__", None) is not Definable.iter_setup:
+            self._set_up_iteration()
         with self._call:
             batch = self._build().run()
-        check_outputs(self._expectations, batch)
+        if self._expectations:
+            check_outputs(self._expectations, batch)
         return batch
 
     def _set_up_iteration(self) -> None:
@@ -369,6 +373,10 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             )
 
 
+def _never() -> bool:
+    return False
+
+
 class _Call:
     """The context of a call that uses or changes what a pipeline consists of: one at a time, from whatever thread.
 
@@ -380,7 +388,7 @@ class _Call:
         self._pipe = weakref.proxy(pipe)
 
     def __enter__(self) -> None:
-        self.begin_unless(lambda: False)
+        self.begin_unless(_never)
 
     def begin_unless(self, is_needless: Callable[[], bool]) -> bool:
         """Begin the call, unless that has become needless while another one is under way; whether it has begun."""

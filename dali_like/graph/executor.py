@@ -7,6 +7,7 @@ source data is there. Without operators there are no threads, and batches go fro
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -68,6 +69,7 @@ class Executor:
     ) -> None:
         self._graph = graph
         self._inputs = inputs
+        self._deliveries = [((node.producer, node.output), self._delivery(node)) for node in graph.outputs]
         self._lockstep = lockstep
         self._buffers = buffers
         self._num_threads = num_threads
@@ -179,8 +181,7 @@ class Executor:
             for source, batch in zip(self._graph.sources, outputs, strict=True)
             for i, samples in enumerate(batch)
         }
-        sizes = [len(batch[0]) for batch in outputs]
-        if len(set(sizes)) > 1:
+        if len(outputs) > 1 and len(set(sizes := [len(batch[0]) for batch in outputs])) > 1:
             pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
             raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
         if self._graph.constants:
@@ -242,18 +243,22 @@ class Executor:
             raise errors[min(errors)]
 
     def _wrap(self, data: dict[tuple[Any, int], _Samples]) -> tuple[TensorListCPU, ...]:
-        return tuple(self._deliver(node, data[node.producer, node.output]) for node in self._graph.outputs)
+        return tuple([deliver(data[key]) for key, deliver in self._deliveries])
 
-    def _deliver(self, node: DataNode, samples: _Samples) -> Any:
-        producer = node.producer
-        layout = producer.layouts[node.output]
+    def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
+        """What makes an output of its samples."""
+        producer, output = node.producer, node.output
         if isinstance(producer, SourceNode):
-            if producer.external.is_object(node.output):
-                with interruptible():  # unpickling may call the user's code
-                    return load_objects(samples, producer.external.name, node.output)
-            if producer in self._inputs:
-                layout = self._inputs[producer].layout
-        return TensorListCPU.of_arrays(samples, layout)
+            if producer.external.is_object(output):
+                return functools.partial(_load_objects, name=producer.external.name, output=output)
+            if (pool := self._inputs.get(producer)) is not None:
+                return lambda samples: TensorListCPU.of_arrays(samples, pool.layout)
+        return functools.partial(TensorListCPU.of_arrays, layout=producer.layouts[output])
+
+
+def _load_objects(samples: _Samples, name: str, output: int) -> list[Any]:
+    with interruptible():  # unpickling may call the user's code
+        return load_objects(samples, name, output)
 
 
 def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:

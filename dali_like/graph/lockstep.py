@@ -57,6 +57,10 @@ class Position(NamedTuple):
     passed: tuple[int, ...]
 
 
+#: Where an epoch ends: before an iteration, or within it; or neither is known. Members of an enumeration take longer.
+_BEFORE, _WITHIN, _UNKNOWN = range(3)
+
+
 class _Step:
     """One iteration."""
 
@@ -76,22 +80,16 @@ class _Step:
         return True
 
     @property
-    def is_end(self) -> bool:
-        """Whether a source is known to have ended before this iteration."""
-        if self.is_beyond:
-            return True
-        for batch in self.batches:  # noqa: SIM110
-            if batch is not None and batch.outcome.__class__ is StopIteration:
-                return True
-        return False
-
-    @property
-    def is_last(self) -> bool:
-        """Whether a source is known to have ended within this iteration."""
-        for batch in self.batches:  # noqa: SIM110
-            if batch is not None and batch.is_last:
-                return True
-        return False
+    def end(self) -> int:
+        """Where a source is known to have ended."""
+        end = _BEFORE if self.is_beyond else _UNKNOWN
+        for batch in self.batches:
+            if batch is not None:
+                if batch.outcome.__class__ is StopIteration:
+                    return _BEFORE
+                if batch.is_last and end == _UNKNOWN:
+                    end = _WITHIN
+        return end
 
     def empty(self) -> None:
         """Forget the batches: the epoch has ended before."""
@@ -162,9 +160,8 @@ class Lockstep:
         step = self._window[0]
         outputs = []
         failure: Exception | None = None
-        for feed, batch in zip(self._feeds, step.batches, strict=True):
-            if step.is_end:
-                break  # whatever another source has met here is beyond the end
+        batches = step.batches if step.end != _BEFORE else []
+        for feed, batch in zip(self._feeds, batches):  # noqa: B905  # there may be none
             assert batch is not None
             try:
                 outputs.append(feed.pool.wait(batch))
@@ -174,12 +171,13 @@ class Lockstep:
                 if batch.outcome is not error:
                     raise  # of no batch, such as the death of a worker: the iteration is still to come
                 failure = failure or error
-        if step.is_end:
+        end = step.end
+        if end == _BEFORE:  # whatever another source has met here is beyond the end
             self._finished = True
             self._fill(serial=False)
             raise StopIteration
         self._iteration += 1
-        if step.is_last:
+        if end == _WITHIN:
             self._end_behind(step)
         self._window.popleft()
         if failure is not None:
@@ -195,7 +193,7 @@ class Lockstep:
         if not self._finished:
             self._fill(serial=True)
             step = self._window[0]
-            if not (step.complete or step.is_end):
+            if not step.complete and step.end != _BEFORE:
                 return None
         return self.next()
 
@@ -228,7 +226,7 @@ class Lockstep:
             last = self._window[-1] if self._window else None
             if last is None:
                 self._window.append(self._make_step(self._epoch, self._iteration))
-            elif not last.is_end:
+            elif last.end != _BEFORE:
                 self._window.append(self._make_step(last.epoch, last.iteration + 1))
             elif self._overlaps_epochs:
                 self._window.append(self._make_step(last.epoch + 1, 0))
@@ -238,9 +236,9 @@ class Lockstep:
         for position, step in enumerate(self._window):
             if not step.is_submitted:
                 submitted |= self._submit(step, position, serial)
-                if (step.is_end or step.is_last) and not self._overlaps_epochs:
+                if not self._overlaps_epochs and step.end != _UNKNOWN:
                     break
-        if submitted:
+        if submitted and not self._overlaps_epochs:
             self._truncate()
 
     def _make_step(self, epoch: int, iteration: int) -> _Step:
@@ -291,8 +289,9 @@ class Lockstep:
             if ends_here and not step.is_beyond:
                 self._drop(step)
                 step.empty()
-            ends_here = step.is_last and not step.is_end
-            if step.is_end:
+            end = step.end
+            ends_here = end == _WITHIN
+            if end == _BEFORE:
                 ended = step.epoch
         for step in behind:
             self._drop(step)
@@ -301,7 +300,7 @@ class Lockstep:
     def _drop_behind_no_end(self) -> None:
         """Drop the epochs that were begun because the one before was over, where it no longer is."""
         kept: deque[_Step] = deque()
-        while self._window and not (kept and kept[-1].epoch != self._window[0].epoch and not kept[-1].is_end):
+        while self._window and not (kept and kept[-1].epoch != self._window[0].epoch and kept[-1].end != _BEFORE):
             kept.append(self._window.popleft())
         for step in self._window:
             self._drop(step)

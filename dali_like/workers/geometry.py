@@ -67,6 +67,7 @@ class Geometry:
         rows: offset of each output's rows; UNKNOWN for those without.
         resident_bytes: everything before the regions; memory is put behind it when the slot is made.
         slot_bytes: address space of the slot.
+        all_dense: whether every output has rows.
         header: the words of the header and of the descriptors that follow it, to be completed for each batch.
     """
 
@@ -79,6 +80,7 @@ class Geometry:
     rows: tuple[int, ...] = field(init=False)
     resident_bytes: int = field(init=False)
     slot_bytes: int = field(init=False)
+    all_dense: bool = field(init=False)
     header: NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -101,15 +103,11 @@ class Geometry:
             "rows": tuple(rows),
             "resident_bytes": resident,
             "slot_bytes": resident + num_tasks * self.region_bytes,
+            "all_dense": UNKNOWN not in rows,
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "header", self._make_header())
-
-    @property
-    def all_dense(self) -> bool:
-        """Whether every output has rows."""
-        return UNKNOWN not in self.rows
 
     def num_tasks(self, batch_size: int) -> int:
         """How many tasks a batch of `batch_size` samples has."""
