@@ -3,6 +3,7 @@
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
+#   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
 #   make bench [ARGS=...]     benchmarks against both; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
@@ -12,13 +13,16 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test bench soak storm lint clean
+.PHONY: demo test parity-full bench soak storm lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
 	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
+
+parity-full: .venv/peers/.ready
+	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py $(ARGS)
 
 lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .

@@ -1,0 +1,40 @@
+"""Covering arrays: whatever can meet does."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from parity.covering import covering_rows
+
+COLUMNS = {"colour": ["red", "green", "blue"], "size": [1, 2, 3, 4], "loud": [False, True], "name": [None, "a"]}
+
+
+@pytest.mark.parametrize("strength", [1, 2, 3])
+def test_any_values_of_so_many_columns_meet(strength: int) -> None:
+    rows = covering_rows(COLUMNS, strength)
+
+    for names in itertools.combinations(COLUMNS, strength):
+        met = {tuple(row[name] for name in names) for row in rows}
+        assert met == set(itertools.product(*(COLUMNS[name] for name in names)))
+
+
+def test_few_rows_are_enough() -> None:
+    assert len(covering_rows(COLUMNS, 2)) <= 16 < 3 * 4 * 2 * 2
+
+
+def test_what_is_impossible_is_left_out_and_all_else_meets() -> None:
+    def settle(row: dict[str, Any]) -> dict[str, Any]:
+        return {**row, "loud": False} if row["colour"] == "blue" else row
+
+    rows = covering_rows(COLUMNS, 2, settle)
+
+    met = {(row["colour"], row["loud"]) for row in rows}
+    assert met == {("red", False), ("red", True), ("green", False), ("green", True), ("blue", False)}
+    assert {(row["colour"], row["size"]) for row in rows} == set(itertools.product(COLUMNS["colour"], COLUMNS["size"]))
+
+
+def test_rows_are_the_same_in_every_run() -> None:
+    assert covering_rows(COLUMNS, 2) == covering_rows(COLUMNS, 2)

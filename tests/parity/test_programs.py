@@ -1,0 +1,45 @@
+"""Many programs with sources of every kind, run by the real DALI 1.53 and by dali_like.
+
+Any two circumstances of `programs.COLUMNS` meet in some program. With ``PARITY=3`` in the environment any three do, which
+takes some minutes; with ``PARITY=full`` all of `programs.FULL_COLUMNS`, which takes hours: ``make parity-full``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+pytest.importorskip("nvidia.dali")
+
+from parity.conftest import OURS, Library
+from parity.kinds import FAULTY
+from parity.programs import Program, differences, faulty_programs, programs, reference, run
+
+pytestmark = pytest.mark.peers
+
+
+@pytest.mark.parametrize("program", programs(), ids=str)
+def test_programs_do_the_same(dali: Library, program: Program) -> None:
+    theirs = reference(program)
+
+    found = differences(run(OURS, program), run(dali, theirs), calls=program.has_log and theirs.has_log)
+
+    if found:
+        pytest.fail("\n".join([f"{len(found)} differences:", *found[:4], repr(program)]), pytrace=False)
+
+
+@pytest.mark.parametrize("program", faulty_programs(), ids=str)
+def test_what_is_wrong_raises_the_same(dali: Library, program: Program) -> None:
+    """Nothing is delivered but what is right; dali_like delivers all of it, and DALI not what comes after an error."""
+    right = [run.outcome for run in run(dali, dataclasses.replace(reference(program), fault="none"))]
+    ours = [run.outcome for run in run(OURS, program)]
+    theirs = [run.outcome for run in run(dali, reference(program))]
+
+    error = next(outcome for outcome in theirs if isinstance(outcome, type))
+    assert theirs[: theirs.index(error)] == right[: theirs.index(error)]
+    assert ours[:FAULTY] == right[:FAULTY]
+    assert isinstance(ours[FAULTY], type)
+    assert issubclass(ours[FAULTY], error)
+    if not program.kind.is_iterable:
+        assert ours[FAULTY + 1 :] == right[FAULTY + 1 :]

@@ -1,0 +1,154 @@
+"""Where sources of batches and iterables do more with dali_like than with DALI 1.53, on purpose.
+
+Each test shows what DALI does, too, so that it tells when a reason has gone. The first three are what `programs.reference`
+knows of.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("nvidia.dali")
+
+from parity.conftest import END, OURS, RESET, Library, play, values
+from parity.kinds import KINDS
+from parity.programs import UNSAID, Program, run
+
+pytestmark = pytest.mark.peers
+
+ITERATIONS = 2
+ZERO, ONE = np.zeros(1), np.ones(1)
+
+
+def outcomes(library: Library, program: Program) -> list[Any]:
+    return [run.outcome for run in run(library, program)]
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+@pytest.mark.parametrize("cycle", [UNSAID, None])
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.begins_anew and name != "array"])
+def test_iterables_begin_anew_in_every_epoch(dali: Library, name: str, cycle: Any, way: str) -> None:
+    """DALI walks through them once, unless cycle="raise" is said: its second epoch is empty."""
+    program = Program(name, way, cycle=cycle, iterations=ITERATIONS)
+
+    theirs = outcomes(dali, program)
+
+    assert outcomes(OURS, program) == outcomes(dali, dataclasses.replace(program, cycle="raise"))
+    assert theirs[ITERATIONS:] == [END] * (len(theirs) - ITERATIONS)
+
+
+@pytest.mark.parametrize("name", ["batches", "generator function", "array"])
+def test_batches_from_workers_may_be_arrays(dali: Library, name: str) -> None:
+    """DALI's workers die of them."""
+    program = Program(name, "fork", data="array", epochs=1)
+
+    assert outcomes(OURS, program) == outcomes(dali, dataclasses.replace(program, way="serial"))
+    with pytest.raises(RuntimeError, match="interrupted"):
+        run(dali, program)
+
+
+def test_outputs_from_workers_may_be_tensor_lists(dali: Library) -> None:
+    """DALI takes them where there is but one output, and that without num_outputs."""
+    program = Program("batches", "fork", data="TensorList", num_outputs=2, epochs=1)
+
+    assert outcomes(OURS, program) == outcomes(dali, dataclasses.replace(program, data="list"))
+    with pytest.raises(Exception, match="Unsupported callback return type"):
+        run(dali, program)
+
+
+def log_of(
+    library: Library, sources: list[Any], way: str, steps: tuple[int | str, ...], **options: Any
+) -> list[tuple[Any, ...]]:
+    """What sources of batches of one sample deliver, in numbers."""
+
+    def define() -> Any:
+        return tuple(library.fn.external_source(source, parallel=way != "serial", **options) for source in sources)
+
+    with library.pipeline(define, way, batch_size=1) as pipe:
+        return play(pipe, steps, values, catch=(Exception,))
+
+
+def batches(*numbers: int) -> list[Any]:
+    return [[np.array(number)] for number in numbers]
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_iterables_of_different_lengths_begin_epochs_together(dali: Library, way: str) -> None:
+    """DALI takes from the longer one what nobody gets, and then goes on with the rest of it."""
+    sources = [batches(1, 2), batches(11, 12, 13, 14)]
+    epoch = [([1], [11]), ([2], [12]), END]
+
+    def program(library: Library) -> list[Any]:
+        return log_of(library, sources, way, (3, RESET, 3), cycle="raise")
+
+    assert program(OURS) == epoch + epoch
+    assert program(dali) != epoch + epoch
+
+
+@pytest.mark.parametrize("cycle", ["raise", "quiet"])
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_reset_in_the_middle_of_an_epoch_begins_iterables_anew(dali: Library, way: str, cycle: str) -> None:
+    """DALI ignores it."""
+
+    def program(library: Library) -> list[Any]:
+        return log_of(library, [batches(1, 2, 3)], way, (2, RESET, 3), cycle=cycle)
+
+    assert program(OURS) == [([1],), ([2],), ([1],), ([2],), ([3],)]
+    assert program(dali)[2] == ([3],)
+
+
+def fails_once(number: int) -> Any:
+    if number == 1:
+        raise ValueError("of the user's")
+    return [np.array(number)]
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_sources_of_batches_go_on_after_an_error(dali: Library, way: str) -> None:
+    """DALI makes the same batch for ever, or none any more, and drops what had been made."""
+
+    def program(library: Library) -> list[Any]:
+        return log_of(library, [fails_once], way, (4,))
+
+    assert program(OURS) == [([0],), "ValueError", ([2],), ([3],)]
+    assert program(dali) == (["ValueError"] * 4 if way == "serial" else ["Exception", *["AssertionError"] * 3])
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+@pytest.mark.parametrize("batch", [[7], [np.float32(7)]], ids=["number", "scalar of NumPy"])
+def test_batches_may_be_of_numbers(dali: Library, batch: list[Any], way: str) -> None:
+    """DALI takes scalars of NumPy in the main process, and no numbers."""
+
+    def program(library: Library) -> list[Any]:
+        return log_of(library, [lambda number: batch], way, (1,))
+
+    assert program(OURS) == [([7],)]
+    is_taken = way == "serial" and isinstance(batch[0], np.generic)
+    assert (program(dali) == [([7],)]) == is_taken
+
+
+@pytest.mark.parametrize(
+    ("make", "way"),
+    [
+        pytest.param(lambda number: ([ZERO], [ONE], [ONE]), "serial", id="too many outputs"),
+        pytest.param(lambda number: ([ZERO], [ONE], [ONE]), "fork", id="too many outputs, parallel"),
+        pytest.param(lambda number: np.array([[ZERO], [ONE]]), "serial", id="one array"),
+    ],
+)
+def test_the_number_of_outputs_must_be_right(dali: Library, make: Callable[[int], Any], way: str) -> None:
+    """DALI drops outputs that nobody asked for, and takes the rows of an array for outputs: both hide mistakes."""
+
+    def program(library: Library) -> list[Any]:
+        def define() -> Any:
+            return tuple(library.fn.external_source(make, 2, parallel=way != "serial"))
+
+        with library.pipeline(define, way, batch_size=1) as pipe:
+            return play(pipe, (1,), values, catch=(ValueError,))
+
+    assert program(OURS) == ["OutputCountError"]
+    assert program(dali) == [([[0.0]], [[1.0]])]
