@@ -114,10 +114,13 @@ class Lockstep:
         self._overlaps_epochs = all(feed.parallel for feed in feeds)
         self._num_iterations = min((feed.sizes.num_batches for feed in feeds if feed.sizes is not None), default=None)
         self._epoch, self._iteration, passed = position or Position(0, 0, (0,) * len(feeds))
+        self._any_goes_on = any(feed.goes_on for feed in feeds)
         self._finished = False
         self._window: deque[_Step] = deque()
         self._turn = 0
-        #: Of each source that goes on: how many batches have been submitted, and those that an epoch has left over.
+        #: Of each source that goes on: how many batches have been delivered, how many submitted, and those that an epoch has
+        #: left over.
+        self._passed = list(passed)
         self._submitted = list(passed)
         self._left_over: list[list[Batch]] = [[] for _ in feeds]
 
@@ -138,13 +141,8 @@ class Lockstep:
 
     def passed(self, steps_ahead: int) -> tuple[int, ...]:
         """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
-        waiting = [0] * len(self._feeds)
-        for i, feed in enumerate(self._feeds):
-            if feed.goes_on:
-                waiting[i] = len(self._left_over[i]) + sum(step.batches[i] is not None for step in self._window)
         return tuple(
-            submitted - waits - steps_ahead if feed.goes_on else 0
-            for feed, submitted, waits in zip(self._feeds, self._submitted, waiting, strict=True)
+            count - steps_ahead if feed.goes_on else 0 for feed, count in zip(self._feeds, self._passed, strict=True)
         )
 
     def next(self) -> list[Sequence[Output]]:
@@ -177,6 +175,8 @@ class Lockstep:
             self._fill(serial=False)
             raise StopIteration
         self._iteration += 1
+        if self._any_goes_on:
+            self._passed = [count + feed.goes_on for count, feed in zip(self._passed, self._feeds, strict=True)]
         if end == _WITHIN:
             self._end_behind(step)
         self._window.popleft()
@@ -201,7 +201,8 @@ class Lockstep:
         """Undo a `next` whose outputs have not been used, the last one first: what cannot be had again is given again."""
         for i, (feed, output) in enumerate(zip(self._feeds, outputs, strict=False)):
             if feed.goes_on:
-                batch = Batch(BatchKey(feed.index, 0, self.passed(0)[i] - 1, 0, self._batch_size))
+                self._passed[i] -= 1
+                batch = Batch(BatchKey(feed.index, 0, self._passed[i], 0, self._batch_size))
                 batch.outcome = output
                 self._left_over[i].insert(0, batch)
 

@@ -1,0 +1,164 @@
+"""Batches and iterables of batches that are known beforehand, and what a pipeline makes of them.
+
+What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like import Pipeline, fn
+
+BATCH_SIZE = 4
+#: Batches in an epoch.
+LENGTH = 6
+
+#: In what `outcomes` returns: the epoch has ended.
+END = "end"
+
+
+def batch_of(number: int, size: int = BATCH_SIZE, width: int = 3) -> NDArray[np.int64]:
+    """A batch whose sample `i` consists of the number ``100 * number + i``."""
+    return (100 * number + np.arange(size))[:, np.newaxis].repeat(width, axis=1)
+
+
+def numbers_of(number: int, size: int = BATCH_SIZE) -> list[int]:
+    """What `numbers_in` finds in `batch_of`."""
+    return [100 * number + i for i in range(size)]
+
+
+def numbers_in(output: Iterable[Any]) -> list[int]:
+    """What each sample of a batch consists of; -1 where it consists of several things, or of none."""
+    samples = [np.asarray(sample).ravel() for sample in output]
+    return [int(sample[0]) if len(set(sample.tolist())) == 1 else -1 for sample in samples]
+
+
+def batches_in(outputs: Sequence[Any]) -> int | str:
+    """The number of the batch of which all outputs are, or what is wrong with them."""
+    seen = [numbers_in(output) for output in outputs]
+    number = seen[0][0] // 100 if seen[0] else 0
+    return number if all(numbers == numbers_of(number, len(seen[0])) for numbers in seen) else f"wrong: {seen}"
+
+
+def outcomes(pipe: Pipeline, count: int, read: Callable[[Sequence[Any]], Any] = batches_in) -> list[Any]:
+    """What the next calls of `run` bring: numbers of batches, `END` (and the next epoch is begun), or types of errors."""
+    return [outcome(pipe, read) for _ in range(count)]
+
+
+def outcome(pipe: Pipeline, read: Callable[[Sequence[Any]], Any] = batches_in) -> Any:
+    try:
+        return read(pipe.run())
+    except StopIteration:
+        pipe.reset()
+        return END
+    except Exception as error:
+        return type(error).__name__
+
+
+def epoch_of(length: int = LENGTH) -> list[Any]:
+    """What `outcomes` shows of an epoch without errors."""
+    return [*range(length), END]
+
+
+@contextlib.contextmanager
+def pipeline_of(
+    *sources: tuple[Any, Mapping[str, Any]], way: str = "fork", workers: int = 2, **options: Any
+) -> Iterator[Pipeline]:
+    """A pipeline of several sources, each with its options: by default of batches, and where `way` says."""
+    method = {} if way == "serial" else {"py_start_method": way}
+    pipe = Pipeline(**{"batch_size": BATCH_SIZE, "num_threads": 2, "py_num_workers": workers, **method, **options})
+    outputs: list[Any] = []
+    for source, source_options in sources:
+        nodes = fn.external_source(source, **{"batch": True, "parallel": way != "serial", **source_options})
+        outputs += nodes if isinstance(nodes, list) else [nodes]
+    pipe.set_outputs(*outputs)
+    try:
+        yield pipe
+    finally:
+        pipe.close()
+
+
+# Iterables. Each makes the batches 0, 1, ...
+
+
+@dataclass(frozen=True)
+class Batches:
+    """An iterable of batches.
+
+    Attributes:
+        length: how many.
+        make: makes one of them.
+        begun: a folder that gets a file for each walk; None: nobody wants to know.
+    """
+
+    length: int = LENGTH
+    make: Callable[[int], Any] = batch_of
+    begun: Path | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.begun is not None:
+            (self.begun / f"{os.getpid()}-{len(os.listdir(self.begun))}").touch()
+        return map(self.make, range(self.length))
+
+
+class Items:
+    """A sequence by ``__getitem__`` alone."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index >= LENGTH:
+            raise IndexError
+        return batch_of(index)
+
+
+class Rewinding:
+    """An iterator that begins anew when it is asked for its iterator, as those in DALI's examples do."""
+
+    def __iter__(self) -> Iterator[Any]:
+        self.next = 0
+        return self
+
+    def __next__(self) -> Any:
+        if self.next == LENGTH:
+            raise StopIteration
+        self.next += 1
+        return batch_of(self.next - 1)
+
+
+class GeneratorObject:
+    """An object whose call makes a generator."""
+
+    def __call__(self) -> Iterator[Any]:
+        yield from Batches()
+
+
+def generate() -> Iterator[Any]:
+    yield from Batches()
+
+
+#: What begins anew in each epoch.
+ITERABLES: dict[str, Callable[[], Any]] = {
+    "list": lambda: list(Batches()),
+    "tuple": lambda: tuple(Batches()),
+    "range of rows": lambda: np.stack(list(Batches())),
+    "object with __iter__": Batches,
+    "object with __getitem__": Items,
+    "rewinding iterator": Rewinding,
+    "generator function": lambda: generate,
+    "generator object": GeneratorObject,
+    "dictionary's values": lambda: dict(enumerate(Batches())).values(),
+}
+
+#: What cannot begin anew.
+ITERATORS: dict[str, Callable[[], Any]] = {
+    "iterator": lambda: iter(list(Batches())),
+    "map": lambda: map(batch_of, range(LENGTH)),
+    "generator": generate,
+}

@@ -1,0 +1,757 @@
+"""Iterables as sources: walked through in order, once an epoch, and nothing of them is skipped or comes twice."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import floordiv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from batches import (
+    BATCH_SIZE,
+    END,
+    ITERABLES,
+    ITERATORS,
+    LENGTH,
+    Batches,
+    batch_of,
+    batches_in,
+    epoch_of,
+    generate,
+    numbers_in,
+    outcome,
+    outcomes,
+    pipeline_of,
+)
+from conftest import wait_until
+from numpy.typing import NDArray
+
+from dali_like import Pipeline, errors, get_worker_info
+from dali_like.types import BatchInfo, SampleInfo
+from dali_like.workers.streams import Stream
+
+MIB = 1 << 20
+
+#: For what the start method makes no difference to.
+in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])
+
+
+# Epochs
+
+
+@pytest.mark.parametrize("kind", ITERABLES)
+def test_iterable_begins_anew_in_each_epoch(kind: str, way: str) -> None:
+    with pipeline_of((ITERABLES[kind](), {}), way=way) as pipe:
+        assert outcomes(pipe, 3 * LENGTH + 3) == 3 * epoch_of()
+
+
+def each_batch_in(outputs: Sequence[Any]) -> list[Any]:
+    return [batches_in([output]) for output in outputs]
+
+
+def one_shot(way: str) -> list[str]:
+    return [kind for kind in ITERATORS if kind != "generator" or way != "spawn"]  # those cannot be pickled
+
+
+@pytest.mark.parametrize("kind", ITERATORS)
+def test_iterator_has_one_epoch(kind: str, way: str) -> None:
+    if kind not in one_shot(way):
+        pytest.skip("generators cannot be pickled")
+    with pipeline_of((ITERATORS[kind](), {}), way=way) as pipe:
+        assert outcomes(pipe, LENGTH + 4) == [*epoch_of(), END, END, END]
+
+
+def test_generator_cannot_travel_to_spawned_workers() -> None:
+    with (
+        pipeline_of((generate(), {"name": "batches"}), way="spawn") as pipe,
+        pytest.raises(errors.PicklingError, match=r"'batches'.*generator"),
+    ):
+        pipe.build()
+
+
+@pytest.mark.parametrize("taken", [1, LENGTH])
+@pytest.mark.parametrize("kind", ["list", "generator function"])
+@in_both_places
+def test_reset_in_the_middle_begins_anew(kind: str, taken: int, way: str) -> None:
+    with pipeline_of((ITERABLES[kind](), {}), way=way) as pipe:
+        for _ in range(3):
+            assert outcomes(pipe, taken) == list(range(taken))
+            pipe.reset()
+        assert outcomes(pipe, LENGTH + 1) == epoch_of()
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+@pytest.mark.parametrize("kind", ["iterator", "generator"])
+@in_both_places
+def test_iterator_goes_on_after_a_reset_in_the_middle(kind: str, depth: int, way: str) -> None:
+    if kind not in one_shot(way):
+        pytest.skip("generators cannot be pickled")
+    with pipeline_of((ITERATORS[kind](), {}), way=way, prefetch_queue_depth=depth) as pipe:
+        seen = outcomes(pipe, 1)
+        for count in (2, 1, 2):
+            pipe.reset()
+            seen += outcomes(pipe, count)
+        pipe.reset()
+
+        assert seen == list(range(LENGTH))
+        assert outcomes(pipe, 2) == [END, END]
+
+
+@pytest.mark.parametrize("kind", ["iterator", "no cycle"])
+@in_both_places
+def test_iterator_goes_on_after_an_epoch_that_another_source_has_ended(kind: str, way: str) -> None:
+    source: Any = iter(list(Batches(10))) if kind == "iterator" else Batches(10)
+    options = {} if kind == "iterator" else {"cycle": "no"}
+
+    with pipeline_of((source, options), (Batches(3), {}), way=way) as pipe:
+        seen = outcomes(pipe, 15, each_batch_in)
+
+    assert seen == [[0, 0], [1, 1], [2, 2], END, [3, 0], [4, 1], [5, 2], END, [6, 0], [7, 1], [8, 2], END, [9, 0], END, END]
+
+
+@pytest.mark.parametrize("ways", [("serial", "fork"), ("fork", "serial")], ids="-".join)
+def test_iterator_next_to_a_source_elsewhere_loses_nothing(ways: tuple[str, str]) -> None:
+    parallel = [{"parallel": way != "serial"} for way in ways]
+
+    with pipeline_of((iter(list(Batches(10))), parallel[0]), (Batches(3), parallel[1])) as pipe:
+        seen = outcomes(pipe, 12, each_batch_in)
+
+    assert seen == [[0, 0], [1, 1], [2, 2], END, [3, 0], [4, 1], [5, 2], END, [6, 0], [7, 1], [8, 2], END]
+
+
+@pytest.mark.parametrize("lengths", [(2, 5, 3), (5, 2, 3), (4, 4, 1)], ids=str)
+@in_both_places
+def test_iterables_of_different_lengths_stay_aligned(lengths: tuple[int, ...], way: str) -> None:
+    with pipeline_of(*((Batches(length), {}) for length in lengths), way=way, prefetch_queue_depth=3) as pipe:
+        assert outcomes(pipe, 3 * min(lengths) + 3) == 3 * epoch_of(min(lengths))
+
+
+@in_both_places
+def test_iterable_without_items_has_empty_epochs(way: str) -> None:
+    with pipeline_of((Batches(0), {}), way=way) as pipe:
+        assert outcomes(pipe, 3) == [END, END, END]
+
+
+@in_both_places
+def test_iterable_with_another_epoch_each_time(way: str) -> None:
+    class Growing:
+        def __init__(self) -> None:
+            self.length = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            self.length += 1
+            return iter(Batches(self.length))
+
+    with pipeline_of((Growing(), {}), way=way) as pipe:
+        assert outcomes(pipe, 9) == [0, END, 0, 1, END, 0, 1, 2, END]
+
+
+@in_both_places
+@pytest.mark.parametrize(("length", "expected"), [(2, 2), (99, LENGTH)])
+def test_length_of_an_iterable_ends_its_epochs(length: int, expected: int, way: str) -> None:
+    class Sized(Batches):
+        def __len__(self) -> int:
+            return length
+
+    with pipeline_of((Sized(), {}), way=way) as pipe:
+        assert len(pipe) == length
+        assert outcomes(pipe, 2 * expected + 2) == 2 * epoch_of(expected)
+
+
+# Cycles
+
+
+@pytest.mark.parametrize(
+    ("kind", "cycle"),
+    [("list", True), ("object with __iter__", "quiet"), ("generator function", "quiet"), ("rewinding iterator", True)],
+)
+@in_both_places
+def test_quiet_cycle_never_ends(kind: str, cycle: Any, way: str) -> None:
+    with pipeline_of((ITERABLES[kind](), {"cycle": cycle}), way=way) as pipe:
+        assert outcomes(pipe, 3 * LENGTH) == 3 * list(range(LENGTH))
+
+
+@pytest.mark.parametrize("kind", ["list", "generator function"])
+@in_both_places
+def test_raising_cycle_ends_each_epoch(kind: str, way: str) -> None:
+    with pipeline_of((ITERABLES[kind](), {"cycle": "raise"}), way=way) as pipe:
+        assert outcomes(pipe, 2 * LENGTH + 2) == 2 * epoch_of()
+
+
+@pytest.mark.parametrize(
+    ("kind", "cycle"),
+    [("list", False), ("object with __iter__", "no"), ("generator function", "no"), ("rewinding iterator", False)],
+)
+@in_both_places
+def test_without_a_cycle_there_is_one_epoch(kind: str, cycle: Any, way: str) -> None:
+    with pipeline_of((ITERABLES[kind](), {"cycle": cycle}), way=way) as pipe:
+        assert outcomes(pipe, LENGTH + 3) == [*epoch_of(), END, END]
+
+
+@pytest.mark.parametrize("cycle", ["quiet", "raise"])
+@pytest.mark.parametrize("kind", ["iterator", "map"])
+@in_both_places
+def test_an_iterator_has_nothing_to_cycle_through(kind: str, cycle: str, way: str) -> None:
+    with pipeline_of((ITERATORS[kind](), {"cycle": cycle}), way=way) as pipe:
+        assert outcomes(pipe, LENGTH + 3) == [*epoch_of(), END, END]
+
+
+@in_both_places
+def test_quiet_cycle_of_nothing_ends_at_once(way: str) -> None:
+    with pipeline_of((Batches(0), {"cycle": "quiet"}), way=way) as pipe:
+        assert outcomes(pipe, 2) == [END, END]
+
+
+@in_both_places
+def test_quiet_cycle_begins_anew_in_an_epoch_that_another_source_begins(way: str) -> None:
+    with pipeline_of((Batches(2), {"cycle": "quiet"}), (Batches(3), {}), way=way) as pipe:
+        seen = outcomes(pipe, 8, each_batch_in)
+
+    assert seen == 2 * [[0, 0], [1, 1], [0, 2], END]
+
+
+@in_both_places
+def test_quiet_cycle_survives_an_error_where_it_begins_anew(way: str) -> None:
+    def first_raises(number: int) -> NDArray[Any]:
+        if number == 0:
+            raise LookupError
+        return batch_of(number)
+
+    with pipeline_of((Batches(3, first_raises), {"cycle": "quiet"}), way=way) as pipe:
+        assert outcomes(pipe, 6) == ["LookupError", 1, 2, "LookupError", 1, 2]
+
+
+@pytest.mark.parametrize("cycle", ["often", 3, None], ids=repr)
+def test_cycle_of_a_callable_or_unknown_is_refused(cycle: Any) -> None:
+    source, cycle = (Batches(), cycle) if cycle is not None else (lambda info: None, "quiet")
+    with pytest.raises(ValueError, match="cycle"), pipeline_of((source, {"cycle": cycle})):
+        pass
+
+
+@pytest.mark.parametrize("cycle", [True, "quiet", "raise"])
+def test_generator_cannot_cycle(cycle: Any) -> None:
+    with (
+        pytest.raises(TypeError, match="Cannot cycle through a generator"),
+        pipeline_of((generate(), {"cycle": cycle})),
+    ):
+        pass
+
+
+# What is walked through, and where
+
+
+@pytest.mark.parametrize("num_outputs", [1, 2])
+def test_items_of_several_outputs(num_outputs: int, way: str) -> None:
+    def outputs_of(number: int) -> Any:
+        return [(batch_of, lambda number: list(batch_of(number)))[j % 2](number) for j in range(num_outputs)]
+
+    with pipeline_of((Batches(make=outputs_of), {"num_outputs": num_outputs}), way=way) as pipe:
+        assert len(pipe.run()) == num_outputs
+        assert outcomes(pipe, LENGTH) == epoch_of()[1:]
+
+
+def test_samples_of_an_iterable_are_made_into_batches() -> None:
+    samples = [np.array([100 * (i // 4) + i % 4]) for i in range(14)]
+
+    with pipeline_of((samples, {"batch": False, "last_batch_policy": "drop"}), way="serial") as pipe:
+        assert outcomes(pipe, 8) == 2 * epoch_of(3)
+
+
+@pytest.mark.parametrize(("policy", "last"), [("drop", None), ("partial", [300, 301]), ("fill", [300, 301, 301, 301])])
+def test_last_samples_of_an_iterable(policy: str, last: list[int] | None) -> None:
+    samples = [np.array([100 * (i // 4) + i % 4]) for i in range(14)]
+
+    def unsized() -> Iterator[Any]:
+        yield from samples
+
+    for source in (samples, unsized):
+        with pipeline_of((source, {"batch": False, "last_batch_policy": policy}), way="serial") as pipe:
+            seen = outcomes(pipe, 5, lambda outputs: numbers_in(outputs[0]))
+        assert seen[3:] == ([END, [0, 1, 2, 3]] if last is None else [last, END])
+
+
+def where(number: int) -> NDArray[Any]:
+    return np.array([[os.getpid(), number]])
+
+
+def test_iterable_is_walked_through_in_one_worker(start_method: str) -> None:
+    with pipeline_of((Batches(make=where), {}), workers=3, way=start_method) as pipe:
+        pids = {int(outputs[0].at(0)[0]) for _ in range(2) for outputs in pipe}
+        assert len(pids) == 1
+        assert pids < set(wait_until(lambda: len(pipe.py_worker_pids) == 3 and pipe.py_worker_pids, "three workers"))
+
+
+@pytest.mark.parametrize("iterables", [2, 5])
+def test_iterables_are_shared_out_among_the_workers(iterables: int, start_method: str) -> None:
+    def who(number: int) -> NDArray[Any]:
+        info = get_worker_info()
+        assert info is not None
+        return np.array([info.id, info.num_workers])[np.newaxis]
+
+    with pipeline_of(*[(Batches(make=who), {})] * iterables, workers=2, way=start_method) as pipe:
+        seen = [[output.at(0).tolist() for output in outputs] for outputs in pipe]
+
+    assert seen == [[[i % 2, 2] for i in range(iterables)]] * LENGTH
+
+
+def test_iterable_in_the_main_process_has_no_worker() -> None:
+    with pipeline_of((Batches(make=lambda number: [np.array(get_worker_info() is None)]), {}), way="serial") as pipe:
+        assert all(outputs[0].at(0) for outputs in pipe)
+
+
+def test_iterables_samples_and_batches_in_one_pipeline(start_method: str) -> None:
+    def sample(info: SampleInfo) -> NDArray[Any]:
+        return np.array([100 * info.iteration + info.idx_in_batch])
+
+    sources = [
+        (Batches(), {}),
+        (sample, {"batch": False}),
+        (batch_of, {}),
+        (generate, {"parallel": False}),
+        (sample, {"batch": False, "parallel": False}),
+        (generate, {"prefetch_queue_depth": 4}),
+        (Batches(), {"sharded": True}),
+        (lambda info: batch_of(info.iteration), {"batch_info": True}),
+    ]
+
+    with pipeline_of(*sources, workers=1, way=start_method) as pipe:
+        assert outcomes(pipe, 3 * LENGTH + 3) == 3 * epoch_of()
+
+
+@pytest.mark.parametrize("depth", [1, 2, 5])
+@pytest.mark.parametrize("source_depth", [1, 4])
+def test_prefetching_changes_nothing(depth: int, source_depth: int) -> None:
+    options = {"prefetch_queue_depth": source_depth}
+
+    with pipeline_of((generate, options), prefetch_queue_depth=depth) as pipe:
+        assert outcomes(pipe, 2 * LENGTH + 2) == 2 * epoch_of()
+
+
+def test_worker_is_ahead_by_both_depths_and_no_more(tmp_path: Path) -> None:
+    def noted(number: int) -> NDArray[Any]:
+        (tmp_path / str(number)).touch()
+        return batch_of(number)
+
+    with pipeline_of((Batches(100, noted), {"prefetch_queue_depth": 3})) as pipe:
+        for taken in range(1, 4):
+            pipe.run()
+            wait_until((tmp_path / str(taken + 4)).exists, "the batches ahead")
+            assert len(os.listdir(tmp_path)) == taken + 5
+
+
+def test_main_process_is_ahead_by_the_depth_of_the_pipeline() -> None:
+    made: list[int] = []
+
+    def noted(number: int) -> NDArray[Any]:
+        made.append(number)
+        return batch_of(number)
+
+    with pipeline_of((Batches(100, noted), {}), way="serial", prefetch_queue_depth=3) as pipe:
+        pipe.run()
+
+    assert made == [0, 1, 2]
+
+
+def test_worker_functions_belong_to_the_iterable(way: str, tmp_path: Path) -> None:
+    class Opened:
+        def open(self) -> None:
+            self.file = (tmp_path / f"{os.getpid()}").open("w")
+
+        def close(self) -> None:
+            self.file.write("closed")
+            self.file.close()
+
+        def __iter__(self) -> Iterator[Any]:
+            for number in range(LENGTH):
+                self.file.write(f"{number} ")
+                yield batch_of(number)
+
+    source = Opened()
+    options = {"worker_setup": source.open, "worker_teardown": source.close}
+
+    with pipeline_of((source, options), way=way, workers=2) as pipe:
+        assert outcomes(pipe, LENGTH + 1) == epoch_of()
+
+    texts = [path.read_text() for path in tmp_path.iterdir()]
+    assert all(text.endswith("closed") for text in texts)
+    assert sum(text.startswith("0 1 2 3 4 5 ") for text in texts) == 1
+
+
+# Errors
+
+
+@pytest.mark.parametrize("depth", [1, 4])
+def test_error_costs_the_batch_that_it_stands_for(depth: int, way: str) -> None:
+    def make(number: int) -> Any:
+        if number == 2:
+            raise LookupError("no batch 2")
+        return None if number == 4 else batch_of(number)
+
+    expected = [0, 1, "LookupError", 3, "SampleTypeError", 5, END]
+    with pipeline_of((Batches(make=make), {}), way=way, prefetch_queue_depth=depth) as pipe:
+        assert outcomes(pipe, 14) == 2 * expected
+
+
+@in_both_places
+def test_error_of_a_generator_ends_it(way: str) -> None:
+    def source() -> Iterator[Any]:
+        yield from Batches(3)
+        raise LookupError("no more")
+
+    with pipeline_of((source, {}), way=way) as pipe:
+        assert outcomes(pipe, 10) == 2 * [0, 1, 2, "LookupError", END]
+
+
+@in_both_places
+def test_error_where_an_epoch_begins(way: str) -> None:
+    class Reluctant(Batches):
+        tries = 0
+
+        def __iter__(self) -> Iterator[Any]:
+            type(self).tries += 1
+            if type(self).tries == 2:
+                raise LookupError("not now")
+            return super().__iter__()
+
+    with pipeline_of((Reluctant(), {}), way=way) as pipe:
+        assert outcomes(pipe, 2 * LENGTH + 2) == [*epoch_of(), "LookupError", *epoch_of()[1:]]
+
+
+@in_both_places
+def test_error_has_a_note_that_says_where(way: str) -> None:
+    def make(number: int) -> Any:
+        if number == 2:
+            raise LookupError("no batch 2")
+        return batch_of(number)
+
+    with pipeline_of((Batches(make=make), {"name": "batches"}), way=way) as pipe:
+        outcomes(pipe, 2)
+        with pytest.raises(LookupError) as caught:
+            pipe.run()
+
+    assert "external_source 'batches'" in "".join(caught.value.__notes__)
+    assert "iteration 2 in epoch 0" in "".join(caught.value.__notes__)
+
+
+@in_both_places
+def test_on_error_makes_a_replacement(way: str) -> None:
+    def make(number: int) -> Any:
+        if number == 2:
+            raise LookupError("no batch 2")
+        return [1, 2] if number == 4 else batch_of(number)
+
+    def replacement(info: BatchInfo, error: Exception) -> Any:
+        assert isinstance(error, (LookupError, errors.NdimMismatchError))
+        return batch_of(info.iteration)
+
+    with pipeline_of((Batches(make=make), {"on_error": replacement, "ndim": 1}), way=way) as pipe:
+        assert outcomes(pipe, LENGTH + 1) == epoch_of()
+
+
+def test_on_error_cannot_ask_an_iterable_for_the_next_index() -> None:
+    with pytest.raises(ValueError, match="iterable"), pipeline_of((Batches(), {"on_error": "skip"})):
+        pass
+
+
+def test_generator_function_with_arguments_is_refused() -> None:
+    def source(number: int) -> Iterator[Any]:
+        yield batch_of(number)
+
+    with pytest.raises(TypeError, match="generator function with arguments"), pipeline_of((source, {})):
+        pass
+
+
+@in_both_places
+def test_iterable_that_makes_no_iterator(way: str) -> None:
+    class Wrong:
+        def __iter__(self) -> Any:
+            return 7
+
+    with pipeline_of((Wrong(), {}), way=way) as pipe:
+        assert outcomes(pipe, 2) == ["TypeError", "TypeError"]
+
+
+# Room
+
+
+def grown(at: Iterable[int], size: int = 8 * MIB) -> Callable[[int], Any]:
+    """Makes batches of samples of different lengths that at some numbers are far larger than before."""
+
+    def make(number: int) -> list[NDArray[Any]]:
+        length = size // 8 if number in at else 10
+        return [np.full(length + i, 100 * number + i) for i in range(BATCH_SIZE)]
+
+    return make
+
+
+SOURCES_THAT_GROW: dict[str, Callable[[Batches], Any]] = {
+    "object with __iter__": lambda batches: batches,
+    "list": list,
+    "iterator": lambda batches: iter(list(batches)),
+    "map": lambda batches: map(batches.make, range(batches.length)),
+}
+
+
+@pytest.mark.parametrize("at", [(0,), (2, 3, 7)], ids=str)
+@pytest.mark.parametrize("kind", SOURCES_THAT_GROW)
+def test_batches_that_need_more_room_come_once_and_in_order(kind: str, at: tuple[int, ...], way: str) -> None:
+    source = SOURCES_THAT_GROW[kind](Batches(8, grown(at)))
+
+    with pipeline_of((source, {}), way=way) as pipe:
+        assert outcomes(pipe, 9) == epoch_of(8)
+
+
+def test_iterable_is_not_walked_through_again_for_want_of_room(way: str, tmp_path: Path) -> None:
+    """It may be shuffled each time."""
+    source = Batches(8, grown({3, 4, 6}), tmp_path)
+
+    with pipeline_of((source, {}), way=way) as pipe:
+        outcomes(pipe, 8)
+        walks = len(os.listdir(tmp_path))
+
+    assert walks <= 2  # the second is the next epoch, which workers may have begun
+
+
+@pytest.mark.parametrize("kind", SOURCES_THAT_GROW)
+@in_both_places
+def test_replacement_that_needs_more_room(kind: str, way: str) -> None:
+    def make(number: int) -> Any:
+        return None if number in (3, 4) else grown(())(number)
+
+    def replacement(info: BatchInfo, error: Exception) -> Any:
+        return grown({3, 4})(info.iteration)
+
+    source = SOURCES_THAT_GROW[kind](Batches(8, make))
+    with pipeline_of((source, {"on_error": replacement}), way=way) as pipe:
+        assert outcomes(pipe, 9) == epoch_of(8)
+
+
+@pytest.mark.parametrize("kind", SOURCES_THAT_GROW)
+@in_both_places
+def test_want_of_memory_costs_nothing_but_an_error(kind: str, way: str) -> None:
+    source = SOURCES_THAT_GROW[kind](Batches(24, grown(range(24), MIB)))
+
+    with pipeline_of((source, {}), way=way, max_held_bytes=24 * MIB) as pipe:
+        held, seen, errors_seen = [], [], 0
+        while len(seen) < 24:
+            try:
+                held.append(pipe.run())
+            except errors.OutOfMemoryError:
+                assert len(held) >= 2
+                errors_seen += 1
+                held.clear()
+            else:
+                seen.append(batches_in(held[-1]))
+
+    assert seen == list(range(24))
+    assert errors_seen >= 3
+
+
+@pytest.mark.parametrize("kind", SOURCES_THAT_GROW)
+@in_both_places
+def test_want_of_memory_and_of_room_at_once(kind: str, way: str) -> None:
+    source = SOURCES_THAT_GROW[kind](Batches(12, grown(range(5, 12), MIB)))
+
+    with pipeline_of((source, {}), way=way, max_held_bytes=20 * MIB) as pipe:
+        held, seen = [], []
+        while len(seen) < 12:
+            try:
+                held.append(pipe.run())
+                seen.append(batches_in(held[-1]))
+            except errors.OutOfMemoryError:
+                held.clear()
+
+    assert seen == list(range(12))
+
+
+@pytest.mark.parametrize("kind", ["object with __iter__", "map"])
+def test_memory_is_taken_from_batches_that_are_ready_if_they_can_be_made_again(
+    kind: str, start_method: str, tmp_path: Path
+) -> None:
+    """The first batch of one source is late, and finds no memory: the second of the iterable is ready before it."""
+    made = tmp_path / "made"
+
+    def make(number: int) -> Any:
+        if number == 1:
+            made.touch()
+        return grown(range(100), 9 * MIB)(number)
+
+    def late(info: SampleInfo) -> NDArray[Any]:
+        worker = get_worker_info()
+        assert worker is not None
+        while worker.id == 1 and info.iteration == 0 and not made.exists():  # the other one makes the iterable's
+            time.sleep(0.001)
+        return np.full(9 * MIB // 8 + info.idx_in_batch, 100 * info.iteration + info.idx_in_batch)
+
+    declared = {"dtype": np.int64, "ndim": 1}
+    with pipeline_of(
+        (SOURCES_THAT_GROW[kind](Batches(8, make)), declared),
+        (late, declared | {"batch": False, "size": 32}),
+        way=start_method,
+        max_held_bytes=100 * MIB,
+    ) as pipe:
+        seen = outcomes(pipe, 9)
+
+    delivered = [entry for entry in seen if entry != "OutOfMemoryError"]
+    assert delivered == epoch_of(8)[: len(delivered)]
+    assert len(delivered) == 9 or kind == "map"  # whose batches are not taken away
+
+
+@in_both_places
+def test_batches_that_are_held_do_not_change(way: str) -> None:
+    with pipeline_of((Batches(40, grown({7, 8, 20}, MIB)), {}), way=way) as pipe:
+        held = [pipe.run() for _ in range(40)]
+
+        assert [batches_in(outputs) for outputs in held] == list(range(40))
+    assert [batches_in(outputs) for outputs in held] == list(range(40))
+
+
+# Interrupts
+
+
+class InterruptedAt:
+    """Makes batches, and presses Ctrl-C once before it makes one of them."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, number: int) -> NDArray[Any]:
+        if number == self.number:
+            self.number = -1
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(1000):  # here it comes
+                pass
+        return batch_of(number)
+
+
+def run_through_interrupt(pipe: Pipeline, count: int) -> list[Any]:
+    seen = []
+    for _ in range(count):
+        try:
+            seen.append(outcome(pipe))
+        except KeyboardInterrupt:
+            seen.append("interrupt")
+    return seen
+
+
+@pytest.mark.parametrize("number", [0, 4])
+@pytest.mark.parametrize("kind", ["object with __iter__", "generator function"])
+def test_interrupt_costs_an_iterable_in_the_main_process_nothing(kind: str, number: int) -> None:
+    batches = Batches(make=InterruptedAt(number))
+
+    def source() -> Iterator[Any]:
+        yield from batches
+
+    with pipeline_of((batches if kind == "object with __iter__" else source, {}), way="serial") as pipe:
+        seen = run_through_interrupt(pipe, LENGTH + 2)
+
+    assert [entry for entry in seen if entry != "interrupt"] == epoch_of()
+    assert "interrupt" in seen
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_interrupt_costs_an_iterator_in_the_main_process_one_batch(number: int) -> None:
+    with pipeline_of((map(InterruptedAt(number), range(10)), {}), way="serial") as pipe:
+        seen = run_through_interrupt(pipe, 11)
+
+    assert [entry for entry in seen if entry != "interrupt"] == [*(i for i in range(10) if i != number), END]
+    assert "interrupt" in seen
+
+
+# The walk itself
+
+
+class Walks:
+    """Walks through the numbers from 0 on that say how many there have been, and which items have been asked for."""
+
+    def __init__(self, length: int = 10) -> None:
+        self.length = length
+        self.number = 0
+        self.taken: list[int] = []
+
+    def __call__(self) -> Iterator[tuple[int, int]]:
+        self.number += 1
+        return ((self.number, self.taken.append(i) or i) for i in range(self.length))  # type: ignore[func-returns-value]
+
+
+@pytest.fixture
+def walks() -> Walks:
+    return Walks()
+
+
+def test_stream_takes_each_item_once_where_it_is_asked_in_order(walks: Walks) -> None:
+    stream = Stream(walks)
+
+    assert [stream(BatchInfo(i, 0)) for i in range(10)] == [(1, i) for i in range(10)]
+    assert walks.taken == list(range(10))
+
+
+def test_stream_skips_to_what_comes_later_and_says_so(walks: Walks) -> None:
+    stream = Stream(walks)
+    skipped: list[int] = []
+    stream.on_skip = functools.partial(skipped.append, 1)
+
+    assert stream(BatchInfo(4, 0)) == (1, 4)
+    assert len(skipped) == 4
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_stream_gives_what_was_put_back_whenever_it_is_asked_for_it(walks: Walks, once: bool) -> None:
+    stream = Stream(walks, once=once)
+
+    for position in (0, 1):
+        stream.put_back(stream(BatchInfo(position, 0)))
+    seen = [stream(BatchInfo(position, 0)) for position in (2, 0, 3, 1)]
+
+    assert seen == [(1, 2), (1, 0), (1, 3), (1, 1)]
+
+
+def test_stream_takes_the_same_back_twice(walks: Walks) -> None:
+    stream = Stream(walks)
+    stream(BatchInfo(0, 0))
+    stream.put_back(stream(BatchInfo(1, 0)))
+    stream(BatchInfo(2, 0))
+    stream.put_back(stream(BatchInfo(1, 0)))
+
+    assert [stream(BatchInfo(i, 0)) for i in (3, 1, 4)] == [(1, 3), (1, 1), (1, 4)]
+
+
+def test_stream_begins_anew_for_what_came_before(walks: Walks) -> None:
+    stream = Stream(walks)
+
+    seen = [stream(BatchInfo(i, epoch)) for i, epoch in [(3, 0), (1, 0), (2, 0), (0, 1), (1, 1)]]
+
+    assert seen == [(1, 3), (2, 1), (2, 2), (3, 0), (3, 1)]
+
+
+def test_stream_forgets_what_was_put_back_with_its_epoch(walks: Walks) -> None:
+    stream = Stream(walks)
+    stream.put_back(stream(BatchInfo(0, 0)))
+
+    assert stream(BatchInfo(0, 1)) == (2, 0)
+
+
+def test_stream_that_cannot_begin_anew_gives_what_comes_next(walks: Walks) -> None:
+    stream = Stream(walks, once=True)
+
+    seen = [stream(BatchInfo(i, epoch)) for i, epoch in [(0, 0), (1, 0), (1, 0), (2, 0), (5, 0), (0, 1)]]
+
+    assert seen == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 6), (1, 7)]
+
+
+def test_stream_skips_items_that_raise() -> None:
+    def raising() -> Iterator[int]:
+        return map(functools.partial(floordiv, 12), itertools.count(-2))
+
+    stream = Stream(raising)
+
+    assert stream(SampleInfo(3, 0, 0, 0)) == 12
+    with pytest.raises(ZeroDivisionError):
+        Stream(raising)(SampleInfo(2, 0, 0, 0))
