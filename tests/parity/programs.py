@@ -85,7 +85,7 @@ class Program:
 
     @property
     def has_log(self) -> bool:
-        """Whether what the source is told can be compared: in which order several are asked is not defined, for example."""
+        """Whether it is defined what the source is told, and when: not if there are several, in workers, or for nothing."""
         return self.way == "serial" and self.others == "none" and not (self.is_cycled and self.iterations == 0)
 
     def recipe(self, tag: int, tensor_list: type) -> Recipe:

@@ -32,11 +32,12 @@ def test_programs_do_the_same(dali: Library, program: Program) -> None:
 @pytest.mark.parametrize("program", faulty_programs(), ids=str)
 def test_what_is_wrong_raises_the_same(dali: Library, program: Program) -> None:
     """Nothing is delivered but what is right; dali_like delivers all of it, and DALI not what comes after an error."""
-    right = [run.outcome for run in run(dali, dataclasses.replace(reference(program), fault="none"))]
-    ours = [run.outcome for run in run(OURS, program)]
-    theirs = [run.outcome for run in run(dali, reference(program))]
+    right = [each.outcome for each in run(dali, dataclasses.replace(reference(program), fault="none"))]
+    ours = [each.outcome for each in run(OURS, program)]
+    theirs = [each.outcome for each in run(dali, reference(program))]
 
-    error = next(outcome for outcome in theirs if isinstance(outcome, type))
+    error = next((outcome for outcome in theirs if isinstance(outcome, type)), None)
+    assert error is not None
     assert theirs[: theirs.index(error)] == right[: theirs.index(error)]
     assert ours[:FAULTY] == right[:FAULTY]
     assert isinstance(ours[FAULTY], type)

@@ -26,7 +26,7 @@ ZERO, ONE = np.zeros(1), np.ones(1)
 
 
 def outcomes(library: Library, program: Program) -> list[Any]:
-    return [run.outcome for run in run(library, program)]
+    return [each.outcome for each in run(library, program)]
 
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
@@ -88,6 +88,24 @@ def test_iterables_of_different_lengths_begin_epochs_together(dali: Library, way
 
     assert program(OURS) == epoch + epoch
     assert program(dali) != epoch + epoch
+
+
+def two_batches(number: int) -> Any:
+    if number == 2:
+        raise StopIteration
+    return [np.array(11 + number)]
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_iterators_lose_nothing_at_the_end_of_an_epoch(dali: Library, way: str) -> None:
+    """DALI drops what it has taken from one when another source has ended."""
+
+    def program(library: Library) -> list[Any]:
+        sources = [iter(batches(1, 2, 3, 4)), two_batches]
+        return log_of(library, sources, way, (3, RESET, 3))
+
+    assert program(OURS) == [([1], [11]), ([2], [12]), END, ([3], [11]), ([4], [12]), END]
+    assert ([3], [11]) not in program(dali)
 
 
 @pytest.mark.parametrize("cycle", ["raise", "quiet"])
