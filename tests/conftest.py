@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,10 @@ from dali_like import Pipeline, fn, pipeline_def
 DEADLINE_S = 30.0
 
 START_METHODS = ("fork", "spawn")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in the background of a shell; tests of Ctrl-C, and the programs that they start, are to see it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
