@@ -508,7 +508,6 @@ class Pipelines(RuleBasedStateMachine):
 
     def _take(self, *, may_fail: bool) -> tuple[TensorListCPU, ...]:
         """Run, and look whether what comes is what must; nothing at the end of the epoch, or if memory may be wanting."""
-        self.begun = True
         try:
             batch = self.pipe.run()
         except StopIteration:
@@ -517,6 +516,7 @@ class Pipelines(RuleBasedStateMachine):
         except OutOfMemoryError:
             assert may_fail
             return ()
+        self.begun = True
         for i in range(BATCH_SIZE):
             expected = self.plan.make(SampleInfo(self.iteration * BATCH_SIZE + i, i, self.iteration, self.epoch))
             for output, sample in zip(batch, expected, strict=True):
