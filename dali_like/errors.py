@@ -7,13 +7,15 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- ArgumentError(ValueError)             an argument has a value that is not allowed
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
     |   |-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
+    |   |-- DatasetError(AssertionError)      ... for a dataset that is made of arrays or of other datasets
     |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines
     |       `-- OutputMapError(IndexError)    ... as the names of their outputs
     |-- InputNameError(KeyError)              a pipeline has no input of that name
     |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
-    |   `-- NoOutputsError(NotImplementedError)  ... a pipeline that delivers nothing
+    |   |-- NoOutputsError(NotImplementedError)  ... a pipeline that delivers nothing
+    |   `-- MissingMethodError(NotImplementedError)  ... a dataset or a sampler whose class lacks a method
     |-- SerializationError(RuntimeError)      what is to be loaded is no serialised pipeline
-    |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline
+    |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
     |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
@@ -28,9 +30,13 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- BatchSizeError                    ... a batch that is too large, or not as large as the others of its iteration
     |   |-- DtypeMismatchError                ... another dtype than declared or than before
     |   |-- NdimMismatchError                 ... another number of dimensions than declared or than before
-    |   `-- LayoutMismatchError               ... another layout than declared
+    |   |-- LayoutMismatchError               ... another layout than declared
+    |   `-- CollateError(ValueError)          samples of a dataset that do not make a batch
+    |       |-- CollateTypeError(TypeError)   ... because of their types
+    |       `-- CollateKeyError(KeyError)     ... because one lacks a key that the first one has
     |-- DecodeError(RuntimeError)             encoded data that no decoder can read
-    |-- SampleIndexError(IndexError, RuntimeError)  a batch has no such sample
+    |-- FolderError(FileNotFoundError)        a folder that has no classes, or a class without files
+    |-- SampleIndexError(IndexError, RuntimeError)  a batch or a dataset has no such sample
     |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
     |-- WorkerError(RuntimeError)             the worker processes
     |   |-- WorkerStartError                  ... could not be started
@@ -51,19 +57,25 @@ __all__ = [
     "BatchSizeError",
     "CheckpointError",
     "ClosedError",
+    "CollateError",
+    "CollateKeyError",
+    "CollateTypeError",
     "CorruptionError",
     "CudaForkError",
     "DaliLikeError",
+    "DatasetError",
     "DecodeError",
     "DefinitionError",
     "DescriptorLimitError",
     "DeviceError",
     "DtypeMismatchError",
+    "FolderError",
     "ForkedError",
     "InputNameError",
     "IteratorArgumentError",
     "LayoutMismatchError",
     "MissingExtraError",
+    "MissingMethodError",
     "NdimMismatchError",
     "NoInputError",
     "NoOutputsError",
@@ -101,6 +113,10 @@ class ArgumentClashError(ArgumentError, RuntimeError):
     """An argument does not go with the others, or with what it is for."""
 
 
+class DatasetError(ArgumentError, AssertionError):
+    """A dataset cannot be made of these arrays or of these datasets."""
+
+
 class IteratorArgumentError(ArgumentError, AssertionError):
     """An argument of an iterator over pipelines has a value that is not allowed."""
 
@@ -117,12 +133,16 @@ class NoOutputsError(DefinitionError, NotImplementedError):
     """A pipeline has no outputs: none were set, and there is no ``define_graph``."""
 
 
+class MissingMethodError(DefinitionError, NotImplementedError):
+    """The class of a dataset or of a sampler lacks a method that is needed."""
+
+
 class SerializationError(DaliLikeError, RuntimeError):
     """What is to be loaded is not a pipeline that `Pipeline.serialize` has written, or not one that this version knows."""
 
 
 class CheckpointError(DaliLikeError, ValueError, RuntimeError):
-    """What should be a checkpoint is none, or belongs to another pipeline."""
+    """What should be a checkpoint is none, or belongs to another pipeline or sampler."""
 
 
 class InputNameError(DaliLikeError, KeyError):
@@ -191,12 +211,30 @@ class LayoutMismatchError(SampleError):
     """An output has another layout than declared."""
 
 
+class CollateError(SampleError, ValueError):
+    """The samples that a dataset returned do not make a batch."""
+
+
+class CollateTypeError(CollateError, TypeError):
+    """The samples that a dataset returned are of a type that does not make batches, or of types that do not go together."""
+
+
+class CollateKeyError(CollateError, KeyError):
+    """A sample lacks a key that the first one of the batch has."""
+
+    __str__ = Exception.__str__  # KeyError shows the repr of a message
+
+
 class DecodeError(DaliLikeError, RuntimeError):
     """Encoded data that no decoder can read."""
 
 
+class FolderError(DaliLikeError, FileNotFoundError):
+    """A folder of samples has no folders of classes in it, or a class has no files."""
+
+
 class SampleIndexError(DaliLikeError, IndexError, RuntimeError):
-    """A batch has no sample of this number."""
+    """A batch or a dataset has no sample of this number."""
 
 
 class RaggedError(DaliLikeError, RuntimeError):

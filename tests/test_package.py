@@ -17,7 +17,7 @@ from types import ModuleType
 import pytest
 
 import dali_like
-from dali_like import definition, errors, fn, ops, pickling, pipeline, plugin, tensors, types
+from dali_like import data, definition, errors, fn, ops, pickling, pipeline, plugin, tensors, types
 from dali_like.fn import decoders
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
@@ -29,6 +29,16 @@ PUBLIC = {
         *("backend", "data_node", "errors", "fn", "get_worker_info", "ops", "pickling", "pipeline_def", "tensors", "types"),
     },
     "dali_like.backend": {"TensorCPU", "TensorListCPU"},
+    "dali_like.data": {
+        *("ArrayDataset", "ChainDataset", "ConcatDataset", "Dataset", "DatasetFolder", "ImageFolder", "IterableDataset"),
+        *("StackDataset", "Subset", "random_split"),
+        *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
+        *("SubsetRandomSampler", "WeightedRandomSampler", "resumable"),
+        *("default_collate", "default_collate_fn_map", "default_convert"),
+        *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),
+        *("Resize", "ToTensor"),
+        *("WorkerInfo", "get_worker_info"),
+    },
     "dali_like.data_node": {"DataNode"},
     "dali_like.fn": {"decoders", "external_source"},
     "dali_like.fn.decoders": {"image"},
@@ -88,7 +98,7 @@ def test_names_are_where_programs_for_dali_look_for_them() -> None:
 
 
 def test_public_functions_and_classes_are_documented() -> None:
-    modules = [dali_like, errors, fn, decoders, ops, pickling, plugin, tensors, types]
+    modules = [dali_like, data, errors, fn, decoders, ops, pickling, plugin, tensors, types]
 
     undocumented = [
         name

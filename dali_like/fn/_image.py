@@ -12,12 +12,12 @@ these two make different pixels of a file, `tests/parity/test_image_decoder.py` 
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, DecodeError, MissingExtraError, SampleTypeError
+from dali_like.errors import ArgumentError, DecodeError, SampleTypeError
+from dali_like.extras import optional
 from dali_like.fn._image_header import FileFacts, ImageHeader, file_facts, jpeg_is_complete
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
@@ -270,7 +270,4 @@ def _described(encoded: NDArray[np.uint8]) -> str:
 
 
 def _extra(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(f"decoding images needs {module}: pip install 'dali_like[images]'") from error
+    return optional(module, "decoding images", "images")

@@ -1,0 +1,80 @@
+"""Datasets, samplers, collation and transforms: what a data loader stands on, with PyTorch's names and arguments, for NumPy.
+
+>>> from dali_like.data import ArrayDataset, BatchSampler, SequentialSampler, default_collate
+>>> dataset = ArrayDataset([10, 20, 30, 40])
+>>> for indices in BatchSampler(SequentialSampler(dataset), batch_size=2, drop_last=False):
+...     print(default_collate([dataset[index] for index in indices]))
+[array([10, 20])]
+[array([30, 40])]
+"""
+
+from __future__ import annotations
+
+from dali_like.data.collate import default_collate, default_collate_fn_map, default_convert
+from dali_like.data.datasets import (
+    ArrayDataset,
+    ChainDataset,
+    ConcatDataset,
+    Dataset,
+    IterableDataset,
+    StackDataset,
+    Subset,
+    random_split,
+)
+from dali_like.data.folder import DatasetFolder, ImageFolder
+from dali_like.data.images import InterpolationMode
+from dali_like.data.iteration import SamplerIterator, resumable
+from dali_like.data.samplers import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+from dali_like.data.transforms import (
+    CenterCrop,
+    Compose,
+    Normalize,
+    RandomHorizontalFlip,
+    RandomResizedCrop,
+    Resize,
+    ToTensor,
+)
+from dali_like.workers.info import WorkerInfo, get_worker_info
+
+__all__ = [
+    "ArrayDataset",
+    "BatchSampler",
+    "CenterCrop",
+    "ChainDataset",
+    "Compose",
+    "ConcatDataset",
+    "Dataset",
+    "DatasetFolder",
+    "DistributedSampler",
+    "ImageFolder",
+    "InterpolationMode",
+    "IterableDataset",
+    "Normalize",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "RandomSampler",
+    "Resize",
+    "Sampler",
+    "SamplerIterator",
+    "SequentialSampler",
+    "StackDataset",
+    "Subset",
+    "SubsetRandomSampler",
+    "ToTensor",
+    "WeightedRandomSampler",
+    "WorkerInfo",
+    "default_collate",
+    "default_collate_fn_map",
+    "default_convert",
+    "get_worker_info",
+    "random_split",
+    "resumable",
+]

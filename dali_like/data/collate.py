@@ -1,0 +1,313 @@
+"""Collation: one batch of many samples, by the rules of ``torch.utils.data.default_collate``, as NumPy arrays.
+
+What makes a batch of samples is looked up by their type in a mapping, `default_collate_fn_map`, which may be extended or
+replaced; containers are taken apart, and put together again from batches. All samples are supposed to be like the first.
+"""
+
+from __future__ import annotations
+
+import array
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
+from dali_like.workers.transport import add_note
+
+__all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
+
+#: From types of samples, or tuples of types, to functions ``(batch, *, collate_fn_map)``.
+CollateMap = Mapping[Any, Callable[..., Any]]
+
+_UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+#: Kinds of dtypes that do not make numbers: bytes, str, objects, and str of any length.
+_NO_NUMBERS = "SUOT"
+#: Sequences that can be changed, but hold numbers alone. NumPy 1 makes numbers of arrays that have but one.
+_TYPED_SEQUENCES = (array.array, bytearray)
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """One batch of many samples.
+
+    ================================  ==================================================================================
+    samples                           batch
+    ================================  ==================================================================================
+    arrays of one shape               an array with one dimension more, in front
+    NumPy's numbers                   an array of their dtype
+    float, int, bool                  an array of dtype float64, int64, bool
+    str, bytes                        the list of them
+    mappings                          such a mapping, of batches; of the keys of the first sample
+    named tuples, dataclasses         such an object, of batches
+    tuples                            a list of batches
+    other sequences                   such a sequence, of batches
+    tensors, and what has the array   an array with one dimension more, in front
+    interface
+    ================================  ==================================================================================
+
+    A container that cannot be copied and filled becomes a dict or a list. Where dtypes differ, NumPy promotes them. For
+    other types, add to `default_collate_fn_map`, or use `collate`.
+
+    Args:
+        batch: the samples, at least one.
+
+    Raises:
+        CollateTypeError: samples of this type do not make batches.
+        CollateError: arrays have different shapes, sequences different lengths, or an integer needs more than 64 bits.
+        CollateKeyError: a sample lacks a key of the first one.
+        SampleIndexError: there are no samples.
+
+    The notes of an exception say where in the samples it happened.
+
+    >>> default_collate([(np.zeros(2), 3, "a"), (np.ones(2), 4, "b")])
+    [array([[0., 0.],
+           [1., 1.]]), array([3, 4]), ('a', 'b')]
+    >>> default_collate([{"label": 0.5}, {"label": 1.5}])
+    {'label': array([0.5, 1.5])}
+    """
+    return collate(batch, collate_fn_map=default_collate_fn_map)
+
+
+def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
+    """One batch of many samples, by functions for the types of what they consist of.
+
+    Args:
+        batch: the samples, at least one.
+        collate_fn_map: the functions. The one for the exact type of the first sample is called, or else the first one for a
+            type that it is an instance of. Where there is none, containers are taken apart as `default_collate` says.
+
+    Raises:
+        CollateTypeError, CollateError, CollateKeyError, SampleIndexError: see `default_collate`.
+
+    >>> pad = lambda batch, *, collate_fn_map: max(batch, key=len)
+    >>> collate([{"text": "a"}, {"text": "abc"}], collate_fn_map={str: pad})
+    {'text': 'abc'}
+    """
+    if not len(batch):
+        raise SampleIndexError("default_collate: the batch is empty")
+    first = batch[0]
+    function = _function_for(first, collate_fn_map)
+    if function is not None:
+        return function(batch, collate_fn_map=collate_fn_map)
+
+    def part(where: str, samples: Sequence[Any]) -> Any:
+        try:
+            return collate(samples, collate_fn_map=collate_fn_map)
+        except Exception as error:
+            add_note(error, f"in {where} of the samples")
+            raise
+
+    if isinstance(first, Mapping):
+        return _rebuilt_mapping(first, [part(f"key {key!r}", _values(batch, key)) for key in first])
+    if isinstance(first, Sequence) and not isinstance(first, (str, bytes)):
+        return _rebuilt_sequence(first, [part(f"item {i}", items) for i, items in enumerate(_transposed(batch))])
+    if _is_array_like(first):
+        return _collate_array_likes(batch)
+    if _is_dataclass(first):
+        names = [field.name for field in dataclasses.fields(first)]
+        parts = [part(f"field {name!r}", _fields(batch, name)) for name in names]
+        return _rebuilt_dataclass(first, names, parts)
+    raise CollateTypeError(_UNFIT.format(type(first)))
+
+
+def default_convert(data: Any) -> Any:
+    """A single sample as a loader that makes no batches delivers it, by the rules of PyTorch's function of that name.
+
+    NumPy's numbers, tensors and what else has the array interface become arrays. Containers stay what they are, except that
+    tuples become lists. Everything else is left as it is.
+
+    >>> default_convert((np.float32(0.5), "a", 3))
+    [array(0.5, dtype=float32), 'a', 3]
+    """
+    if isinstance(data, (np.ndarray, str, bytes, *_TYPED_SEQUENCES)):
+        return data
+    if isinstance(data, Mapping):
+        return _rebuilt_mapping(data, [default_convert(data[key]) for key in data])
+    if isinstance(data, Sequence):
+        return _rebuilt_sequence(data, [default_convert(part) for part in data])
+    if _is_array_like(data):
+        return np.asarray(data)
+    if _is_dataclass(data):
+        names = [field.name for field in dataclasses.fields(data)]
+        return _rebuilt_dataclass(data, names, [default_convert(getattr(data, name)) for name in names])
+    return data
+
+
+def _function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any] | None:
+    if functions is None:
+        return None
+    if type(sample) in functions:
+        return functions[type(sample)]
+    return next((function for kind, function in functions.items() if isinstance(sample, kind)), None)
+
+
+# Taking containers apart
+
+
+def _values(batch: Sequence[Any], key: Any) -> list[Any]:
+    values = []
+    for number, sample in enumerate(batch):
+        try:
+            values.append(sample[key])
+        except KeyError:
+            message = f"{key!r} is a key of the first sample of the batch, and not of sample {number}"
+            raise CollateKeyError(message) from None
+        except TypeError:
+            raise _other_kind(batch, sample) from None
+    return values
+
+
+def _fields(batch: Sequence[Any], name: str) -> list[Any]:
+    for sample in batch:
+        if not hasattr(sample, name):
+            raise _other_kind(batch, sample)
+    return [getattr(sample, name) for sample in batch]
+
+
+def _transposed(batch: Sequence[Any]) -> list[tuple[Any, ...]]:
+    for sample in batch:
+        if not isinstance(sample, Sequence):
+            raise _other_kind(batch, sample)
+    if len({len(sample) for sample in batch}) > 1:
+        raise CollateError("each element in list of batch should be of equal size")
+    return list(zip(*batch, strict=True))
+
+
+def _other_kind(batch: Sequence[Any], sample: Any) -> CollateTypeError:
+    return CollateTypeError(f"the first sample of the batch is a {type(batch[0])}, another is a {type(sample)}")
+
+
+# Putting them together again
+
+
+def _rebuilt_mapping(model: Mapping[Any, Any], values: list[Any]) -> Any:
+    parts = dict(zip(model, values, strict=True))
+    try:
+        if not isinstance(model, MutableMapping):
+            return type(model)(parts)  # type: ignore[call-arg]
+        clone = copy.copy(model)  # which has the attributes of its class
+        clone.update(parts)
+    except TypeError:
+        return parts
+    return clone
+
+
+def _rebuilt_sequence(model: Sequence[Any], parts: list[Any]) -> Any:
+    if isinstance(model, tuple):
+        return type(model)(*parts) if hasattr(model, "_fields") else parts
+    if isinstance(model, _TYPED_SEQUENCES):
+        return parts
+    try:
+        if not isinstance(model, MutableSequence):
+            return type(model)(parts)  # type: ignore[call-arg]
+        clone = copy.copy(model)
+        for position, part in enumerate(parts):
+            clone[position] = part
+    except TypeError:
+        return parts
+    return clone
+
+
+def _rebuilt_dataclass(model: Any, names: list[str], parts: list[Any]) -> Any:
+    clone = copy.copy(model)
+    for name, part in zip(names, parts, strict=True):
+        object.__setattr__(clone, name, part)  # also if it is frozen; and no __post_init__ sees batches
+    return clone
+
+
+def _is_dataclass(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+# Arrays and numbers
+
+
+def _is_array_like(value: Any) -> bool:
+    return not isinstance(value, type) and (hasattr(value, "__array__") or hasattr(value, "__array_interface__"))
+
+
+def _collate_array_likes(batch: Sequence[Any]) -> NDArray[Any]:
+    kind = "nested" if getattr(batch[0], "is_nested", False) else "sparse" if _is_sparse_tensor(batch[0]) else None
+    if kind is not None:
+        raise CollateError(
+            f"Batches of {kind} tensors are not currently supported by the default collate_fn; "
+            "please provide a custom collate_fn to handle them appropriately."
+        )
+    return _collate_arrays(batch)
+
+
+def _is_sparse_tensor(value: Any) -> bool:
+    return str(getattr(value, "layout", "")).startswith("torch.sparse")
+
+
+def _collate_arrays(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> NDArray[Any]:
+    arrays = [np.asarray(sample) for sample in batch]
+    shape = arrays[0].shape
+    for number, item in enumerate(arrays):
+        if item.dtype.kind in _NO_NUMBERS:
+            raise CollateTypeError(_UNFIT.format(item.dtype))
+        if item.shape != shape:
+            raise CollateError(
+                f"stack expects each tensor to be equal size, but got {list(shape)} at entry 0 and {list(item.shape)} "
+                f"at entry {number}"
+            )
+    return np.stack(arrays)
+
+
+def _collate_numbers(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> NDArray[Any]:
+    try:
+        numbers = np.array(batch)
+    except ValueError:  # something among them has dimensions
+        numbers = np.empty(0, object)
+    if numbers.ndim != 1 or numbers.dtype.kind in _NO_NUMBERS:
+        raise _refusal_of_numbers(batch)
+    return numbers
+
+
+def _collate_floats(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> NDArray[Any]:
+    numbers = np.array(batch, np.float64) if _are_floats_or_ints(batch) else _collate_numbers(batch)
+    if numbers.dtype.kind == "c":
+        raise _refusal_of_numbers(batch)
+    return numbers.astype(np.float64, copy=False)
+
+
+def _collate_ints(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> NDArray[Any]:
+    numbers = _collate_numbers(batch)
+    if numbers.dtype.kind not in "bi" and _are_floats_or_ints(batch) and not all(map(_fits, batch)):
+        raise _refusal_of_numbers(batch)
+    return numbers
+
+
+def _are_floats_or_ints(batch: Sequence[Any]) -> bool:
+    return all(isinstance(value, (float, int)) for value in batch)
+
+
+def _fits(value: Any) -> bool:
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+def _refusal_of_numbers(batch: Sequence[Any]) -> CollateError:
+    for value in batch:
+        if not isinstance(value, (int, float, np.number, np.bool_)):
+            return CollateTypeError(_UNFIT.format(type(value)))
+    if not all(map(_fits, batch)):
+        return CollateError("Overflow when unpacking long long: an integer of the batch does not fit into 64 bits")
+    return CollateTypeError(_UNFIT.format(" and ".join(sorted({str(type(value)) for value in batch}))))
+
+
+def _collate_texts(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Sequence[Any]:
+    return batch
+
+
+#: What `default_collate` uses. Add to it what all batches shall be made with.
+default_collate_fn_map: dict[Any, Callable[..., Any]] = {
+    np.ndarray: _collate_arrays,
+    (np.bool_, np.number, np.object_): _collate_numbers,
+    float: _collate_floats,
+    int: _collate_ints,
+    str: _collate_texts,
+    bytes: _collate_texts,
+}

@@ -1,0 +1,225 @@
+"""Datasets of files in folders, one folder for each class, with the names and arguments of ``torchvision.datasets``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.data.datasets import Dataset
+from dali_like.errors import ArgumentError, DecodeError, FolderError
+from dali_like.extras import optional
+from dali_like.fn._image import decode_image
+
+__all__ = ["IMG_EXTENSIONS", "DatasetFolder", "ImageFolder", "default_loader"]
+
+#: The files that `ImageFolder` takes for images, in lower or upper case.
+IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
+
+#: How files of the portable pixmap formats begin.
+_PIXMAPS = tuple(f"P{number}".encode() for number in range(1, 7))
+
+_IsValid = Callable[[str], bool]
+
+
+def default_loader(path: str) -> NDArray[np.uint8]:
+    """Read an image: an array (height, width, 3) of dtype uint8, RGB.
+
+    Gray is repeated, alpha is dropped, and the orientation that EXIF data tell of is disregarded, as Pillow's
+    ``Image.open(path).convert("RGB")`` does it.
+
+    Args:
+        path: a JPEG, PNG, WebP, BMP, TIFF, PPM or PGM file.
+
+    Raises:
+        DecodeError: it cannot be decoded.
+        MissingExtraError: simplejpeg or OpenCV is not installed.
+    """
+    encoded = np.fromfile(path, np.uint8)
+    try:
+        if encoded[:2].tobytes() in _PIXMAPS:
+            return _decode_pixmap(encoded)
+        return decode_image(encoded, adjust_orientation=False)
+    except DecodeError as error:
+        raise DecodeError(f"{path}: {error}") from None
+
+
+class DatasetFolder(Dataset[tuple[Any, Any]]):
+    """Files in folders: each folder in the root is a class, and all files in it, at any depth, are samples of that class.
+
+    A sample is what `loader` made of the file, and the number of the class. Classes are numbered in the order of their
+    names, and samples ordered by class and path.
+
+    Args:
+        root: the folder.
+        loader: makes a sample of a path.
+        extensions: which files are taken, by the ends of their names in lower case, such as ``(".npy",)``.
+        transform: called with each sample; returns what takes its place.
+        target_transform: called with the number of the class; returns what takes its place.
+        is_valid_file: which files are taken, as a function of the path. Either this or `extensions`.
+        allow_empty: whether a class may be without files.
+
+    Attributes:
+        classes: the names of the classes, sorted.
+        class_to_idx: the number of each.
+        samples: the path and the number of the class of each sample.
+        targets: the number of the class of each sample.
+
+    Raises:
+        FolderError: there are no folders in the root; or one has no files, unless `allow_empty`.
+        ArgumentError: both or none of `extensions` and `is_valid_file` are given.
+
+    ``find_classes`` and ``make_dataset`` may be overridden.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     for path in (Path(root, "cat", "1.npy"), Path(root, "dog", "old", "2.npy")):
+    ...         path.parent.mkdir(parents=True)
+    ...         np.save(path, np.arange(int(path.stem)))
+    ...     dataset = DatasetFolder(root, loader=np.load, extensions=(".npy",))
+    ...     dataset.class_to_idx, dataset[1]
+    ({'cat': 0, 'dog': 1}, (array([0, 1]), 1))
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        loader: Callable[[str], Any],
+        extensions: str | tuple[str, ...] | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        is_valid_file: _IsValid | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        self.root = os.path.expanduser(root)
+        self.loader = loader
+        self.extensions = extensions
+        self.transform = transform
+        self.target_transform = target_transform
+        self.classes, self.class_to_idx = self.find_classes(self.root)
+        self.samples = self.make_dataset(self.root, self.class_to_idx, extensions, is_valid_file, allow_empty)
+        self.targets = [target for _, target in self.samples]
+
+    def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
+        """The names of the classes, and the number of each. A subclass may leave some out, or find them elsewhere.
+
+        Raises:
+            FolderError: there are none.
+        """
+        classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
+        if not classes:
+            raise FolderError(f"Couldn't find any class folder in {directory}.")
+        return classes, {name: number for number, name in enumerate(classes)}
+
+    @staticmethod
+    def make_dataset(
+        directory: str | Path,
+        class_to_idx: dict[str, int],
+        extensions: str | tuple[str, ...] | None = None,
+        is_valid_file: _IsValid | None = None,
+        allow_empty: bool = False,
+    ) -> list[tuple[str, int]]:
+        """The path and the number of the class of each sample.
+
+        Raises:
+            FolderError, ArgumentError: see the class.
+        """
+        if not class_to_idx:
+            raise ArgumentError("'class_to_index' must have at least one entry to collect any samples.")
+        is_valid = _file_test(extensions, is_valid_file)
+        root = os.path.expanduser(directory)
+        files = {name: list(filter(is_valid, _files(os.path.join(root, name)))) for name in sorted(class_to_idx)}
+        empty = [name for name, paths in files.items() if not paths]
+        if empty and not allow_empty:
+            raise FolderError(_without_files(empty, extensions))
+        return [(path, class_to_idx[name]) for name, paths in files.items() for path in paths]
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        path, target = self.samples[index]
+        sample = self.loader(path)
+        if self.transform is not None:
+            sample = self.transform(sample)
+        if self.target_transform is not None:
+            target = self.target_transform(target)
+        return sample, target
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __repr__(self) -> str:
+        lines = [f"Dataset {type(self).__name__}", f"Number of datapoints: {len(self)}", f"Root location: {self.root}"]
+        named = {"Transform": self.transform, "Target transform": self.target_transform}
+        lines += [f"{name}: {transform!r}" for name, transform in named.items() if transform is not None]
+        return "\n    ".join(line.replace("\n", "\n    ") for line in lines)
+
+
+class ImageFolder(DatasetFolder):
+    """Images in folders, one folder for each class, such as ``root/cat/1.jpg`` and ``root/dog/old/2.png``.
+
+    Args:
+        root: the folder.
+        transform: called with each image, which is an array (height, width, 3) of dtype uint8, RGB; returns what takes its
+            place.
+        target_transform: called with the number of the class; returns what takes its place.
+        loader: makes an image of a path.
+        is_valid_file: which files are taken, as a function of the path. None: those with one of `IMG_EXTENSIONS`.
+        allow_empty: whether a class may be without images.
+
+    Attributes:
+        classes, class_to_idx, samples, targets: see `DatasetFolder`.
+        imgs: the same as `samples`.
+
+    Raises:
+        FolderError: there are no folders in the root; or one has no images, unless `allow_empty`.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        transform: Callable[[Any], Any] | None = None,
+        target_transform: Callable[[Any], Any] | None = None,
+        loader: Callable[[str], Any] = default_loader,
+        is_valid_file: _IsValid | None = None,
+        allow_empty: bool = False,
+    ) -> None:
+        extensions = IMG_EXTENSIONS if is_valid_file is None else None
+        super().__init__(root, loader, extensions, transform, target_transform, is_valid_file, allow_empty)
+        self.imgs = self.samples
+
+
+def _decode_pixmap(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    cv2 = optional("cv2", "decoding images", "images")
+    try:
+        pixels: NDArray[np.uint8] | None = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
+    except cv2.error:
+        pixels = None
+    if pixels is None:
+        raise DecodeError(f"not a PPM or PGM image, though it begins like one: {encoded.size} bytes")
+    return np.ascontiguousarray(pixels[:, :, ::-1])
+
+
+def _files(directory: str) -> Iterator[str]:
+    """All files below a folder, sorted by folder and name; those behind symbolic links, too."""
+    for folder, _, names in sorted(os.walk(directory, followlinks=True)):
+        for name in sorted(names):
+            yield os.path.join(folder, name)
+
+
+def _file_test(extensions: str | tuple[str, ...] | None, is_valid_file: _IsValid | None) -> _IsValid:
+    if extensions is not None and is_valid_file is None:
+        ends = extensions if isinstance(extensions, str) else tuple(extensions)
+        return lambda path: path.lower().endswith(ends)
+    if extensions is None and is_valid_file is not None:
+        return is_valid_file
+    raise ArgumentError("Both extensions and is_valid_file cannot be None or not None at the same time")
+
+
+def _without_files(classes: list[str], extensions: str | tuple[str, ...] | None) -> str:
+    message = f"Found no valid file for the classes {', '.join(classes)}. "
+    if extensions is None:
+        return message
+    return f"{message}Supported extensions are: {extensions if isinstance(extensions, str) else ', '.join(extensions)}"

@@ -1,0 +1,211 @@
+"""Where samplers get their random numbers from: a generator of NumPy, or one of PyTorch, whose numbers are its own.
+
+Samplers know a `Randomness`, which wraps a generator, and nothing of what is behind it. PyTorch is not imported for that:
+whoever has one of its generators has imported it.
+
+The state of a generator is given as numbers and text, so that it can be stored as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import ArgumentTypeError, CheckpointError
+
+__all__ = ["NumpyRandomness", "Randomness", "TorchRandomness", "as_generator", "randomness_of"]
+
+#: `torch.multinomial` refuses more weights than these.
+_TORCH_MULTINOMIAL_LIMIT = 2**24
+
+
+class Randomness(Protocol):
+    """What samplers draw from."""
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """A new generator. Its seed is drawn from the library's global state, so that seeding that makes it reproducible."""
+
+    @classmethod
+    def of_epoch(cls, seed: int, epoch: int) -> Self:
+        """A new generator that depends on these numbers alone."""
+
+    def permutation(self, length: int) -> NDArray[np.int64]:
+        """The numbers below `length` in random order."""
+
+    def integers(self, high: int, count: int) -> NDArray[np.int64]:
+        """So many numbers below `high`, each of them equally likely."""
+
+    def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
+        """So many positions of `weights`, each as likely as its weight says; without replacement, each at most once."""
+
+    def state(self) -> dict[str, Any]:
+        """The state of the generator, for `restore`."""
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Put the generator into a state that `state` has returned.
+
+        Raises:
+            CheckpointError: this is no state of such a generator.
+        """
+
+
+class NumpyRandomness:
+    """Draws from a `numpy.random.Generator`."""
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """A new generator, seeded with a number from NumPy's global state."""
+        return cls(np.random.default_rng(int(np.random.randint(2**63 - 1, dtype=np.int64))))
+
+    @classmethod
+    def of_epoch(cls, seed: int, epoch: int) -> Self:
+        """A new generator; no two pairs of seed and epoch share one. Negative numbers count from 2^64 downwards."""
+        return cls(np.random.default_rng([seed % 2**64, epoch % 2**64]))
+
+    def permutation(self, length: int) -> NDArray[np.int64]:
+        """See `Randomness.permutation`."""
+        return self._generator.permutation(length)
+
+    def integers(self, high: int, count: int) -> NDArray[np.int64]:
+        """See `Randomness.integers`."""
+        return self._generator.integers(high, size=count)
+
+    def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
+        """See `Randomness.weighted`."""
+        if replacement:
+            return _by_cumulated_weights(weights, self._generator.random(count))
+        return _by_arrival(weights, self._generator.random(len(weights)), count)
+
+    def state(self) -> dict[str, Any]:
+        """The state of the bit generator, its arrays as lists."""
+        state: dict[str, Any] = _plain(self._generator.bit_generator.state)
+        return state
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Randomness.restore`."""
+        try:
+            self._generator.bit_generator.state = dict(state)
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            kind = type(self._generator.bit_generator).__name__
+            raise CheckpointError(f"Invalid state_dict: its generator is not a {kind} of NumPy: {error}") from error
+
+
+class TorchRandomness:
+    """Draws from a ``torch.Generator`` by PyTorch's functions, as PyTorch's samplers do."""
+
+    def __init__(self, generator: Any) -> None:
+        self._torch = importlib.import_module("torch")
+        self._generator = generator
+
+    @classmethod
+    def fresh(cls) -> Self:
+        """A new generator, seeded with a number from PyTorch's global state, as its ``RandomSampler`` does it."""
+        torch = importlib.import_module("torch")
+        seed = int(torch.empty((), dtype=torch.int64).random_().item())
+        return cls(torch.Generator().manual_seed(seed))
+
+    @classmethod
+    def of_epoch(cls, seed: int, epoch: int) -> Self:
+        """A new generator, seeded as in ``torch.utils.data.DistributedSampler``."""
+        return cls(importlib.import_module("torch").Generator().manual_seed(seed + epoch))
+
+    def permutation(self, length: int) -> NDArray[np.int64]:
+        """See `Randomness.permutation`."""
+        return self._array(self._torch.randperm(length, generator=self._generator))
+
+    def integers(self, high: int, count: int) -> NDArray[np.int64]:
+        """See `Randomness.integers`."""
+        return self._array(self._torch.randint(high, (count,), dtype=self._torch.int64, generator=self._generator))
+
+    def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
+        """See `Randomness.weighted`. Where ``torch.multinomial`` has too many weights, they are drawn as for NumPy."""
+        if len(weights) <= _TORCH_MULTINOMIAL_LIMIT:
+            tensor = self._torch.from_numpy(weights)
+            return self._array(self._torch.multinomial(tensor, count, replacement, generator=self._generator))
+        if replacement:
+            return _by_cumulated_weights(weights, self._uniform(count))
+        return _by_arrival(weights, self._uniform(len(weights)), count)
+
+    def state(self) -> dict[str, Any]:
+        """The bytes of the state, as hexadecimal text."""
+        return {"torch": self._generator.get_state().numpy().tobytes().hex()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Randomness.restore`."""
+        try:
+            data = bytearray.fromhex(state["torch"])
+            self._generator.set_state(self._torch.frombuffer(data, dtype=self._torch.uint8))
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"Invalid state_dict: its generator is not one of PyTorch: {error}") from error
+
+    def _uniform(self, count: int) -> NDArray[np.float64]:
+        numbers: NDArray[np.float64] = self._torch.rand(count, dtype=self._torch.float64, generator=self._generator).numpy()
+        return numbers
+
+    @staticmethod
+    def _array(tensor: Any) -> NDArray[np.int64]:
+        numbers: NDArray[np.int64] = tensor.numpy()
+        return numbers
+
+
+def as_generator(generator: Any) -> Any:
+    """What a user gave as generator, as a generator: a seed becomes one of NumPy, and None stays None.
+
+    Raises:
+        ArgumentTypeError: it is neither a generator nor a seed.
+    """
+    if generator is None or _is_torch_generator(generator):
+        return generator
+    try:
+        return np.random.default_rng(generator)
+    except (TypeError, ValueError) as error:
+        raise ArgumentTypeError(
+            f"generator should be a numpy.random.Generator, a seed or a torch.Generator, but got {generator!r}"
+        ) from error
+
+
+def randomness_of(generator: Any) -> Randomness:
+    """What draws from a generator that `as_generator` has returned."""
+    if _is_torch_generator(generator):
+        return TorchRandomness(generator)
+    return NumpyRandomness(as_generator(generator))
+
+
+def _is_torch_generator(generator: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(generator, torch.Generator)
+
+
+def _by_cumulated_weights(weights: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+    """For each number from [0, 1) a position: the weights side by side divide the interval."""
+    edges = np.cumsum(weights / weights.max())
+    positions: NDArray[np.int64] = np.searchsorted(edges, uniform * edges[-1], side="right")
+    return positions
+
+
+def _by_arrival(weights: NDArray[np.float64], uniform: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The first positions of a race: each arrives at a random time, with a rate that is its weight.
+
+    Who is first is as likely as the weight says, and so is who is next among those that are left (Efraimidis and Spirakis,
+    "Weighted random sampling with a reservoir", 2006).
+    """
+    runners: NDArray[np.int64] = np.flatnonzero(weights)
+    with np.errstate(divide="ignore"):  # of the logarithm of 0: one arrives at once
+        log_times = np.log(-np.log1p(-uniform[runners])) - np.log(weights[runners])
+    first: NDArray[np.int64] = runners[np.argsort(log_times, kind="stable")[:count]]
+    return first
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return value.tolist() if isinstance(value, (np.ndarray, np.generic)) else value

@@ -1,0 +1,354 @@
+"""Samplers: which samples of a dataset come next, with the names, arguments and errors of ``torch.utils.data``.
+
+A sampler is an iterable of indices, or of lists of indices. Each ``iter()`` begins a pass over it, which draws nothing
+before it is asked for an index, and can be stored and resumed (see `dali_like.data.iteration`).
+
+The random ones take a ``generator``: a `numpy.random.Generator`; a seed for one; or a ``torch.Generator``, from which they
+draw what PyTorch's samplers draw, index for index. Successive passes go on with the same generator. Without one, each pass
+makes its own, whose seed comes from NumPy's global state: ``numpy.random.seed`` makes that reproducible.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.data.iteration import (
+    BatchIterator,
+    DrawingIterator,
+    Draws,
+    EpochIterator,
+    ItemIterator,
+    SequenceIterator,
+    resumable,
+)
+from dali_like.data.randomness import NumpyRandomness, Randomness, as_generator
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingMethodError
+
+__all__ = [
+    "BatchSampler",
+    "DistributedSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+#: Numbers with replacement are drawn so many at once, as in PyTorch: a pass that is given up has drawn few in vain.
+_BLOCK = 32
+
+
+class Sampler(Generic[T_co]):
+    """Base class of samplers. They have an ``__iter__``, and usually a ``__len__``.
+
+    A pass is resumed exactly if ``__iter__`` returns an iterator with ``state_dict`` and ``load_state_dict``, or gives the
+    same indices in each process.
+
+    >>> class EvenSampler(Sampler[int]):
+    ...     def __init__(self, data_source): self.data_source = data_source
+    ...     def __iter__(self): return iter(range(0, len(self.data_source), 2))
+    >>> list(EvenSampler("abcde"))
+    [0, 2, 4]
+    """
+
+    #: What random samplers draw from where they are given no generator, and what `DistributedSampler` makes its orders with.
+    #: With `TorchRandomness`, a subclass has the orders of PyTorch's sampler.
+    randomness: ClassVar[type[Randomness]] = NumpyRandomness
+
+    def __iter__(self) -> Iterator[T_co]:
+        raise MissingMethodError(f"Subclasses of Sampler should implement __iter__. {type(self).__qualname__} does not.")
+
+
+class SequentialSampler(Sampler[int]):
+    """All indices in their order.
+
+    Args:
+        data_source: what has a length.
+
+    >>> list(SequentialSampler("abc"))
+    [0, 1, 2]
+    """
+
+    def __init__(self, data_source: Sized) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> SequenceIterator:
+        return SequenceIterator(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """Indices in random order.
+
+    Args:
+        data_source: what has a length.
+        replacement: whether an index may come again before all others have come.
+        num_samples: how many indices a pass has; None: as many as the data source. Without replacement, more than that are
+            one permutation after the other.
+        generator: see `dali_like.data.samplers`.
+
+    Raises:
+        ArgumentTypeError: `replacement` is no bool, or `generator` neither a generator nor a seed.
+        ArgumentError: `num_samples` is no positive integer, or the data source is empty.
+
+    >>> sorted(RandomSampler("abcde"))
+    [0, 1, 2, 3, 4]
+    >>> list(RandomSampler("abcde", generator=1)) == list(RandomSampler("abcde", generator=1))
+    True
+    """
+
+    def __init__(
+        self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Any = None
+    ) -> None:
+        self.data_source = data_source
+        self.replacement = replacement
+        self._num_samples = num_samples
+        self.generator = as_generator(generator)
+        if not isinstance(replacement, bool):
+            raise ArgumentTypeError(f"replacement should be a boolean value, but got replacement={replacement}")
+        self._check_sizes()
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices a pass has. Without the argument this is the current length of the data source."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> DrawingIterator:
+        self._check_sizes()
+        length, total = len(self.data_source), self.num_samples
+        if self.replacement:
+            draws = Draws(total, _BLOCK, total // _BLOCK + 1, lambda source, count: source.integers(length, count))
+        else:
+            # The last permutation is drawn even if nothing of it is used: so does PyTorch, whose next pass depends on it.
+            draws = Draws(total, length, total // length + 1, lambda source, count: source.permutation(length)[:count])
+        return DrawingIterator(draws, self.generator, self.randomness)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def _check_sizes(self) -> None:
+        _check_positive("num_samples", self.num_samples)
+        if not len(self.data_source):
+            raise ArgumentError(f"num_samples={self.num_samples} cannot be drawn from an empty data source")
+
+
+class SubsetRandomSampler(Sampler[T_co]):
+    """The given indices in random order, each once.
+
+    Args:
+        indices: the indices to choose from.
+        generator: see `dali_like.data.samplers`.
+
+    >>> sorted(SubsetRandomSampler([3, 5, 8]))
+    [3, 5, 8]
+    """
+
+    def __init__(self, indices: Sequence[T_co], generator: Any = None) -> None:
+        self.indices = indices
+        self.generator = as_generator(generator)
+
+    def __iter__(self) -> ItemIterator[T_co]:
+        length = len(self.indices)
+        draws = Draws(length, length, 1, lambda source, count: source.permutation(count))
+        return ItemIterator(self.indices, DrawingIterator(draws, self.generator, self.randomness))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Positions of a list of weights, each as likely as its weight says.
+
+    Args:
+        weights: a number for each sample; their sum may be any.
+        num_samples: how many indices a pass has.
+        replacement: whether an index may come again.
+        generator: see `dali_like.data.samplers`.
+
+    Raises:
+        ArgumentError: `num_samples` is no positive integer, `replacement` no bool, or the weights are not one-dimensional.
+        ArgumentTypeError: `generator` is neither a generator nor a seed.
+        ArgumentClashError: a weight is negative or not finite; none is positive; or, without replacement, fewer of them are
+            than there are to be samples. PyTorch notices that in the first pass, and the last not always.
+
+    >>> list(WeightedRandomSampler([0, 0.5, 0], 3))
+    [1, 1, 1]
+    """
+
+    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True, generator: Any = None) -> None:
+        _check_positive("num_samples", num_samples)
+        _check_bool("replacement", replacement)
+        self.weights: NDArray[np.float64] = np.ascontiguousarray(weights, dtype=np.float64)
+        if np.ndim(weights) != 1:
+            raise ArgumentError(f"weights should be a 1d sequence but given weights have shape {tuple(np.shape(weights))}")
+        self.num_samples = num_samples
+        self.replacement = replacement
+        self.generator = as_generator(generator)
+        self._check_weights()
+
+    def __iter__(self) -> DrawingIterator:
+        self._check_weights()  # which may have been changed
+        draws = Draws(self.num_samples, self.num_samples, 1, self._draw)
+        return DrawingIterator(draws, self.generator, self.randomness)
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def _draw(self, source: Randomness, count: int) -> NDArray[np.int64]:
+        return source.weighted(self.weights, count, self.replacement)
+
+    def _check_weights(self) -> None:
+        if not (np.isfinite(self.weights).all() and (self.weights >= 0).all()):
+            raise ArgumentClashError("probability tensor contains either `inf`, `nan` or element < 0: check the weights")
+        possible = int(np.count_nonzero(self.weights))
+        if not possible:
+            raise ArgumentClashError("invalid multinomial distribution (sum of probabilities <= 0): no weight is positive")
+        if not self.replacement and self.num_samples > possible:
+            raise ArgumentClashError(
+                f"cannot sample n_sample > prob_dist.size(-1) samples without replacement: num_samples={self.num_samples}, "
+                f"and {possible} of {len(self.weights)} weights are positive"
+            )
+
+
+class BatchSampler(Sampler[list[T_co]]):
+    """Lists of indices that another sampler gives.
+
+    Args:
+        sampler: any iterable of indices.
+        batch_size: how many make a batch.
+        drop_last: whether a last batch that is smaller is left out.
+
+    Raises:
+        ArgumentError: `batch_size` is no positive integer, or `drop_last` no bool.
+
+    >>> list(BatchSampler(SequentialSampler("abcde"), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Iterable[T_co], batch_size: int, drop_last: bool) -> None:
+        _check_positive("batch_size", batch_size)
+        _check_bool("drop_last", drop_last)
+        self.sampler = sampler
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+
+    def __iter__(self) -> BatchIterator[T_co]:
+        return BatchIterator(resumable(self.sampler), self.batch_size, self.drop_last)
+
+    def __len__(self) -> int:
+        """The number of batches.
+
+        Raises:
+            TypeError: the sampler has no length.
+        """
+        length = len(self.sampler)  # type: ignore[arg-type]
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+
+class DistributedSampler(Sampler[int]):
+    """The share of one process in the indices of a dataset; all have the same number.
+
+    Process `rank` takes every `num_replicas`-th index, beginning with that of its rank. If they do not divide evenly, the
+    first ones come again at the end, or with `drop_last` the last ones are left out.
+
+    The order depends on the seed and the epoch alone. Call `set_epoch` before each pass, or all have the same order; a pass
+    keeps the epoch that it began with.
+
+    Args:
+        dataset: what has a length. It may grow between passes.
+        num_replicas: how many processes share. None: the world size of ``torch.distributed``, which has to be initialised.
+        rank: the number of this process. None: its rank in ``torch.distributed``.
+        shuffle: whether the order is random.
+        seed: must be the same in all processes.
+        drop_last: whether indices are left out rather than repeated.
+
+    Raises:
+        ArgumentError: `rank` is none of the ranks.
+        ArgumentClashError: one of them is not given, and ``torch.distributed`` is not imported or not initialised.
+
+    >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
+    [[0, 2, 4], [1, 3, 0]]
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        num_replicas: int | None = None,
+        rank: int | None = None,
+        shuffle: bool = True,
+        seed: int = 0,
+        drop_last: bool = False,
+    ) -> None:
+        if num_replicas is None:
+            num_replicas = int(_process_group("num_replicas").get_world_size())
+        if rank is None:
+            rank = int(_process_group("rank").get_rank())
+        if not 0 <= rank < num_replicas:
+            raise ArgumentError(f"Invalid rank {rank}, rank should be in the interval [0, {num_replicas - 1}]")
+        self.dataset = dataset
+        self.num_replicas = num_replicas
+        self.rank = rank
+        self.epoch = 0
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+
+    @property
+    def num_samples(self) -> int:
+        """How many indices each process has."""
+        length = len(self.dataset)
+        return length // self.num_replicas if self.drop_last else -(-length // self.num_replicas)
+
+    @property
+    def total_size(self) -> int:
+        """How many indices all processes have together."""
+        return self.num_samples * self.num_replicas
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next pass belongs to."""
+        self.epoch = epoch
+
+    def __iter__(self) -> EpochIterator:
+        return EpochIterator(self._indices_of, int(self.seed), int(self.epoch))
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+    def _indices_of(self, seed: int, epoch: int) -> NDArray[np.int64]:
+        positions = np.arange(self.rank, self.total_size, self.num_replicas)
+        if not len(positions):
+            return positions
+        positions %= len(self.dataset)
+        return self.randomness.of_epoch(seed, epoch).permutation(len(self.dataset))[positions] if self.shuffle else positions
+
+
+def _process_group(argument: str) -> Any:
+    """``torch.distributed``, if it can be asked. It is not imported: who uses it has."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available():
+        raise ArgumentClashError(f"Requires distributed package to be available, or {argument} to be given")
+    if not distributed.is_initialized():
+        raise ArgumentClashError(
+            "Default process group has not been initialized, please make sure to call init_process_group. "
+            f"Or give {argument}."
+        )
+    return distributed
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ArgumentError(f"{name} should be a positive integer value, but got {name}={value}")
+
+
+def _check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise ArgumentError(f"{name} should be a boolean value, but got {name}={value}")

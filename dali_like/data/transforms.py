@@ -1,0 +1,362 @@
+"""Transforms of images, with the names, arguments and defaults of ``torchvision.transforms``, on NumPy arrays.
+
+An image is an array (height, width) or (height, width, channels), as `ImageFolder` gives it, until `ToTensor` makes
+(channels, height, width) of it; `Normalize` comes after that, all others before. What is no array, but has the array
+interface, such as an image of Pillow, is taken as one.
+
+The random ones draw from NumPy's global state, unless a `generator` is given: a `numpy.random.Generator`, or a seed for one.
+In worker processes the global state is the better choice: a loader seeds it differently in each, while a generator is
+copied to each of them as it is, and all copies draw the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.data.images import InterpolationMode, as_image, as_interpolation, is_array, mirrored, padded, resized
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
+from dali_like.notices import warn
+
+__all__ = [
+    "CenterCrop",
+    "Compose",
+    "Normalize",
+    "RandomHorizontalFlip",
+    "RandomResizedCrop",
+    "Resize",
+    "ToTensor",
+]
+
+#: How often a part is drawn that may not fit into the image.
+_CROP_TRIES = 10
+
+
+class Compose:
+    """Several transforms, one after the other.
+
+    Args:
+        transforms: the callables; each is given what the one before has returned.
+
+    >>> Compose([CenterCrop(2), ToTensor()])(np.zeros((4, 4, 3), np.uint8)).shape
+    (3, 2, 2)
+    """
+
+    def __init__(self, transforms: Sequence[Callable[[Any], Any]]) -> None:
+        self.transforms = transforms
+
+    def __call__(self, img: Any) -> Any:
+        for transform in self.transforms:
+            img = transform(img)
+        return img
+
+    def __repr__(self) -> str:
+        return "\n    ".join([f"{type(self).__name__}(", *map(repr, self.transforms)]) + "\n)"
+
+
+class ToTensor:
+    """Makes an array (channels, height, width) of an image: uint8 becomes float32 in [0, 1], other dtypes are kept.
+
+    Raises, when called:
+        ArgumentTypeError: what is given is no array.
+        ArgumentError: it has neither two nor three dimensions.
+
+    >>> ToTensor()(np.full((1, 2, 3), 255, np.uint8))[0]
+    array([[1., 1.]], dtype=float32)
+    """
+
+    def __call__(self, pic: Any) -> NDArray[Any]:
+        if not is_array(pic):
+            raise ArgumentTypeError(f"pic should be PIL Image or ndarray. Got {type(pic)}")
+        pixels = np.asarray(pic)
+        if pixels.ndim not in (2, 3):
+            raise ArgumentError(f"pic should be 2/3 dimensional. Got {pixels.ndim} dimensions.")
+        planes = pixels[np.newaxis] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
+        if pixels.dtype != np.uint8:
+            return np.array(planes, order="C")
+        scaled: NDArray[np.float32] = np.divide(planes, np.float32(255), dtype=np.float32, order="C")
+        return scaled
+
+    def __repr__(self) -> str:
+        return "ToTensor()"
+
+
+class Normalize:
+    """Subtracts a mean from each channel and divides it by a standard deviation. It comes after `ToTensor`.
+
+    Args:
+        mean: a number for each channel, or one for all.
+        std: likewise.
+        inplace: whether the array that is given is changed.
+
+    Raises, when called:
+        ArgumentTypeError: what is given is no array of floating-point numbers.
+        ArgumentError: it is not (..., channels, height, width); it has another number of channels; or, in its dtype, a
+            standard deviation is 0.
+
+    >>> Normalize(mean=[0.5], std=[0.25])(np.ones((1, 1, 2), np.float32))
+    array([[[2., 2.]]], dtype=float32)
+    """
+
+    def __init__(self, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> None:
+        self.mean = mean
+        self.std = std
+        self.inplace = inplace
+
+    def __call__(self, tensor: NDArray[Any]) -> NDArray[Any]:
+        if not isinstance(tensor, np.ndarray):
+            raise ArgumentTypeError(f"img should be Tensor Image. Got {type(tensor)}")
+        if tensor.dtype.kind != "f":
+            raise ArgumentTypeError(f"Input tensor should be a float tensor. Got {tensor.dtype}.")
+        if tensor.ndim < 3:
+            raise ArgumentError(
+                f"Expected tensor to be a tensor image of size (..., C, H, W). Got tensor.size() = {tuple(tensor.shape)}"
+            )
+        mean, std = self._planes("mean", self.mean, tensor), self._planes("std", self.std, tensor)
+        if not std.all():
+            raise ArgumentError(f"std evaluated to zero after conversion to {tensor.dtype}, leading to division by zero.")
+        result: NDArray[Any] = np.subtract(tensor, mean, out=tensor if self.inplace else None)
+        result /= std
+        return result
+
+    def __repr__(self) -> str:
+        return f"Normalize(mean={self.mean}, std={self.std})"
+
+    @staticmethod
+    def _planes(name: str, values: Sequence[float], tensor: NDArray[Any]) -> NDArray[Any]:
+        numbers = np.asarray(values, tensor.dtype).reshape(-1, 1, 1)
+        if len(numbers) not in (1, tensor.shape[-3]):
+            raise ArgumentError(f"{name} has {len(numbers)} numbers, the image has {tensor.shape[-3]} channels")
+        return numbers
+
+
+class CenterCrop:
+    """Cuts out the middle of an image; where it is too small, it is surrounded with zeros.
+
+    Args:
+        size: height and width, or one number for both.
+
+    Raises:
+        ArgumentError: `size` has neither one nor two numbers.
+
+    >>> CenterCrop(2)(np.arange(16).reshape(4, 4))
+    array([[ 5,  6],
+           [ 9, 10]])
+    """
+
+    def __init__(self, size: int | Sequence[int]) -> None:
+        self.size = _two_sizes(size)
+
+    def __call__(self, img: Any) -> NDArray[Any]:
+        image = as_image(img)
+        height, width = self.size
+        image = padded(image, height, width)
+        top, left = round((image.shape[0] - height) / 2), round((image.shape[1] - width) / 2)
+        return image[top : top + height, left : left + width]
+
+    def __repr__(self) -> str:
+        return f"CenterCrop(size={self.size})"
+
+
+class Resize:
+    """Gives an image another size, by OpenCV.
+
+    Args:
+        size: height and width; or one number, which the shorter edge gets, while the longer one keeps the proportion.
+        interpolation: how pixels are computed.
+        max_size: the longer edge gets no more than this, if `size` is one number.
+        antialias: whether an edge that becomes shorter is averaged, which is what BOX does, rather than interpolated at
+            distances. The other modes than NEAREST and NEAREST_EXACT do so. The result is close to that of Pillow, whose
+            filters differ, and not the same.
+
+    Raises:
+        ArgumentTypeError: `size` or `interpolation` is of a wrong type. When called: the image is none, or OpenCV does not
+            resize its dtype or so many channels.
+        ArgumentError: `size` has neither one nor two numbers, or `max_size` is not greater than it. When called: there are
+            no pixels before or after.
+        ArgumentClashError: `max_size` goes with one number alone.
+
+    >>> Resize(2)(np.zeros((4, 6, 3), np.uint8)).shape
+    (2, 3, 3)
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        interpolation: InterpolationMode | str = InterpolationMode.BILINEAR,
+        max_size: int | None = None,
+        antialias: bool | None = True,
+    ) -> None:
+        if not isinstance(size, (int, Sequence)):
+            raise ArgumentTypeError(f"Size should be int or sequence. Got {type(size)}")
+        if isinstance(size, Sequence) and len(size) not in (1, 2):
+            raise ArgumentError("If size is a sequence, it should have 1 or 2 values")
+        self.size = size
+        self.max_size = max_size
+        self.interpolation = as_interpolation(interpolation)
+        self.antialias = antialias
+        self._check_max_size()
+
+    def __call__(self, img: Any) -> NDArray[Any]:
+        image = as_image(img)
+        height, width = self._target(*image.shape[:2])
+        return resized(image, height, width, self.interpolation, bool(self.antialias))
+
+    def __repr__(self) -> str:
+        return (
+            f"Resize(size={self.size}, interpolation={self.interpolation.value}, max_size={self.max_size}, "
+            f"antialias={self.antialias})"
+        )
+
+    def _check_max_size(self) -> None:
+        if self.max_size is None:
+            return
+        short = self._short_edge()
+        if short is None:
+            raise ArgumentClashError(
+                "max_size should only be passed if size specifies the length of the smaller edge, "
+                "i.e. size should be an int or a sequence of length 1."
+            )
+        if self.max_size <= short:
+            raise ArgumentError(
+                f"max_size = {self.max_size} must be strictly greater than the requested size for the smaller edge "
+                f"size = {self.size}"
+            )
+
+    def _short_edge(self) -> int | None:
+        if isinstance(self.size, Sequence):
+            return self.size[0] if len(self.size) == 1 else None
+        return self.size
+
+    def _target(self, height: int, width: int) -> tuple[int, int]:
+        short = self._short_edge()
+        if short is None:
+            return tuple(self.size)  # type: ignore[arg-type, return-value]
+        long = int(short * max(height, width) / min(height, width))
+        if self.max_size is not None and long > self.max_size:
+            short, long = int(self.max_size * short / long), self.max_size
+        return (short, long) if height <= width else (long, short)
+
+
+class RandomHorizontalFlip:
+    """Mirrors an image, left to right, or does not.
+
+    Args:
+        p: the probability that it does.
+        generator: see `dali_like.data.transforms`.
+
+    Raises:
+        ArgumentError: `p` is not from 0 to 1.
+
+    >>> RandomHorizontalFlip(p=1)(np.array([[1, 2]]))
+    array([[2, 1]])
+    """
+
+    def __init__(self, p: float = 0.5, *, generator: np.random.Generator | int | None = None) -> None:
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"p should be a probability, from 0 to 1, but got p={p}")
+        self.p = p
+        self.generator = _generator(generator)
+
+    def __call__(self, img: Any) -> NDArray[Any]:
+        image = as_image(img)
+        return mirrored(image) if _uniform(self.generator) < self.p else image
+
+    def __repr__(self) -> str:
+        return f"RandomHorizontalFlip(p={self.p})"
+
+
+class RandomResizedCrop:
+    """Cuts out a part of an image of random size and shape, at a random place, and gives it a fixed size.
+
+    If ten times such a part does not fit into the image, the middle of the image is taken.
+
+    Args:
+        size: height and width of the result, or one number for both.
+        scale: from what to what part of the area of the image is cut out.
+        ratio: from what to what proportion of width to height.
+        interpolation, antialias: see `Resize`.
+        generator: see `dali_like.data.transforms`.
+
+    Raises:
+        ArgumentError: `size` has neither one nor two numbers.
+        ArgumentTypeError: `scale` or `ratio` is no sequence, or `interpolation` of a wrong type.
+
+    It warns of a `scale` or `ratio` whose second number is smaller than its first.
+
+    >>> RandomResizedCrop(8, generator=1)(np.zeros((10, 20, 3), np.uint8)).shape
+    (8, 8, 3)
+    """
+
+    def __init__(
+        self,
+        size: int | Sequence[int],
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: InterpolationMode | str = InterpolationMode.BILINEAR,
+        antialias: bool | None = True,
+        *,
+        generator: np.random.Generator | int | None = None,
+    ) -> None:
+        self.size = _two_sizes(size)
+        if not isinstance(scale, Sequence):
+            raise ArgumentTypeError("Scale should be a sequence")
+        if not isinstance(ratio, Sequence):
+            raise ArgumentTypeError("Ratio should be a sequence")
+        if scale[0] > scale[1] or ratio[0] > ratio[1]:
+            warn("Scale and ratio should be of kind (min, max)", UserWarning)
+        self.scale = scale
+        self.ratio = ratio
+        self.interpolation = as_interpolation(interpolation)
+        self.antialias = antialias
+        self.generator = _generator(generator)
+
+    def __call__(self, img: Any) -> NDArray[Any]:
+        image = as_image(img)
+        top, left, height, width = self._part(*image.shape[:2])
+        part = image[top : top + height, left : left + width]
+        return resized(part, *self.size, self.interpolation, bool(self.antialias))
+
+    def __repr__(self) -> str:
+        scale, ratio = (tuple(round(value, 4) for value in values) for values in (self.scale, self.ratio))
+        return (
+            f"RandomResizedCrop(size={self.size}, scale={scale}, ratio={ratio}, "
+            f"interpolation={self.interpolation.value}, antialias={self.antialias})"
+        )
+
+    def _part(self, height: int, width: int) -> tuple[int, int, int, int]:
+        """What is cut out: top, left, height, width."""
+        for _ in range(_CROP_TRIES):
+            area = height * width * self._between(*self.scale)
+            ratio = math.exp(self._between(math.log(self.ratio[0]), math.log(self.ratio[1])))
+            part_width, part_height = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < part_width <= width and 0 < part_height <= height:
+                top = int(_uniform(self.generator) * (height - part_height + 1))
+                left = int(_uniform(self.generator) * (width - part_width + 1))
+                return top, left, part_height, part_width
+        part_width = min(width, max(1, round(height * max(self.ratio))))
+        part_height = min(height, max(1, round(width / min(self.ratio))))
+        return (height - part_height) // 2, (width - part_width) // 2, part_height, part_width
+
+    def _between(self, low: float, high: float) -> float:
+        return low + (high - low) * _uniform(self.generator)
+
+
+def _two_sizes(size: Any) -> tuple[int, int]:
+    if not isinstance(size, Sequence):
+        return int(size), int(size)
+    if len(size) not in (1, 2):
+        raise ArgumentError("Please provide only two dimensions (h, w) for size.")
+    return int(size[0]), int(size[-1])
+
+
+def _generator(generator: Any) -> np.random.Generator | None:
+    return None if generator is None else np.random.default_rng(generator)
+
+
+def _uniform(generator: np.random.Generator | None) -> float:
+    return np.random.random() if generator is None else generator.random()

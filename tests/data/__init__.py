@@ -1,0 +1,1 @@
+"""Datasets, samplers, collation and transforms."""

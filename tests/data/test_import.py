@@ -1,0 +1,34 @@
+"""What importing `dali_like.data` costs, and what it does without."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run_python(program: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    return result.stdout
+
+
+def test_importing_the_package_does_not_import_it() -> None:
+    assert run_python("import sys, dali_like; print([name for name in sys.modules if 'dali_like.data.' in name])") == "[]\n"
+
+
+def test_importing_it_loads_no_optional_module() -> None:
+    program = "import sys, dali_like.data; print(sorted({'cv2', 'simplejpeg', 'torch', 'PIL'} & set(sys.modules)))"
+
+    assert run_python(program) == "[]\n"
+
+
+def test_samplers_and_collation_need_no_optional_module() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = sys.modules['cv2'] = sys.modules['simplejpeg'] = None\n"
+        "from dali_like.data import *\n"
+        "sampler = BatchSampler(RandomSampler(range(4), generator=1), 2, False)\n"
+        "print(sorted(int(sum(default_collate(indices))) for indices in sampler) != [])\n"
+    )
+
+    assert run_python(program) == "True\n"
