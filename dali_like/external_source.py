@@ -191,7 +191,7 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
         use = Use(label, batch, bool(arguments.batch_info), parallel, arguments.sharded, cycle)
         kind = kind_of(source, use)
         length = _check_length(arguments, kind, label)
-        _check_kind(kind, arguments, label)
+        _check_kind(kind, arguments, label, batch=batch)
     return ExternalSource(
         label,
         name,
@@ -289,11 +289,13 @@ def _check_length(arguments: SourceArguments, kind: Kind, label: str) -> int | N
     return arguments.size
 
 
-def _check_kind(kind: Kind, arguments: SourceArguments, label: str) -> None:
+def _check_kind(kind: Kind, arguments: SourceArguments, label: str, *, batch: bool) -> None:
     if arguments.concurrency is not None:
         _check_at_least_one("concurrency", arguments.concurrency)
         if not kind.is_async:
             raise ArgumentError(f"{label}: concurrency is for sources that are `async def`")
+        if batch:
+            raise ArgumentError(f"{label}: concurrency is for sources of samples; batches are made one after the other")
     if kind.in_order and arguments.on_error == "skip":
         raise ArgumentError(f'{label}: on_error="skip" asks for the next index, which an iterable cannot be asked for')
 

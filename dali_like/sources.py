@@ -154,6 +154,11 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
             f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {told}, so that each "
             "worker can be told what to make"
         )
+    if is_async(source) and not use.batch:
+        raise DefinitionError(
+            f"{use.label} takes no argument, and is a coroutine function; since several samples are made at once, it must "
+            f"be told which, by {told}"
+        )
     return kind(_IgnoreInfo(source), ignores_info=True)
 
 

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dali_like import Pipeline, fn, pipeline_def
+from dali_like import Pipeline, errors, fn, pipeline_def
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.types import DALIDataType, SampleInfo, to_dali_type, to_numpy_type
 
@@ -560,3 +560,24 @@ def test_torch_tensors(way: str, make_pipeline: MakePipeline) -> None:
     for iteration in range(3):
         expected = [torch.arange(6, dtype=torch.int16).reshape(2, 3).T.numpy() + iteration * 4 + i for i in range(4)]
         assert_samples(pipe.run()[0], expected)
+
+
+def test_first_batch_fixes_the_data_type_even_if_another_one_is_made_before(
+    make_pipeline: MakePipeline, tmp_path: Path
+) -> None:
+    """While the first batch is still in the making, the second one is complete, and of another type."""
+    made = tmp_path / "made"
+
+    def source(info: SampleInfo) -> NDArray[Any]:
+        if info.iteration == 1 and info.idx_in_batch == 1:
+            made.touch()
+        if info.iteration == 0 and info.idx_in_batch == 1:
+            wait_until(made.exists, "the second batch")
+        return np.zeros(3, np.float32 if info.iteration == 1 else np.int64)
+
+    pipe = make_pipeline(source, "fork", batch_size=2)
+
+    assert pipe.run()[0].dtype is DALIDataType.INT64
+    with pytest.raises(errors.DtypeMismatchError, match="float32 in output 0; declared or seen before: int64"):
+        pipe.run()
+    assert [pipe.run()[0].dtype for _ in range(3)] == [DALIDataType.INT64] * 3

@@ -96,8 +96,7 @@ class _Epoch:
             if isinstance(made.outcome, StopIteration):
                 self._end(made.key.worker)
             else:
-                outcome = made.outcome if isinstance(made.outcome, Exception) else self._pool.wait(made)
-                self._asked.popleft().outcome = outcome
+                self._asked.popleft().outcome = self._outcome_of(made)
                 self._num_dropped = max(self._num_dropped - 1, 0)
             self._begin_missing()
 
@@ -114,6 +113,14 @@ class _Epoch:
             if made.outcome is not error:
                 raise
         self.merge()
+
+    def _outcome_of(self, made: Batch) -> Sequence[Output] | Exception:
+        try:
+            return self._pool.wait(made)
+        except Exception as error:
+            if made.outcome is not error:
+                raise
+            return error
 
     def cancel(self, batch: Batch) -> None:
         """Forget a batch."""

@@ -98,6 +98,8 @@ class Stage:
         #: Whether the layout comes from the first task of a batch that has not been delivered yet.
         self._guesses = False
         self._expected = list(declared)
+        #: The layouts of the batch that was delivered last; many have the same.
+        self._fixed: tuple[OutputLayout, ...] = ()
         region = self._region_bytes(_FIRST_REGION_BYTES)
         self.ring = Ring(space, Geometry(capacity, self._task_size, region, tuple(declared)))
 
@@ -191,24 +193,36 @@ class Stage:
         batch.is_last = batch.size < batch.key.size and not self.source.batch
         if not batch.size:
             return outputs
-        try:
-            self._check(batch, layouts)
-            if batch.described:
-                self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
-                self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
-                self._adopt(layouts)
-        except DaliLikeError as error:
-            return error
+        batch.layouts = layouts
+        if batch.described:
+            self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
+            self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
+            self._adopt(layouts)
         if self.source.last_batch is LastBatch.FILL and batch.size < self._capacity:
             return [fill_up(output, self._capacity) for output in outputs]
         return outputs
 
-    def _check(self, batch: Batch, layouts: tuple[OutputLayout, ...]) -> None:
-        """Hold a batch that was made when dtypes were only guessed against what was declared, or delivered before.
+    def check(self, batch: Batch) -> None:
+        """Hold a batch against what was declared, or delivered before; what differs is its outcome from now on.
 
-        Raises:
-            DtypeMismatchError, NdimMismatchError: it differs.
+        It may have been made when dtypes were only guessed. To be called when the batch is asked for: the first in that
+        order fixes them, and not the one that was made first.
         """
+        layouts, batch.layouts = batch.layouts, None
+        if layouts is None or layouts is self._fixed:
+            return
+        try:
+            self._fix(batch, layouts)
+        except DaliLikeError as error:
+            batch.outcome = error
+        if any(
+            (now.dtype, now.ndim) != (fixed.dtype, fixed.ndim)
+            for now, fixed in zip(self.ring.geometry.outputs, self._expected, strict=True)
+        ):
+            outputs = tuple(OutputLayout(fixed.dtype, fixed.ndim) for fixed in self._expected)
+            self.ring.geometry = Geometry(self._capacity, self._task_size, self.ring.geometry.region_bytes, outputs)
+
+    def _fix(self, batch: Batch, layouts: tuple[OutputLayout, ...]) -> None:
         for j, (seen, expected) in enumerate(zip(layouts, self._expected, strict=True)):
             error: DaliLikeError | None = None
             if expected.dtype not in (UNKNOWN, seen.dtype):
@@ -219,6 +233,7 @@ class Stage:
                 add_note(error, position_note(batch, self.source, 0, ""))
                 raise error
         self._expected = list(layouts)
+        self._fixed = layouts
         self._guesses = False
 
     def enlarge(self, needed: int) -> None:
@@ -312,6 +327,7 @@ class InlinePool:
         error = self._compute_due()
         if error is not None and batch in self._due:
             raise error
+        self._stages[batch.key.source].check(batch)
         return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:

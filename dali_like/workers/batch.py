@@ -78,6 +78,7 @@ class Batch:
         cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
         fatal: why the sample that failed was given up, if it kills its workers.
         size: how many samples it has.
+        layouts: what its samples have turned out to be, until that has been held against what they are to be.
         is_last: whether the epoch ends with it, before it is full.
         missing_bytes: how much memory its regions need, where there was not enough the last time.
         num_shortages: how often in a row that has been so.
@@ -95,6 +96,7 @@ class Batch:
         "is_last",
         "key",
         "largest_region_bytes",
+        "layouts",
         "missing_bytes",
         "needed_bytes",
         "num_shortages",
@@ -112,6 +114,7 @@ class Batch:
         self.outcome: Sequence[Output] | Exception | None = None
         self.cancelled = False
         self.is_last = False
+        self.layouts: tuple[OutputLayout, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
         self.begin(0, None, 0)

@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+#: Of processes that this one was forked from. Ending them here would take them from those.
+_inherited: list[asyncio.Runner] = []
 
 
 class EventLoop:
@@ -19,6 +23,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self._pid = os.getpid()
 
     def finish(self, value: Any) -> Any:
         """The result of a coroutine; any other value as it is.
@@ -29,12 +34,16 @@ class EventLoop:
         if not inspect.iscoroutine(value):
             return value
         if self._runner is None:
-            self._runner = asyncio.Runner()
+            # With a factory it leaves alone what the program has for the current event loop.
+            self._runner, self._pid = asyncio.Runner(loop_factory=asyncio.new_event_loop), os.getpid()
         try:
-            # Not the context that the loop was made in: the sample is in it.
-            return _outside_of_loops(self._runner.run, value, context=contextvars.copy_context())
+            return _run(self._runner, value)
+        except asyncio.CancelledError:
+            raise _cancelled() from None
         except Exception as error:
-            raise original(error) from error.__cause__
+            if (first := original(error)) is not error:
+                raise first from None
+            raise
         except BaseException:  # Ctrl-C: nothing of what it was about may go on
             self.close()
             raise
@@ -42,8 +51,15 @@ class EventLoop:
     def close(self) -> None:
         """Cancel what goes on in it, and end it. May be called twice, and is when nobody refers to it any more."""
         runner, self._runner = self._runner, None
-        if runner is not None:
-            _outside_of_loops(runner.close)
+        if runner is None:
+            return
+        if self._pid != os.getpid():
+            _inherited.append(runner)
+        elif _is_in_loop():
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(runner.close).result()
+        else:
+            runner.close()
 
     def __del__(self) -> None:
         self.close()
@@ -82,11 +98,19 @@ async def make_concurrently(
                         tasks[j].cancel()
 
     tasks = {i: asyncio.ensure_future(make_one(i)) for i in indices}
-    for i, task in tasks.items():
-        progress(i)
-        await asyncio.wait((task,))
-        if task.cancelled():
-            errors[i] = RuntimeError("the coroutine was cancelled")
+    try:
+        for i, task in tasks.items():
+            progress(i)
+            await asyncio.wait((task,))
+            if task.cancelled():
+                errors[i] = _cancelled()
+            elif (error := task.exception()) is not None:
+                raise error  # noqa: TRY301  # it is no Exception, and so about more than this sample
+    except BaseException:
+        for task in tasks.values():
+            task.cancel()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        raise
     return errors
 
 
@@ -99,11 +123,35 @@ def original(error: Exception) -> Exception:
     return error
 
 
-def _outside_of_loops(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function that runs an event loop; in another thread if there is a loop in this one, as in a notebook."""
+def _cancelled() -> Exception:
+    return RuntimeError("the coroutine was cancelled")
+
+
+def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine; in another thread if there is an event loop in this one, as in a notebook."""
+    # Not the context that the loop was made in: the sample is in it.
+    context = contextvars.copy_context()
+    if not _is_in_loop():
+        return runner.run(coroutine, context=context)
+    loop = runner.get_loop()
+    with ThreadPoolExecutor(1) as thread:
+        result = thread.submit(runner.run, coroutine, context=context)
+        try:
+            return result.result()
+        except BaseException:
+            if not result.done():  # Ctrl-C, which only this thread has seen
+                loop.call_soon_threadsafe(_cancel_all, loop)
+            raise
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+
+
+def _is_in_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return function(*args, **kwargs)
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(function, *args, **kwargs).result()
+        return False
+    return True

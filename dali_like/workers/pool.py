@@ -197,6 +197,7 @@ class ProcessPool:
                 else:
                     self._crew.read_news()
         self._ready.discard(batch)
+        self._stages[batch.key.source].check(batch)
         self._post()
         return result_of(batch)
 
