@@ -201,12 +201,13 @@ def _call_of(source: Any) -> Any:
 def _cannot_begin_anew(source: Any) -> bool:
     """Whether what has been taken from an iterable is gone.
 
-    That holds for generators and for the iterators of the interpreter. One that a Python class defines may well begin anew
-    when it is asked for its iterator, as those in DALI's examples do.
+    That holds for generators and for the iterators of the interpreter. One whose class has a method ``__iter__`` of its own
+    may well begin anew when it is asked for its iterator, as those in DALI's examples do.
     """
     if not isinstance(source, Iterator):
         return False
-    return inspect.isgenerator(source) or not inspect.isfunction(getattr(type(source), "__iter__", None))
+    begin = getattr(type(source), "__iter__", None)
+    return inspect.isgenerator(source) or not inspect.isfunction(begin) or begin is Iterator.__iter__
 
 
 def _length_of(source: Any) -> int | None:

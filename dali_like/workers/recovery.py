@@ -1,7 +1,8 @@
 """What happens when workers end without being told to.
 
 A dead worker owes what its cell names, unless that has been reported. After the process has been collected, the task is
-posted again and another worker started in its place, as often as the options allow.
+posted again and another worker started in its place, as often as the options allow. What that worker alone can do is
+posted again in order, together with what it had not taken: an iterable only goes forward.
 
 A sample that has ended two workers is under suspicion. No new batches are begun until all other tasks are done; then the
 workers retire, and the task runs alone in a fresh worker, so that nobody else can be to blame. If that one dies of it too,

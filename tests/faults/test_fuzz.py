@@ -13,6 +13,7 @@ import random
 import resource
 import stat
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn
 from dali_like.errors import CorruptionError, DaliLikeError
 from dali_like.types import SampleInfo
+from dali_like.workers.base import Stage
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import Geometry, OutputLayout
@@ -48,7 +50,7 @@ from dali_like.workers.protocol import (
     cell_offset,
 )
 from dali_like.workers.ring import Ring, Slot
-from dali_like.workers.samples import Source
+from dali_like.workers.samples import LastBatch, Source
 from dali_like.workers.transport import pack_exception, unpack_exception
 from faults.programs import time_limit
 
@@ -665,3 +667,77 @@ def test_message_of_something_else(content: Any) -> None:
     assert isinstance(error, Exception)
     error.add_note("as the pool does")
     assert "text" in str(error.__cause__) or "None" in str(error.__cause__)
+
+
+# Counts
+
+
+#: Of these batches the counts are overwritten, while and after they are made.
+MISCOUNTED = (0, 2, 3)
+
+
+def miscounted_batches(garbage: Callable[[int], bytes], *, ragged: bool) -> Callable[[int], Any]:
+    """A source of batches of five samples that show their number; a thread in its worker writes into the counts of some."""
+    foreign = frozenset(open_files())
+    threads: list[threading.Thread] = []
+
+    def scribble(hands: Hands, offset: int) -> None:
+        for _ in range(2000):
+            hands.write(offset, garbage(WORD_BYTES))
+
+    def source(number: int) -> Any:
+        for thread in threads:
+            thread.join()  # before others have that slot
+        if number in MISCOUNTED:
+            hands = Hands(foreign)
+            offset = hands.slot + hands.header(Header.MARKS_OFFSET) + WORD_BYTES  # behind the mark of the only task
+            threads.append(threading.Thread(target=scribble, args=(hands, offset)))
+            threads[-1].start()
+        lengths = [100 + (i % 3 if ragged else 0) for i in range(5)]
+        batch = [np.full(length, number) for length in lengths]
+        return batch if ragged else np.stack(batch)
+
+    return source
+
+
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_garbage_in_the_counts_costs_their_batches_and_no_others(garbage: str, ragged: bool) -> None:
+    pipe = Pipeline(BATCH_SIZE, 1, py_num_workers=WORKERS)
+    pipe.set_outputs(fn.external_source(miscounted_batches(GARBAGE[garbage], ragged=ragged), batch=True, parallel=True))
+    seen: list[Any] = []
+    try:
+        for _ in range(6):
+            with time_limit(RUN_S):
+                try:
+                    (batch,) = pipe.run()
+                except DaliLikeError as error:
+                    seen.append(type(error).__name__)
+                else:
+                    seen.append([int(np.asarray(sample)[0]) for sample in batch])
+    finally:
+        pipe.close()
+
+    assert [numbers for i, numbers in enumerate(seen) if i not in MISCOUNTED] == [[i] * 5 for i in (1, 4, 5)]
+    if garbage == "random":  # others can be true
+        assert all(seen[i] in ("CorruptionError", [i] * 5) for i in MISCOUNTED), seen
+
+
+@pytest.mark.parametrize("batch", [False, True], ids=["samples", "batches"])
+@given(counts=st.lists(st.integers(-3, SIZE + 2) | NUMBERS, min_size=2, max_size=2))
+@settings(max_examples=100, deadline=None)
+def test_counts_of_anything(batch: bool, counts: list[int]) -> None:
+    described = Described()
+    source = Source("source", lambda info: None, 2, batch=batch, last_batch=LastBatch.PARTIAL)
+    stage = Stage(described.space, source, SIZE, LAYOUTS, 1)
+    described.slot.counts[:] = counts
+
+    try:
+        size = stage.end_of(described.batch, described.slot)
+    except CorruptionError:
+        return
+
+    assert 0 <= size <= SIZE
+    described.batch.size = size
+    outputs, _ = assemble(described.batch, described.slot, described.ring, source)
+    assert [len(output) for output in outputs] == [size, size]
