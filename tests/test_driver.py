@@ -141,7 +141,7 @@ class TestLoadedLibrary:
 class TestStartingWorkers:
     @pytest.fixture(autouse=True)
     def _cuda(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dali_like.pipeline.cuda_is_initialized", lambda: True)
+        monkeypatch.setattr("dali_like.engine.cuda_is_initialized", lambda: True)
 
     @pytest.mark.parametrize("call", [Pipeline.start_py_workers, Pipeline.build, Pipeline.run])
     def test_is_refused_before_the_fork(self, call: Callable[[Pipeline], Any], make_pipeline: MakePipeline) -> None:
@@ -161,7 +161,7 @@ class TestStartingWorkers:
     def test_is_allowed_before_cuda_is_used(self, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
         pipe = make_pipeline(lambda info: np.int64(1), "fork")
         with monkeypatch.context() as context:
-            context.setattr("dali_like.pipeline.cuda_is_initialized", lambda: False)
+            context.setattr("dali_like.engine.cuda_is_initialized", lambda: False)
             pipe.start_py_workers()
 
         assert pipe.run()[0].as_array().sum() == 4

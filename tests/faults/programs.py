@@ -119,10 +119,10 @@ class Program:
         """All that are running in the session of the program."""
         return {pid for pid in psutil.pids() if _session_of(pid) == self.pid and is_running(pid)}
 
-    def end(self) -> End:
+    def end(self, deadline_s: float = DEADLINE_S) -> End:
         """Wait for the main process to end."""
         self.go_on()
-        status = self._process.wait(DEADLINE_S)
+        status = self._process.wait(deadline_s)
         return End(status, self._stdout.read_text(), self._stderr.read_text())
 
     def left_behind(self) -> list[str]:
