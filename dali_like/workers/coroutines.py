@@ -7,15 +7,15 @@ belong to the loop serve all batches.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import inspect
 import os
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-
-#: Of processes that this one was forked from. Ending them here would take them from those.
-_inherited: list[asyncio.Runner] = []
 
 
 class EventLoop:
@@ -23,7 +23,7 @@ class EventLoop:
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
-        self._pid = os.getpid()
+        self._finalizer: Callable[[], Any] | None = None
 
     def finish(self, value: Any) -> Any:
         """The result of a coroutine; any other value as it is.
@@ -35,7 +35,9 @@ class EventLoop:
             return value
         if self._runner is None:
             # With a factory it leaves alone what the program has for the current event loop.
-            self._runner, self._pid = asyncio.Runner(loop_factory=asyncio.new_event_loop), os.getpid()
+            self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            # Not by __del__: garbage is finalized in any order, the loop before its owner, say.
+            self._finalizer = weakref.finalize(self, _end, self._runner, os.getpid())
         try:
             return _run(self._runner, value)
         except asyncio.CancelledError:
@@ -50,19 +52,9 @@ class EventLoop:
 
     def close(self) -> None:
         """Cancel what goes on in it, and end it. May be called twice, and is when nobody refers to it any more."""
-        runner, self._runner = self._runner, None
-        if runner is None:
-            return
-        if self._pid != os.getpid():
-            _inherited.append(runner)
-        elif _is_in_loop():
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(runner.close).result()
-        else:
-            runner.close()
-
-    def __del__(self) -> None:
-        self.close()
+        finalizer, self._finalizer, self._runner = self._finalizer, None, None
+        if finalizer is not None:
+            finalizer()
 
 
 async def make_concurrently(
@@ -104,8 +96,8 @@ async def make_concurrently(
             await asyncio.wait((task,))
             if task.cancelled():
                 errors[i] = _cancelled()
-            elif (error := task.exception()) is not None:
-                raise error  # noqa: TRY301  # it is no Exception, and so about more than this sample
+            else:
+                task.result()  # raises what is no Exception, and so about more than this sample
     except BaseException:
         for task in tasks.values():
             task.cancel()
@@ -147,6 +139,24 @@ def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
 def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     for task in asyncio.all_tasks(loop):
         task.cancel()
+
+
+def _end(runner: asyncio.Runner, pid: int) -> None:
+    if pid != os.getpid():
+        # Ending it would take its descriptors from the process that this one was forked from; so would its own finalizer.
+        with contextlib.suppress(AttributeError):
+            runner.get_loop().is_closed = lambda: True  # type: ignore[method-assign]
+        return
+    try:
+        if _is_in_loop():
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(runner.close).result()
+        else:
+            runner.close()
+    except RuntimeError:
+        if threading.main_thread().is_alive():
+            raise
+        # The program ends: Python starts no more threads, not even to end those of asyncio.to_thread, which have ended.
 
 
 def _is_in_loop() -> bool:

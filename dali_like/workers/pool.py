@@ -480,8 +480,10 @@ class ProcessPool:
 
     def describe(self, debt: Debt) -> str:
         key = debt.batch.key
+        source = self._stages[key.source].source
+        others = ", and perhaps others after it," if source.concurrency is not None else ""
         return (
-            f"{self._stages[key.source].source.name} was making sample {debt.sample} of iteration {key.iteration} in "
+            f"{source.name} was making sample {debt.sample}{others} of iteration {key.iteration} in "
             f"epoch {key.epoch} (idx_in_epoch {key.first_sample + debt.sample})"
         )
 
