@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dali_like import Pipeline, errors
+from dali_like import Pipeline, errors, fn
 from dali_like.tensors import TensorListCPU
 from dali_like.types import OBJECT, BatchInfo, DALIDataType
 
@@ -267,6 +268,18 @@ def test_all_batches_may_be_empty(way: str) -> None:
         assert [len(outputs[0]) for outputs in pipe] == [0] * 5
         pipe.reset()
         assert len(pipe.run()[0]) == 0
+
+
+@in_both_places
+def test_empty_batches_pass_through_operators(way: str) -> None:
+    simplejpeg = pytest.importorskip("simplejpeg")
+    jpeg = np.frombuffer(simplejpeg.encode_jpeg(np.zeros((8, 8, 3), np.uint8)), np.uint8)
+    pipe = Pipeline(BATCH_SIZE, 2, py_num_workers=1)
+    encoded = fn.external_source(lambda number: [jpeg] * (number % 3), batch=True, parallel=way != "serial")
+    pipe.set_outputs(fn.decoders.image(encoded))
+
+    with contextlib.closing(pipe):
+        assert [pipe.run()[0].shape() for _ in range(4)] == [[(8, 8, 3)] * (i % 3) for i in range(4)]
 
 
 @in_both_places

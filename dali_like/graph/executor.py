@@ -201,6 +201,8 @@ class Executor:
     def _apply(self, node: OperatorNode, inputs: Sequence[_Samples], iteration: int) -> _Samples:
         operator = node.operator
         size = len(inputs[0])
+        if not size:
+            return []
         shapes: list[SampleShape | None] = [None] * size
 
         def infer(i: int) -> None:
