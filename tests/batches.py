@@ -132,6 +132,16 @@ class Rewinding:
         return batch_of(self.next - 1)
 
 
+class OfMixin(Iterator[Any]):
+    """An iterator by ``__next__`` alone."""
+
+    def __init__(self) -> None:
+        self.batches = iter(list(Batches()))
+
+    def __next__(self) -> Any:
+        return next(self.batches)
+
+
 class GeneratorObject:
     """An object whose call makes a generator."""
 
@@ -160,5 +170,6 @@ ITERABLES: dict[str, Callable[[], Any]] = {
 ITERATORS: dict[str, Callable[[], Any]] = {
     "iterator": lambda: iter(list(Batches())),
     "map": lambda: map(batch_of, range(LENGTH)),
+    "collections.abc.Iterator": OfMixin,
     "generator": generate,
 }

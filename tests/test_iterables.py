@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -33,7 +34,7 @@ from batches import (
 from conftest import wait_until
 from numpy.typing import NDArray
 
-from dali_like import Pipeline, errors, get_worker_info
+from dali_like import Pipeline, errors, fn, get_worker_info
 from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers.streams import Stream
 
@@ -104,16 +105,38 @@ def test_iterator_goes_on_after_a_reset_in_the_middle(kind: str, depth: int, way
         assert outcomes(pipe, 2) == [END, END]
 
 
-@pytest.mark.parametrize("kind", ["iterator", "no cycle"])
+@pytest.mark.parametrize("kind", [*ITERATORS, "no cycle"])
 @in_both_places
 def test_iterator_goes_on_after_an_epoch_that_another_source_has_ended(kind: str, way: str) -> None:
-    source: Any = iter(list(Batches(10))) if kind == "iterator" else Batches(10)
-    options = {} if kind == "iterator" else {"cycle": "no"}
+    source, options = (Batches(), {"cycle": "no"}) if kind == "no cycle" else (ITERATORS[kind](), {})
 
     with pipeline_of((source, options), (Batches(3), {}), way=way) as pipe:
-        seen = outcomes(pipe, 15, each_batch_in)
+        seen = outcomes(pipe, 10, each_batch_in)
 
-    assert seen == [[0, 0], [1, 1], [2, 2], END, [3, 0], [4, 1], [5, 2], END, [6, 0], [7, 1], [8, 2], END, [9, 0], END, END]
+    assert seen == [[0, 0], [1, 1], [2, 2], END, [3, 0], [4, 1], [5, 2], END, END, END]
+
+
+@in_both_places
+def test_iterator_goes_on_after_a_reset_while_operators_are_ahead(way: str) -> None:
+    simplejpeg = pytest.importorskip("simplejpeg")
+
+    def jpegs(number: int) -> Any:
+        return [np.frombuffer(simplejpeg.encode_jpeg(np.full((8, 8, 3), 10 * number, np.uint8)), np.uint8)] * 2
+
+    def number_in(outputs: Sequence[Any]) -> int:
+        return round(int(outputs[0].at(0)[0, 0, 0]) / 10)
+
+    pipe = Pipeline(2, 2, py_num_workers=1, prefetch_queue_depth=3)
+    images = fn.external_source(iter([jpegs(number) for number in range(12)]), batch=True, parallel=way != "serial")
+    pipe.set_outputs(fn.decoders.image(images))
+    with contextlib.closing(pipe):
+        seen = []
+        for count in (1, 4, 2, 3):
+            seen += outcomes(pipe, count, number_in)
+            pipe.reset()
+        seen += outcomes(pipe, 3, number_in)
+
+    assert seen == epoch_of(12)
 
 
 @pytest.mark.parametrize("ways", [("serial", "fork"), ("fork", "serial")], ids="-".join)
@@ -163,6 +186,29 @@ def test_length_of_an_iterable_ends_its_epochs(length: int, expected: int, way: 
     with pipeline_of((Sized(), {}), way=way) as pipe:
         assert len(pipe) == length
         assert outcomes(pipe, 2 * expected + 2) == 2 * epoch_of(expected)
+
+
+# Checkpoints
+
+
+@pytest.mark.parametrize("kind", ["list", "generator function", *ITERATORS])
+@in_both_places
+def test_checkpoint_at_every_position(kind: str, way: str) -> None:
+    """In company of a source that ends the epochs."""
+
+    def sources() -> list[tuple[Any, dict[str, Any]]]:
+        return [((ITERABLES | ITERATORS)[kind](), {}), (lambda info: next(itertools.islice(Batches(4), info, None)), {})]
+
+    with pipeline_of(*sources(), way=way, enable_checkpointing=True) as pipe:
+        checkpoints, seen = [pipe.checkpoint()], []
+        for _ in range(10):
+            seen += outcomes(pipe, 1, each_batch_in)
+            checkpoints.append(pipe.checkpoint())
+        seen += outcomes(pipe, 3, each_batch_in)
+
+    for position, checkpoint in enumerate(checkpoints):
+        with pipeline_of(*sources(), way=way, checkpoint=checkpoint) as pipe:
+            assert outcomes(pipe, 3, each_batch_in) == seen[position : position + 3]
 
 
 # Cycles
@@ -569,6 +615,22 @@ def test_want_of_memory_and_of_room_at_once(kind: str, way: str) -> None:
                 held.clear()
 
     assert seen == list(range(12))
+
+
+def test_samples_that_wait_for_memory_are_not_lost_with_an_epoch() -> None:
+    samples = (np.full(MIB // 8 + i % 3, 100 * (i // 4) + i % 4) for i in itertools.count())
+
+    with pipeline_of((samples, {"batch": False}), (batch_of, {}), way="serial", max_held_bytes=24 * MIB) as pipe:
+        held, seen = [], []
+        while len(seen) < 20:
+            try:
+                held.append(pipe.run()[0])
+                seen.append(batches_in(held[-1:]))
+            except errors.OutOfMemoryError:
+                pipe.reset()
+                held.clear()
+
+    assert seen == list(range(20))
 
 
 @pytest.mark.parametrize("kind", ["object with __iter__", "map"])
