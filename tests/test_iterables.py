@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import os
 import signal
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import floordiv
 from pathlib import Path
@@ -725,6 +727,20 @@ def test_interrupt_costs_an_iterator_in_the_main_process_one_batch(number: int) 
 
     assert [entry for entry in seen if entry != "interrupt"] == [*(i for i in range(10) if i != number), END]
     assert "interrupt" in seen
+
+
+@pytest.mark.parametrize("source", [Batches(), generate], ids=["object with __iter__", "generator function"])
+def test_memory_of_a_closed_pipeline_does_not_wait_for_the_garbage_collector(source: Any) -> None:
+    gc.disable()
+    try:
+        with pipeline_of((source, {}), way="serial") as pipe:
+            pipe.run()
+            assert pipe._engine is not None
+            space = weakref.ref(pipe._engine.space)
+        del pipe
+        assert space() is None
+    finally:
+        gc.enable()
 
 
 # The walk itself

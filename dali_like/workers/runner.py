@@ -64,9 +64,6 @@ class TaskRunner:
         #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
         #: iterable has been given it back.
         self.homeless: Any = None
-        for source in sources:
-            if isinstance(source.callback, Stream):
-                source.callback.on_skip = self._note_skip
 
     def run(self, page: int, number: int, made: deque[Any] | None = None) -> tuple[Status, int]:
         """Compute one task of the batch in the slot that starts on `page`; the status and its value.
@@ -97,6 +94,10 @@ class TaskRunner:
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's; one that returns a coroutine is awaited."""
         return self._loop.finish(function(*args))
+
+    def note_skip(self) -> None:
+        """Show that an iterable is on its way to what it is asked for."""
+        self._cell[2] += 1
 
     def close(self) -> None:
         """End the event loop, if there is one."""
@@ -342,9 +343,6 @@ class TaskRunner:
     def _note_replacement(self, what: str, by: str, error: Exception) -> None:
         self._cell[1] += 1
         _log.warning("%s is replaced by %s: %r", what, by, repr(error))
-
-    def _note_skip(self) -> None:
-        self._cell[2] += 1
 
     def _awaiting(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda info: self.call(callback, info)

@@ -35,6 +35,7 @@ from dali_like.workers.protocol import (
 )
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
+from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, RegionFullError
 from dali_like.workers.transport import pack_exception
 
@@ -72,6 +73,8 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
         # Another task may begin only when the last one has been reported, so one cell is enough.
         runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
         for source in sources:
+            if isinstance(source.callback, Stream):
+                source.callback.on_skip = runner.note_skip
             if source.worker_setup is not None:
                 runner.call(source.worker_setup)
     except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
