@@ -34,6 +34,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   `-- CollateError(ValueError)          samples of a dataset that do not make a batch
     |       |-- CollateTypeError(TypeError)   ... because of their types
     |       `-- CollateKeyError(KeyError)     ... because one lacks a key that the first one has
+    |-- LostItemError(RuntimeError)           an interrupt has cost what cannot be made again
     |-- DecodeError(RuntimeError)             encoded data that no decoder can read
     |-- FolderError(FileNotFoundError)        a folder that has no classes, or a class without files
     |-- SampleIndexError(IndexError, RuntimeError)  a batch or a dataset has no such sample
@@ -74,6 +75,7 @@ __all__ = [
     "InputNameError",
     "IteratorArgumentError",
     "LayoutMismatchError",
+    "LostItemError",
     "MissingExtraError",
     "MissingMethodError",
     "NdimMismatchError",
@@ -223,6 +225,10 @@ class CollateKeyError(CollateError, KeyError):
     """A sample lacks a key that the first one of the batch has."""
 
     __str__ = Exception.__str__  # KeyError shows the repr of a message
+
+
+class LostItemError(DaliLikeError, RuntimeError):
+    """An iterator has been interrupted on its way to an item, and cannot go back to it."""
 
 
 class DecodeError(DaliLikeError, RuntimeError):

@@ -36,9 +36,6 @@ _MAX_CELLS = 1 << 16
 #: So many indices are tried in the place of one that fails.
 _MAX_SKIPPED = 1000
 
-#: Between tasks.
-_NO_CALL = Call()
-
 _log = logging.getLogger("dali_like")
 
 
@@ -84,11 +81,12 @@ class TaskRunner:
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
         task = Task(self._space, view, self._sources[words[Header.SOURCE]], words, number)
-        current_call.set(Call(task.source.seeds, task.empty))
+        before = current_call.get()
         try:
+            current_call.set(Call(task.source.seeds, task.empty))
             return self._run(task, made)
         finally:
-            current_call.set(_NO_CALL)
+            current_call.set(before)  # a callback may run a pipeline
             task.end()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
@@ -151,21 +149,27 @@ class TaskRunner:
             self._replace_batch(task, info, error)
 
     def _put_batch(self, task: Task, batch: Any, source: Source) -> None:
-        columns = as_columns(batch, source, task.stop - task.start)
         try:
+            columns = as_columns(batch, source, task.stop - task.start)
             for output, column in enumerate(columns):
                 if isinstance(column, np.ndarray):
                     task.put_all(output, column, source)
                 else:
                     for i, value in enumerate(column):
                         task.put(i, output, value, source)
-        except (RegionFullError, NoMemoryError):
-            if isinstance(source.callback, Stream):
-                source.callback.put_back(batch)
-            else:
-                self.homeless = batch
+        except BaseException as error:
+            is_wrong = isinstance(error, Exception) and not isinstance(error, (RegionFullError, NoMemoryError))
+            if not is_wrong:  # but without a place, or interrupted
+                self._keep(batch, source)
             raise
         task.end_at(len(columns[0]))
+
+    def _keep(self, batch: Any, source: Source) -> None:
+        """Keep a batch that will be asked for again."""
+        if isinstance(source.callback, Stream):
+            source.callback.put_back(batch)
+        else:
+            self.homeless = batch
 
     def _replace_batch(self, task: Task, info: BatchInfo, error: Exception) -> None:
         source = task.source

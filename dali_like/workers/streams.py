@@ -2,7 +2,8 @@
 
 The engine asks for samples and batches by their numbers, and may ask twice: for what it had no room for, and for what a
 worker that has died leaves to be done again. An iterator only goes forward. So a `Stream` keeps where it is; asked for what
-comes later, it skips; asked for what came before, or for another epoch, it begins anew. In order, it costs one comparison.
+comes later, it skips; asked for what came before, or for another epoch, it begins anew, or says that it cannot. In order, it
+costs one comparison.
 
 Streams run in one process each. A fresh worker has the iterable as it was when the workers were started, and so gets to the
 same place.
@@ -16,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dali_like.errors import OutputCountError
+from dali_like.errors import LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
 
@@ -52,9 +53,11 @@ class Stream:
             return self._put_back.pop(position)
         if position < self._position:
             if self.once:
-                self._position = position  # an interrupt has cost what was asked for
-            else:
-                self._begin_walk(info.epoch_idx)
+                raise LostItemError(
+                    f"an interrupt has cost item {position} of an iterator, which cannot go back to it; the next is item "
+                    f"{self._position}"
+                )
+            self._begin_walk(info.epoch_idx)
         try:
             return self._go_to(position)
         except BaseException as error:
