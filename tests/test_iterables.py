@@ -107,6 +107,30 @@ def test_iterator_goes_on_after_a_reset_in_the_middle(kind: str, depth: int, way
         assert outcomes(pipe, 2) == [END, END]
 
 
+def test_iterator_that_has_been_seen_to_end_goes_on_in_step_after_a_reset(tmp_path: Path) -> None:
+    """Of the epochs that its end had seemed to begin, none is left."""
+
+    def told(info: BatchInfo) -> Any:
+        (tmp_path / str(info.epoch_idx)).touch()
+        return [np.array(info)]
+
+    def read(outputs: Sequence[Any]) -> Any:
+        return batches_in(outputs[:1]), tuple(outputs[1].at(0).tolist())
+
+    iterator = map(functools.partial(batch_of, size=1), range(8))
+    with pipeline_of((iterator, {}), (told, {"batch_info": True}), prefetch_queue_depth=12) as pipe:
+        seen = outcomes(pipe, 1, read)
+        while not (tmp_path / "2").exists():  # each run sees a bit more of what has been made meanwhile
+            assert len(seen) < 5
+            seen += outcomes(pipe, 1, read)
+            wait_until((tmp_path / str(min(len(seen) - 1, 2))).exists, "the epoch that has been begun")
+        pipe.reset()
+        rest = outcomes(pipe, 8 - len(seen), read)
+
+    assert seen == [(i, (0, i)) for i in range(len(seen))]
+    assert rest == [(len(seen) + i, (1, i)) for i in range(len(rest))]
+
+
 @pytest.mark.parametrize("kind", [*ITERATORS, "no cycle"])
 @in_both_places
 def test_iterator_goes_on_after_an_epoch_that_another_source_has_ended(kind: str, way: str) -> None:
@@ -732,6 +756,39 @@ def test_interrupt_costs_an_iterator_in_the_main_process_one_batch(number: int) 
     expected[number] = "LostItemError"
     assert [entry for entry in seen if entry != "interrupt"] == expected
     assert "interrupt" in seen
+
+
+def test_interrupt_costs_nothing_of_what_an_iterator_has_given() -> None:
+    """It comes while a batch is copied."""
+    interrupted = InterruptedAt(3)
+
+    class Late:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+            return interrupted(self.number)
+
+    with pipeline_of((map(Late, range(LENGTH)), {}), way="serial") as pipe:
+        seen = run_through_interrupt(pipe, LENGTH + 2)
+
+    assert [entry for entry in seen if entry != "interrupt"] == epoch_of()
+    assert "interrupt" in seen
+
+
+def test_interrupt_on_the_way_to_the_place_of_a_checkpoint() -> None:
+    batches = Batches(make=InterruptedAt(1))
+
+    def source() -> Iterator[Any]:
+        yield from batches
+
+    with pipeline_of((generate, {}), way="serial", enable_checkpointing=True) as pipe:
+        outcomes(pipe, 3)
+        checkpoint = pipe.checkpoint()
+    with pipeline_of((source, {}), way="serial", checkpoint=checkpoint) as pipe:
+        seen = run_through_interrupt(pipe, LENGTH - 1)
+
+    assert seen == ["interrupt", *epoch_of()[3:]]
 
 
 @pytest.mark.parametrize("source", [Batches(), generate], ids=["object with __iter__", "generator function"])

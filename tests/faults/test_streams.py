@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import random
 import signal
@@ -27,6 +28,7 @@ from dali_like.types import BatchInfo, SampleInfo
 from faults.processes import kill_and_wait, wait_until_all, workers_of
 from faults.programs import time_limit
 from faults.streams import CRASHES, HANGS, die_of_sigkill, happens, sleep_for_ever, stop_oneself
+from faults.test_interrupts import interrupt_at
 from faults.test_restarts import make_deadly
 
 MIB = 1 << 20
@@ -190,6 +192,36 @@ class TestAWorkerThatDies:
                     held.clear()
 
         assert seen == list(range(LENGTH))
+
+    def test_may_leave_a_batch_that_had_found_no_memory_and_was_given_some(self, tmp_path: Path) -> None:
+        """It dies when it copies a batch for the second time."""
+
+        class Deadly:
+            def __init__(self, number: int, i: int) -> None:
+                self.number, self.i = number, i
+
+            def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+                if self.i == 0 and not happens(tmp_path / str(self.number)) and happens(tmp_path / "dead"):
+                    die_of_sigkill()
+                return np.full(MIB // 4 + self.i, 100 * self.number + self.i)
+
+        def make(number: int) -> Any:
+            return [Deadly(number, i) for i in range(BATCH_SIZE)]
+
+        options = {"dtype": np.int64, "ndim": 1}
+        with pipeline_of((Batches(make=make), options), max_held_bytes=36 * MIB, prefetch_queue_depth=1) as pipe:
+            held, seen, shortages = [], [], 0
+            while len(seen) < LENGTH:
+                try:
+                    held.append(pipe.run())
+                    seen.append(batches_in(held[-1]))
+                except OutOfMemoryError:
+                    shortages += 1
+                    held.clear()
+            assert pipe.statistics().worker_restarts == 1
+
+        assert seen == list(range(LENGTH))
+        assert shortages
 
     def test_leaves_errors_as_they_are(self, start_method: str, tmp_path: Path) -> None:
         def failing(number: int) -> Any:
@@ -500,13 +532,15 @@ class TestAShardWhoseWorkerDies:
         with pipeline_of((source, SHARDED), py_timeout_s=TIMEOUT_S) as pipe:
             assert outcomes(pipe, 9) == EPOCH_OF_SHARDS
 
-    def test_may_go_on_from_a_checkpoint(self, tmp_path: Path) -> None:
-        with pipeline_of((DisturbedShards((3, 5), batch_of), SHARDED), enable_checkpointing=True) as pipe:
+    @pytest.mark.parametrize("cycle", [None, "no"])
+    def test_may_go_on_from_a_checkpoint(self, cycle: str | None, tmp_path: Path) -> None:
+        options = SHARDED | {"cycle": cycle, "prefetch_queue_depth": 4}
+        with pipeline_of((DisturbedShards((3, 5), batch_of), options), enable_checkpointing=True) as pipe:
             outcomes(pipe, 5)
             checkpoint = pipe.checkpoint()
         source = DisturbedShards((3, 5), disturbed(tmp_path, {0, 2, 11, 13}, die_of_sigkill))
 
-        with pipeline_of((source, SHARDED), checkpoint=checkpoint) as pipe:
+        with pipeline_of((source, options), checkpoint=checkpoint) as pipe:
             assert outcomes(pipe, 4) == EPOCH_OF_SHARDS[5:]
 
 
@@ -569,3 +603,33 @@ def disturb_someone(pipe: Pipeline, rng: random.Random, number: signal.Signals) 
 
 
 # Interrupts
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_an_interrupt_at_each_point_of_run_loses_a_batch_at_worst(way: str) -> None:
+    """And never lets an iterator fall out of step with the others."""
+
+    def samples() -> Iterator[Any]:
+        return (np.array([100 * (i // BATCH_SIZE) + i % BATCH_SIZE]) for i in itertools.count())
+
+    def ragged(number: int) -> Any:
+        return [np.full(i + 1, 100 * number + i) for i in range(BATCH_SIZE)]
+
+    numbers = itertools.count()
+    sources: list[tuple[Any, dict[str, Any]]] = [
+        (map(batch_of, numbers), {}),
+        (Batches(10**6), {}),
+        (map(ragged, itertools.count()), {}),
+        (samples(), {"batch": False, "parallel": False}),
+    ]
+
+    with pipeline_of(*sources, way=way, workers=1) as pipe:
+        seen = [batches_in(pipe.run())]
+        for point in itertools.count():
+            has_come, outputs = interrupt_at(point, lambda: outcome(pipe))
+            seen.extend(entry for entry in (outputs, outcome(pipe), outcome(pipe)) if entry is not None)
+            numbers_seen = [entry for entry in seen if entry != "LostItemError"]
+            assert numbers_seen == sorted(set(numbers_seen)), seen
+            assert numbers_seen[-1] < len(seen) + point + 1, seen
+            if not has_come:
+                break
