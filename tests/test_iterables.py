@@ -107,30 +107,6 @@ def test_iterator_goes_on_after_a_reset_in_the_middle(kind: str, depth: int, way
         assert outcomes(pipe, 2) == [END, END]
 
 
-def test_iterator_that_has_been_seen_to_end_goes_on_in_step_after_a_reset(tmp_path: Path) -> None:
-    """Of the epochs that its end had seemed to begin, none is left."""
-
-    def told(info: BatchInfo) -> Any:
-        (tmp_path / str(info.epoch_idx)).touch()
-        return [np.array(info)]
-
-    def read(outputs: Sequence[Any]) -> Any:
-        return batches_in(outputs[:1]), tuple(outputs[1].at(0).tolist())
-
-    iterator = map(functools.partial(batch_of, size=1), range(8))
-    with pipeline_of((iterator, {}), (told, {"batch_info": True}), prefetch_queue_depth=12) as pipe:
-        seen = outcomes(pipe, 1, read)
-        while not (tmp_path / "2").exists():  # each run sees a bit more of what has been made meanwhile
-            assert len(seen) < 5
-            seen += outcomes(pipe, 1, read)
-            wait_until((tmp_path / str(min(len(seen) - 1, 2))).exists, "the epoch that has been begun")
-        pipe.reset()
-        rest = outcomes(pipe, 8 - len(seen), read)
-
-    assert seen == [(i, (0, i)) for i in range(len(seen))]
-    assert rest == [(len(seen) + i, (1, i)) for i in range(len(rest))]
-
-
 @pytest.mark.parametrize("kind", [*ITERATORS, "no cycle"])
 @in_both_places
 def test_iterator_goes_on_after_an_epoch_that_another_source_has_ended(kind: str, way: str) -> None:
