@@ -105,8 +105,8 @@ class InputPool:
                 self.poll()
             else:
                 raise NoInputError(f"{self._source.name} has no batch left: call feed_input() before each run()")
-        assert not isinstance(batch.outcome, Exception)
-        return batch.outcome
+        outputs: Sequence[Output] = batch.outcome
+        return outputs
 
     def cancel(self, batch: Batch) -> None:
         if batch in self._waiting:

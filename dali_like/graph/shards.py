@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from dali_like.workers.base import Pool, result_of
-from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.batch import Batch, BatchKey, Outcome, Output
 
 
 class ShardsPool:
@@ -114,7 +114,7 @@ class _Epoch:
                 raise
         self.merge()
 
-    def _outcome_of(self, made: Batch) -> Sequence[Output] | Exception:
+    def _outcome_of(self, made: Batch) -> Outcome:
         try:
             return self._pool.wait(made)
         except Exception as error:

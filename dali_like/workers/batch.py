@@ -19,6 +19,9 @@ from dali_like.workers.transport import add_note
 #: What an output of a batch is: one array where all samples lie in their rows, else the samples.
 Output = NDArray[Any] | Sequence[NDArray[Any]]
 
+#: What becomes of a batch: its outputs, or whatever its stage makes of them, or the exception to raise.
+Outcome = Any
+
 _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
 
@@ -49,6 +52,7 @@ class BatchKey(NamedTuple):
         size: how many samples it has, or how many at most.
         worker: the one that must make it, or ANY_WORKER.
         turn: batches with lower numbers are needed earlier.
+        request: what is sent along to a source that wants to be told what to make.
     """
 
     source: int
@@ -58,6 +62,7 @@ class BatchKey(NamedTuple):
     size: int
     worker: int = ANY_WORKER
     turn: int = 0
+    request: bytes = b""
 
     @property
     def words(self) -> tuple[int, ...]:
@@ -79,6 +84,7 @@ class Batch:
         fatal: why the sample that failed was given up, if it kills its workers.
         size: how many samples it has.
         layouts: what its samples have turned out to be, until that has been held against what they are to be.
+        form: what its samples are expected to be like, where its source is told what to make.
         is_last: whether the epoch ends with it, before it is full.
         missing_bytes: how much memory its regions need, where there was not enough the last time.
         num_shortages: how often in a row that has been so.
@@ -93,6 +99,7 @@ class Batch:
         "failed_worker",
         "fatal",
         "first_unmade",
+        "form",
         "is_last",
         "key",
         "largest_region_bytes",
@@ -111,8 +118,9 @@ class Batch:
 
     def __init__(self, key: BatchKey) -> None:
         self.key = key
-        self.outcome: Sequence[Output] | Exception | None = None
+        self.outcome: Outcome = None
         self.cancelled = False
+        self.form: Any = None
         self.is_last = False
         self.layouts: tuple[OutputLayout, ...] | None = None
         self.missing_bytes = 0
@@ -158,12 +166,16 @@ class Batch:
         self.first_unmade = min(self.first_unmade, task * self.slot.geometry.task_size)
 
 
-def position_note(batch: Batch, source: Source, sample: int, where: str) -> str:
+def position_note(batch: Batch, source: Source, sample: int, where: str = "") -> str:
     """The note on an exception that says which sample it belongs to."""
-    key = batch.key
+    return f"raised by {source.name} for {describe_sample(batch.key, sample)}{where}"
+
+
+def describe_sample(key: BatchKey, sample: int, others: str = "") -> str:
+    """Which sample it is, for messages."""
     return (
-        f"raised by {source.name} for sample {sample} of iteration {key.iteration} in epoch {key.epoch} "
-        f"(idx_in_epoch {key.first_sample + sample}){where}"
+        f"sample {sample}{others} of iteration {key.iteration} in epoch {key.epoch} "
+        f"(idx_in_epoch {key.first_sample + sample})"
     )
 
 

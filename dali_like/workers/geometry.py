@@ -64,6 +64,7 @@ class Geometry:
         task_size: number of samples in a task.
         region_bytes: address space of the region of one task.
         outputs: what is expected of each output.
+        request_bytes: room for what the main process sends along with a batch.
         rows: offset of each output's rows; UNKNOWN for those without.
         resident_bytes: everything before the regions; memory is put behind it when the slot is made.
         slot_bytes: address space of the slot.
@@ -75,6 +76,7 @@ class Geometry:
     task_size: int
     region_bytes: int
     outputs: tuple[OutputLayout, ...]
+    request_bytes: int = 0
     marks_offset: int = field(init=False)
     descriptors_offset: int = field(init=False)
     rows: tuple[int, ...] = field(init=False)
@@ -87,7 +89,9 @@ class Geometry:
         num_tasks = self.num_tasks(self.capacity)
         num_outputs = len(self.outputs)
         marks = (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs) * WORD_BYTES
-        descriptors = align(marks + 2 * num_tasks * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES)
+        descriptors = align(
+            marks + 2 * num_tasks * WORD_BYTES + align(self.request_bytes, WORD_BYTES), DESCRIPTOR_WORDS * WORD_BYTES
+        )
         end = descriptors + self.capacity * num_outputs * DESCRIPTOR_WORDS * WORD_BYTES
         rows = []
         for output in self.outputs:
@@ -118,6 +122,11 @@ class Geometry:
         """Where the counts begin."""
         return self.marks_offset + self.num_tasks(self.capacity) * WORD_BYTES
 
+    @property
+    def request_offset(self) -> int:
+        """Where the request begins."""
+        return self.marks_offset + 2 * self.num_tasks(self.capacity) * WORD_BYTES
+
     def region_offset(self, task: int) -> int:
         """Where the region of a task begins."""
         return self.resident_bytes + task * self.region_bytes
@@ -132,6 +141,7 @@ class Geometry:
         words[Header.DESCRIPTORS_OFFSET] = self.descriptors_offset
         words[Header.REGIONS_OFFSET] = self.resident_bytes
         words[Header.REGION_BYTES] = self.region_bytes
+        words[Header.REQUEST_OFFSET] = self.request_offset
         table = words[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
         for row, output, offset in zip(table, self.outputs, self.rows, strict=True):
             row[Word.OFFSET] = offset

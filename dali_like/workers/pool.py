@@ -24,12 +24,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import select
+import time
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,8 +44,8 @@ from dali_like.errors import (
     WorkerError,
 )
 from dali_like.interrupts import interruptible
-from dali_like.workers.base import Stage, result_of
-from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output, position_note
+from dali_like.workers.base import result_of
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output
 from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
@@ -53,16 +55,20 @@ from dali_like.workers.protocol import (
     CELL_PID,
     DONE,
     NO_TICKET,
+    NOTICE_BYTES,
     TASK,
     WORD_BYTES,
     Header,
     Status,
     cell_offset,
     control_bytes,
+    notice_offset,
 )
 from dali_like.workers.recovery import Debt, Recovery
+from dali_like.workers.requests import RequestStage
 from dali_like.workers.ring import Slot
 from dali_like.workers.samples import Source
+from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import add_note, read_message, unpack_exception
 
@@ -77,6 +83,11 @@ _STOPPED = -2
 class ProcessPool:
     """Computes batches in worker processes; see the module's text and `dali_like.workers.base.Pool`.
 
+    Args:
+        sources: with what is declared about the outputs of each.
+        capacity: the largest batch.
+        notice: what workers are told when they start, for sources that want to know.
+
     Raises:
         PicklingError: a source cannot be pickled for spawn.
         OutOfMemoryError: there is no address space for the slots.
@@ -88,13 +99,20 @@ class ProcessPool:
         capacity: int,
         space: SharedSpace,
         options: WorkerOptions,
+        notice: bytes = b"",
     ) -> None:
         self._options = options
         self._space = space
         self._pid = os.getpid()
         if space.allocate(control_bytes(options.num_workers)) != 0:
             raise RuntimeError("workers expect their cells at the start of the space, so a space has one pool")
-        self._stages = [Stage(space, source, capacity, declared, options.num_workers) for source, declared in sources]
+        self._write_notice(notice)
+        self._stages: list[Stage] = [
+            RequestStage(space, source, capacity)
+            if source.requests
+            else ArrayStage(space, source, capacity, declared, options.num_workers)
+            for source, declared in sources
+        ]
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self._backlog: deque[Batch] = deque()
@@ -173,21 +191,38 @@ class ProcessPool:
         self._post()
 
     def wait(self, batch: Batch) -> Sequence[Output]:
+        self.wait_for((batch,))
+        outputs: Sequence[Output] = self.take(batch)
+        return outputs
+
+    def wait_for(self, batches: Sequence[Batch], deadline_s: float = math.inf) -> Batch | None:
+        """Wait until the outcome of one of several batches is known, and return the first such.
+
+        Args:
+            deadline_s: until when to wait, as `time.monotonic` counts; then None is returned.
+        """
         self._check()
         self.read_reports()
         while True:
             self._recovery.look(self)
-            if batch.outcome is not None:
-                break
+            for batch in batches:
+                if batch.outcome is not None:
+                    return batch
             self._post()
-            if self._failure is not None and (batch.slot is None or batch.ticket >= self._first_lost):
+            if self._failure is not None and all(map(self._is_lost, batches)):
                 raise self._failure
-            if self._no_memory is not None and batch in self._backlog and not self._in_flight:
-                if not self._retract(batch):
+            if self._no_memory is not None and batches[0] in self._backlog and not self._in_flight:
+                if not self._retract(batches[0]):
                     raise self._no_memory
                 continue
+            wait_ms = self._recovery.poll_ms
+            if deadline_s < math.inf:
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return None
+                wait_ms = min(wait_ms, left_s * 1000)
             with interruptible():
-                ready = self._poll.poll(self._recovery.poll_ms)
+                ready = self._poll.poll(wait_ms)
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
                 self._recovery.look_for_losses(self)
@@ -196,10 +231,33 @@ class ProcessPool:
                     self.read_reports()
                 else:
                     self._crew.read_news()
+
+    def take(self, batch: Batch) -> Any:
+        """The outcome of a batch that is known, or its exception is raised."""
         self._ready.discard(batch)
         self._stages[batch.key.source].check(batch)
         self._post()
         return result_of(batch)
+
+    def stage_of(self, batch: Batch) -> Stage:
+        """What is known of the source of a batch."""
+        return self._stages[batch.key.source]
+
+    def describe_workers_on(self, batch: Batch) -> list[str]:
+        """For each worker that is on a batch: which, what it is making, and its Python stack."""
+        return self._recovery.describe_workers_on(batch, self)
+
+    def _is_lost(self, batch: Batch) -> bool:
+        """Whether a batch will not be completed because of the failure."""
+        return batch.slot is None or batch.ticket >= self._first_lost
+
+    def _write_notice(self, notice: bytes) -> None:
+        offset = notice_offset(self._options.num_workers)
+        room = NOTICE_BYTES - WORD_BYTES
+        if len(notice) > room:
+            raise ValueError(f"a notice of {len(notice)} bytes, for which there is room of {room}")
+        self._space.map[offset : offset + WORD_BYTES] = len(notice).to_bytes(WORD_BYTES, _LITTLE)
+        self._space.map[offset + WORD_BYTES : offset + WORD_BYTES + len(notice)] = notice
 
     def _retract(self, batch: Batch) -> bool:
         """Take its memory from the last of the batches that are ready and come after this one; whether there is one."""
@@ -413,7 +471,7 @@ class ProcessPool:
         error = unpack_exception(read_message(self._space, start, int(slot.marks[batch.failed_task])))
         worker = batch.failed_worker
         where = f", in worker {worker} (pid {self._crew.pids[worker]})"
-        add_note(error, position_note(batch, stage.source, batch.failed_sample, where))
+        add_note(error, f"raised by {stage.source.name} for {stage.describe(batch.key, batch.failed_sample)}{where}")
         return error
 
     # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
@@ -479,13 +537,8 @@ class ProcessPool:
         os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
 
     def describe(self, debt: Debt) -> str:
-        key = debt.batch.key
-        source = self._stages[key.source].source
-        others = ", and perhaps others after it," if source.concurrency is not None else ""
-        return (
-            f"{source.name} was making sample {debt.sample}{others} of iteration {key.iteration} in "
-            f"epoch {key.epoch} (idx_in_epoch {key.first_sample + debt.sample})"
-        )
+        stage = self._stages[debt.batch.key.source]
+        return f"{stage.source.name} was making {stage.describe_debt(debt.batch.key, debt.sample)}"
 
 
 def _order_of(batch: Batch) -> tuple[int, int]:

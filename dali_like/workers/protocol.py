@@ -4,19 +4,21 @@ Records go through kernel pipes, which write up to ``PIPE_BUF`` bytes atomically
 one pipe without a lock. Everything larger lies in shared memory (`dali_like.workers.memory`)::
 
     control area     one cell of CELL_BYTES a worker: the task that it took last, and the sample that it is on
+    notice           NOTICE_BYTES, written by the main process, for workers that start
     message areas    MESSAGE_BYTES a worker, for what it has to say before it can take a task
     slots            one batch of one source each; made by the main process, addressed by the page they start on
 
     a slot:   header       HEADER_WORDS words, then one descriptor an output: what the batch is, where its rows are
               marks        a word a task: how much of the task's region has memory behind it
               counts       a word a task: how many samples it has made, where that is not known beforehand
+              request      what the main process sends along, for sources that want to be told what to make
               descriptors  one a sample and output, written by the worker for samples that are not in a row
               rows         for each dense output an array of shape (batch_size, *sample_shape)
               regions      one a task: large in address space, touched only as far as it is used
 
-The header is the main process's to write, and does not change while a task of the batch is on its way. The marks, counts,
-descriptors, rows and region of a task belong to the one worker that has taken it. A worker may die at any instruction:
-its cell names the task that has to be done again.
+The header and the request are the main process's to write, and do not change while a task of the batch is on its way. The
+marks, counts, descriptors, rows and region of a task belong to the one worker that has taken it. A worker may die at any
+instruction: its cell names the task that has to be done again.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ CELL_SKIPPED = 32
 #: And where its process id is, for everybody who wants to know who the workers are.
 CELL_PID = 40
 MESSAGE_BYTES = 1 << 20
+NOTICE_BYTES = PAGE_BYTES
 
 
 class Status(enum.IntEnum):
@@ -80,9 +83,11 @@ class Header(enum.IntEnum):
     REGIONS_OFFSET = 13
     REGION_BYTES = 14
     PROVISIONAL = 15  # what the header says of dtypes and dimensions is a guess, which samples need not follow
+    REQUEST_OFFSET = 16
+    REQUEST_BYTES = 17
 
 
-HEADER_WORDS = 16
+HEADER_WORDS = 18
 
 
 class Word(enum.IntEnum):
@@ -120,9 +125,14 @@ def cell_offset(worker: int) -> int:
     return worker * CELL_BYTES
 
 
+def notice_offset(num_workers: int) -> int:
+    """Where the notice lies: its length in the first word, then its text."""
+    return align(num_workers * CELL_BYTES)
+
+
 def message_offset(worker: int, num_workers: int) -> int:
     """Where the message area of a worker lies."""
-    return align(num_workers * CELL_BYTES) + worker * MESSAGE_BYTES
+    return notice_offset(num_workers) + NOTICE_BYTES + worker * MESSAGE_BYTES
 
 
 def control_bytes(num_workers: int) -> int:

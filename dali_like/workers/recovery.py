@@ -11,6 +11,7 @@ the sample is given up, and its batch fails. A sample that hangs is tried once m
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections import Counter, deque
@@ -173,6 +174,15 @@ class Recovery:
             work.fail_at_once(
                 CorruptionError("a task has been lost; a callback has written into memory that is not its own, and died")
             )
+
+    def describe_workers_on(self, batch: Batch, work: Work) -> list[str]:
+        """For each worker that is on a batch: which, what it is making, and its Python stack."""
+        watch = self._watch or HangWatch(self._crew, self._space, self._options.num_workers, math.inf)
+        return [
+            f"worker {worker} (pid {self._crew.pids[worker]}): {work.describe(debt)}:\n{watch.stack_of(worker)}"
+            for worker, debt in enumerate(self._debts(work))
+            if debt is not None and debt.batch is batch
+        ]
 
     def _handle(self, end: End, work: Work) -> None:
         # What it has completed before counts.

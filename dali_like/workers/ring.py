@@ -206,13 +206,13 @@ class _Export:
 
     __slots__ = ("__array_interface__", "_lease")
 
-    def __init__(self, lease: Lease[Any], address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(self, lease: Lease[Any] | None, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self._lease = lease
         self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": dtype.str, "version": 3}
 
 
-def leased_array(lease: Lease[Any], address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A writable array over memory of a slot that keeps the slot leased."""
+def leased_array(lease: Lease[Any] | None, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A writable array over memory of a slot that keeps the slot leased, if a lease is given."""
     return np.asarray(_Export(lease, address, shape, dtype))
 
 

@@ -24,6 +24,7 @@ from dali_like.types import BatchInfo, Call, SampleInfo, current_call
 from dali_like.workers.coroutines import EventLoop, make_concurrently
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
+from dali_like.workers.requests import answer
 from dali_like.workers.samples import LastBatch, Source, as_columns, split_outputs
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, Region, RegionFullError, SlotView, Task
@@ -109,7 +110,9 @@ class TaskRunner:
         if made:
             task.callback = _Resumed(made, task.callback)
         try:
-            if source.batch:
+            if source.requests:
+                answer(task, self._cell)
+            elif source.batch:
                 self._make_batch(task)
             elif source.concurrency is not None:
                 self._make_concurrently(task, source.concurrency)
@@ -118,7 +121,7 @@ class TaskRunner:
                 while i < task.stop:
                     i = self._make(task, i)
         except StopIteration:
-            if source.batch or source.last_batch is LastBatch.DROP:
+            if source.batch or source.requests or source.last_batch is LastBatch.DROP:
                 return Status.STOPPED, self._cell[0]
             task.end_at(self._cell[0])
         except RegionFullError as full:
@@ -128,7 +131,7 @@ class TaskRunner:
         except Exception as error:
             self.error = error
             return Status.FAILED, self._cell[0]
-        if task.stop == task.start:
+        if task.stop == task.start and not source.requests:
             task.describe_all()  # nothing, which there may be no rows for
         if task.region is None:
             return Status.DENSE, 0

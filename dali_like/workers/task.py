@@ -124,6 +124,7 @@ class Task:
         cells: the rows of each sample.
         region: where samples go that have no row; None as long as all had one.
         lent: the memory that the callback has been given to make samples in, by sample and output.
+        request: what the main process has sent along with the batch.
     """
 
     def __init__(self, space: SharedSpace, view: SlotView, source: Source, words: list[int], number: int) -> None:
@@ -142,12 +143,19 @@ class Task:
         self.start = number * view.task_size
         self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
         self.cells = view.cells_of(number)
+        request = view.offset + words[Header.REQUEST_OFFSET]
+        self.request = memoryview(space.map)[request : request + words[Header.REQUEST_BYTES]]
         self.region: Region | None = None
 
     def end_at(self, stop: int) -> None:
         """Leave it at fewer samples than it might have had."""
         self.stop = stop
         self.view.counts[self._number] = stop - self.start
+
+    def clean_region(self) -> Region:
+        """The region of the task, with nothing in it."""
+        self.region = Region(self._space, self.view, self._number)
+        return self.region
 
     def describe_all(self) -> Region:
         """From now on each sample is described, and so are those that lie in their rows already."""
@@ -260,7 +268,8 @@ class Region:
         self._space = space
         self._marks = view.marks
         self._task = task
-        self._start = view.regions_offset + task * view.region_bytes
+        #: Where it begins in the shared space.
+        self.start = view.regions_offset + task * view.region_bytes
         self._size = view.region_bytes
         self._lock = threading.Lock()
         self._committed = int(view.marks[task])
@@ -272,6 +281,10 @@ class Region:
         self._space.array(offset, array.shape, array.dtype)[...] = array
         return offset
 
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+        """Use room for an array, and return it."""
+        return self._space.array(self.take(math.prod(shape) * dtype.itemsize), shape, dtype)
+
     def take(self, nbytes: int) -> int:
         """Use `nbytes` more, and return their offset in the shared space."""
         with self._lock:
@@ -280,7 +293,7 @@ class Region:
             if end > self._committed:
                 self._grow(end)
             self.used = end
-        return self._start + begin
+        return self.start + begin
 
     def _grow(self, end: int) -> None:
         if end > self._size:
@@ -289,7 +302,7 @@ class Region:
         target = min(align(end, step), self._size)
         missing = target - self._committed
         try:
-            self._space.commit(self._start + self._committed, missing)
+            self._space.commit(self.start + self._committed, missing)
         except OutOfMemoryError:
             raise NoMemoryError(missing) from None  # the main process has the words, and may find memory
         self._committed = target

@@ -27,17 +27,19 @@ from dali_like.workers.protocol import (
     DONE,
     MESSAGE_BYTES,
     NO_TICKET,
+    NOTICE_BYTES,
     TASK,
     WORD_BYTES,
     Status,
     cell_offset,
     message_offset,
+    notice_offset,
 )
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, RegionFullError
-from dali_like.workers.transport import pack_exception
+from dali_like.workers.transport import pack_exception, read_message
 
 #: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
 STACK_SIGNAL = signal.SIGRTMAX - 1
@@ -73,6 +75,8 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
         # Another task may begin only when the last one has been reported, so one cell is enough.
         runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
         for source in sources:
+            if source.requests:
+                source.callback.begin(index, channels.num_workers, _notice_of(channels))  # type: ignore[attr-defined]
             if isinstance(source.callback, Stream):
                 source.callback.on_skip = runner.note_skip
             if source.worker_setup is not None:
@@ -100,6 +104,10 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
             runner.call(source.worker_teardown)
     runner.close()
     return 0
+
+
+def _notice_of(channels: Channels) -> bytes:
+    return read_message(channels.space, notice_offset(channels.num_workers), NOTICE_BYTES - WORD_BYTES)
 
 
 def _make_take(index: int, channels: Channels, cell: int) -> Callable[[], int]:

@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn
 from dali_like.errors import CorruptionError, DaliLikeError
 from dali_like.types import SampleInfo
-from dali_like.workers.base import Stage
 from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import Geometry, OutputLayout
@@ -51,6 +50,7 @@ from dali_like.workers.protocol import (
 )
 from dali_like.workers.ring import Ring, Slot
 from dali_like.workers.samples import LastBatch, Source
+from dali_like.workers.stages import ArrayStage
 from dali_like.workers.transport import pack_exception, unpack_exception
 from faults.programs import time_limit
 
@@ -729,7 +729,7 @@ def test_garbage_in_the_counts_costs_their_batches_and_no_others(garbage: str, r
 def test_counts_of_anything(batch: bool, counts: list[int]) -> None:
     described = Described()
     source = Source("source", lambda info: None, 2, batch=batch, last_batch=LastBatch.PARTIAL)
-    stage = Stage(described.space, source, SIZE, LAYOUTS, 1)
+    stage = ArrayStage(described.space, source, SIZE, LAYOUTS, 1)
     described.slot.counts[:] = counts
 
     try:

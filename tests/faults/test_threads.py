@@ -29,10 +29,10 @@ from conftest import is_running, wait_until
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.errors import ClosedError, ForkedError, PipelineStateError
 from dali_like.types import SampleInfo
-from dali_like.workers.base import Stage
 from dali_like.workers.crew import Crew
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.recovery import Recovery
+from dali_like.workers.stages import ArrayStage
 from faults.programs import Program, time_limit
 
 MakePipeline = Callable[..., Pipeline]
@@ -227,8 +227,8 @@ class TestCloseInAnotherThread:
             (ProcessPool, "read_reports", 3),
             (ProcessPool, "_note", 1),
             (ProcessPool, "_note", 5),
-            (Stage, "begin", 1),
-            (Stage, "begin", 3),
+            (ArrayStage, "begin", 1),
+            (ArrayStage, "begin", 3),
             (Crew, "read_news", 1),
             (Recovery, "look", 3),
         ],

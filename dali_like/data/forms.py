@@ -1,0 +1,320 @@
+"""What the samples of a dataset are like: which containers, and what is in them.
+
+Most datasets give samples of one form for ever: an image and its label, or a dict of arrays. Once the form is known, workers
+write the parts of each sample straight into rows of the batch's slot, and the batch is put together of arrays that are there
+already. What comes out is what the default collation would have made of the samples. A sample that has another form is left
+to that.
+
+A form is a tree of nodes: containers, and leaves that have a row each. Texts have none, and travel in lists beside.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import functools
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM
+from dali_like.workers.task import Cell
+
+#: The rows of one sample, by their number.
+Row = Sequence[Cell]
+#: All rows of a batch: an array for each number, whose first dimension counts the samples.
+Rows = Sequence[NDArray[Any]]
+#: For each text of a form, that of one sample after the other.
+Texts = Sequence[list[Any]]
+
+_NUMBERS: dict[type, str] = {bool: "?", int: "i8", float: "f8"}
+
+
+class Node(abc.ABC):
+    """A part of a form."""
+
+    @abc.abstractmethod
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        """Write a part of a sample; False if it is not of this form, and then what has been written is void."""
+
+    @abc.abstractmethod
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        """The batch of such parts, as the default collation makes it; its texts in a tuple or a list, as they come there."""
+
+    @abc.abstractmethod
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        """The part of one sample, as the dataset gave it."""
+
+
+class Leaf(Node):
+    """A part that lies in a row of its own.
+
+    Attributes:
+        number: of the row.
+        layout: of the row.
+    """
+
+    number = -1
+    layout: OutputLayout
+
+
+class ArrayLeaf(Leaf):
+    """A NumPy array."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.shape = array.shape
+        self.layout = layout_of(array.dtype, array.shape)
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        place, dtype, shape = row[self.number]
+        if value.__class__ is np.ndarray and value.dtype is dtype and value.shape == shape:
+            place[...] = value
+            return True
+        return False
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return rows[self.number]
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return rows[self.number][i, ...].copy()
+
+
+class ComplexLeaf(ArrayLeaf):
+    """A NumPy array of complex numbers, which travel as pairs."""
+
+    def __init__(self, array: NDArray[Any]) -> None:
+        self.dtype = array.dtype
+        self.shape = array.shape
+        self.layout = layout_of(np.dtype(f"f{array.dtype.itemsize // 2}"), (*array.shape, 2))
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        if value.__class__ is np.ndarray and value.dtype == self.dtype and value.shape == self.shape:
+            row[self.number].row.view(self.dtype)[..., 0] = value
+            return True
+        return False
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return rows[self.number].view(self.dtype)[..., 0]
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return rows[self.number].view(self.dtype)[i, ..., 0].copy()
+
+
+class NumberLeaf(Leaf):
+    """A number of Python or NumPy."""
+
+    def __init__(self, number: Any) -> None:
+        self.kind = type(number)
+        self.layout = layout_of(np.dtype(_NUMBERS.get(self.kind, self.kind)), ())
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        if value.__class__ is not self.kind:
+            return False
+        try:
+            row[self.number].row[...] = value
+        except OverflowError:
+            return False
+        return True
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return rows[self.number]
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return self.kind(rows[self.number][i])
+
+
+class TextLeaf(Node):
+    """A str or bytes."""
+
+    def __init__(self, text: Any) -> None:
+        self.number = -1
+        self.kind = type(text)
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        if value.__class__ is not self.kind:
+            return False
+        texts[self.number].append(value)
+        return True
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return tuple(texts[self.number]) if in_tuple else texts[self.number]
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return texts[self.number][i]
+
+
+class Container(Node):
+    """A container of a fixed number of parts."""
+
+    def __init__(self, kind: type, parts: Sequence[Node]) -> None:
+        self.kind = kind
+        self.parts = tuple(parts)
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        if value.__class__ is not self.kind or len(value) != len(self.parts):
+            return False
+        return all(part.put(content, row, texts) for part, content in zip(self.parts, value, strict=True))
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return [part.batch(rows, texts, True) for part in self.parts]
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return self.kind(part.sample(rows, texts, i) for part in self.parts)
+
+
+class NamedTuple(Container):
+    """A named tuple."""
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return self.kind(*super().batch(rows, texts, in_tuple))
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return self.kind(*(part.sample(rows, texts, i) for part in self.parts))
+
+
+class Dict(Node):
+    """A dict."""
+
+    def __init__(self, parts: Mapping[Any, Node]) -> None:
+        self.parts = dict(parts)
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        if value.__class__ is not dict or len(value) != len(self.parts):
+            return False
+        try:
+            for key, part in self.parts.items():
+                if not part.put(value[key], row, texts):
+                    return False
+        except KeyError:
+            return False
+        return True
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return {key: part.batch(rows, texts, False) for key, part in self.parts.items()}
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return {key: part.sample(rows, texts, i) for key, part in self.parts.items()}
+
+
+class Dataclass(Dict):
+    """A dataclass whose instances have its fields and nothing else."""
+
+    def __init__(self, kind: type, parts: Mapping[Any, Node]) -> None:
+        super().__init__(parts)
+        self.kind = kind
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        return value.__class__ is self.kind and super().put(vars(value), row, texts)
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return self._made(super().batch(rows, texts, in_tuple))
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        return self._made(super().sample(rows, texts, i))
+
+    def _made(self, fields: dict[str, Any]) -> Any:
+        value: Any = object.__new__(self.kind)
+        vars(value).update(fields)  # also if it is frozen; and no __post_init__ sees batches
+        return value
+
+
+class SampleForm:
+    """The form of the samples of a dataset; see `dali_like.workers.requests.Form`.
+
+    Attributes:
+        root: the tree.
+        num_texts: how many texts a sample has.
+    """
+
+    def __init__(self, root: Node, leaves: Sequence[Leaf], num_texts: int) -> None:
+        self.root = root
+        self.num_texts = num_texts
+        self.layouts = tuple(leaf.layout for leaf in leaves)
+
+    @functools.cached_property
+    def packed(self) -> bytes:
+        """The form, for workers."""
+        return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+
+#: Makes a leaf of what is neither a container nor text; None where the default collation is to see it itself.
+LeafMaker = Callable[[Any], Leaf | None]
+
+
+def numpy_leaf(value: Any) -> Leaf | None:
+    """A leaf for an array or a number."""
+    if type(value) is np.ndarray:
+        return array_leaf(value)
+    if type(value) in _NUMBERS or (isinstance(value, np.generic) and value.dtype in DTYPE_CODES):
+        return NumberLeaf(value)
+    return None
+
+
+def array_leaf(array: NDArray[Any]) -> Leaf | None:
+    """A leaf for an array, if its elements can travel in rows."""
+    if array.ndim > MAX_NDIM - 1 or not array.dtype.isnative:
+        return None
+    if array.dtype in DTYPE_CODES:
+        return ArrayLeaf(array)
+    return ComplexLeaf(array) if array.dtype in (np.complex64, np.complex128) else None
+
+
+def layout_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> OutputLayout:
+    """The row of a leaf."""
+    return OutputLayout(DTYPE_CODES[dtype], len(shape), shape)
+
+
+def form_of(sample: Any, leaf_of: LeafMaker) -> SampleForm | None:
+    """The form of a sample; None if some part of it has to be collated by itself.
+
+    >>> form_of((np.zeros(3), 5, "cat"), numpy_leaf).num_texts
+    1
+    """
+    leaves: list[Leaf] = []
+    texts: list[TextLeaf] = []
+    try:
+        root = _node_of(sample, leaf_of, leaves, texts)
+        form = SampleForm(root, leaves, len(texts))
+        form.packed  # noqa: B018  # local classes cannot be pickled
+    except (_Unfit, RecursionError, pickle.PicklingError, AttributeError, TypeError):
+        return None
+    return form
+
+
+class _Unfit(Exception):
+    """A part of a sample has no form."""
+
+
+def _node_of(value: Any, leaf_of: LeafMaker, leaves: list[Leaf], texts: list[TextLeaf]) -> Node:
+    def node_of(part: Any) -> Node:
+        return _node_of(part, leaf_of, leaves, texts)
+
+    kind = type(value)
+    if kind in (str, bytes):
+        texts.append(TextLeaf(value))
+        texts[-1].number = len(texts) - 1
+        return texts[-1]
+    if kind in (tuple, list):
+        return Container(kind, list(map(node_of, value)))
+    if kind is dict:
+        return Dict({key: node_of(part) for key, part in value.items()})
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return NamedTuple(kind, list(map(node_of, value)))
+    leaf = leaf_of(value)
+    if leaf is not None:
+        leaf.number = len(leaves)
+        leaves.append(leaf)
+        return leaf
+    if _is_plain_dataclass(value):
+        return Dataclass(kind, {name: node_of(part) for name, part in vars(value).items()})
+    raise _Unfit
+
+
+def _is_plain_dataclass(value: Any) -> bool:
+    if not dataclasses.is_dataclass(value) or isinstance(value, type) or not hasattr(value, "__dict__"):
+        return False
+    return list(vars(value)) == [field.name for field in dataclasses.fields(value)]
