@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import operator
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dali_like.checkpoints import Checkpoint
+from dali_like.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.notices import warn
 from dali_like.pickling import make_callback_pickler
@@ -223,35 +223,17 @@ class HasArguments:
         return 0
 
 
-# Checks: each is given the name of an argument and its value, and returns what is kept of it.
-
-_Check = Callable[[str, Any], Any]
+# Checks of arguments that only pipelines have.
 
 
 def _integer(name: str, value: Any) -> int:
-    if not _is_int(value):
+    if not is_int(value):
         raise ArgumentTypeError(f"{name} must be an integer, not {value!r}")
     return operator.index(value)
 
 
-def _positive(name: str, value: Any) -> int:
-    if not _is_int(value):
-        raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
-    if value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
-    return operator.index(value)
-
-
-def _not_negative(name: str, value: Any) -> int:
-    if not _is_int(value):
-        raise ArgumentTypeError(f"{name} must be an integer from 0 on, not {value!r}")
-    if value < 0:
-        raise ArgumentError(f"{name} must be an integer from 0 on, not {value!r}")
-    return operator.index(value)
-
-
 def _seconds(name: str, value: Any) -> float:
-    if not _is_int(value) and not isinstance(value, (float, np.floating)):
+    if not is_int(value) and not isinstance(value, (float, np.floating)):
         raise ArgumentTypeError(f"{name} must be a positive number of seconds or None, not {value!r}")
     if not value > 0:
         raise ArgumentError(f"{name} must be a positive number of seconds or None, not {value!r}")
@@ -259,7 +241,7 @@ def _seconds(name: str, value: Any) -> float:
 
 
 def _number_of_workers(name: str, value: Any) -> int:
-    if not _is_int(value):
+    if not is_int(value):
         # DALI raises RuntimeError, though not before it needs them. That 0 are too few is said then, too.
         raise ArgumentClashError(
             f"{name} must be a positive integer for sources with parallel=True, and 0 or None for others, not {value!r}"
@@ -271,12 +253,6 @@ def _checkpoint(name: str, value: Any) -> Checkpoint:
     return value if isinstance(value, Checkpoint) else Checkpoint.loads(value)
 
 
-def _flag(name: str, value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)) and not (_is_int(value) and value in (0, 1)):
-        raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
-    return bool(value)
-
-
 def _start_method(name: str, value: Any) -> str:
     if value not in START_METHODS:
         raise ArgumentError(f"{name} must be one of {', '.join(START_METHODS)}, not {value!r}")
@@ -285,10 +261,10 @@ def _start_method(name: str, value: Any) -> str:
 
 def _depth(name: str, value: Any) -> int | dict[str, int]:
     if not isinstance(value, dict):
-        return _positive(name, value)
+        return positive(name, value)
     if set(value) != {"cpu_size", "gpu_size"}:
         raise ArgumentError(f'{name} must be a positive integer, or a dict with "cpu_size" and "gpu_size", not {value!r}')
-    return {key: _positive(f"{name}[{key!r}]", size) for key, size in value.items()}
+    return {key: positive(f"{name}[{key!r}]", size) for key, size in value.items()}
 
 
 def _layout(name: str, value: Any) -> str:
@@ -304,11 +280,7 @@ def _dtype(name: str, value: Any) -> Any:
         raise ArgumentTypeError(f"{name} must be a data type, a list of data types or None: {error}") from error
 
 
-def _or_none(check: _Check) -> _Check:
-    return lambda name, value: None if value is None else check(name, value)
-
-
-def _each(check: _Check) -> _Check:
+def _each(check: Check) -> Check:
     """One value for all outputs, or a list with one for each."""
 
     def check_each(name: str, value: Any) -> Any:
@@ -319,7 +291,7 @@ def _each(check: _Check) -> _Check:
     return check_each
 
 
-def _member(kind: type[enum.Enum]) -> _Check:
+def _member(kind: type[enum.Enum]) -> Check:
     def check(name: str, value: Any) -> Any:
         if not isinstance(value, kind):
             raise ArgumentTypeError(f"{name} must be a {kind.__name__} or None, not {value!r}")
@@ -328,34 +300,30 @@ def _member(kind: type[enum.Enum]) -> _Check:
     return check
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-
-
-_CHECKS: dict[str, _Check] = {
-    "batch_size": _or_none(_positive),
-    "num_threads": _or_none(_positive),
-    "device_id": _or_none(_integer),
-    "seed": _or_none(_integer),
-    "exec_pipelined": _flag,
+_CHECKS: dict[str, Check] = {
+    "batch_size": or_none(positive),
+    "num_threads": or_none(positive),
+    "device_id": or_none(_integer),
+    "seed": or_none(_integer),
+    "exec_pipelined": flag,
     "prefetch_queue_depth": _depth,
-    "exec_async": _flag,
-    "bytes_per_sample": _not_negative,
-    "set_affinity": _flag,
-    "enable_memory_stats": _flag,
-    "py_num_workers": _or_none(_number_of_workers),
+    "exec_async": flag,
+    "bytes_per_sample": not_negative,
+    "set_affinity": flag,
+    "enable_memory_stats": flag,
+    "py_num_workers": or_none(_number_of_workers),
     "py_start_method": _start_method,
-    "py_callback_pickler": _or_none(lambda _, pickler: make_callback_pickler(pickler)),
-    "enable_checkpointing": _flag,
-    "checkpoint": _or_none(_checkpoint),
-    "py_worker_threads": _or_none(_positive),
-    "py_worker_restarts": _or_none(_not_negative),
-    "py_timeout_s": _or_none(_seconds),
-    "max_held_bytes": _or_none(_positive),
+    "py_callback_pickler": or_none(lambda _, pickler: make_callback_pickler(pickler)),
+    "enable_checkpointing": flag,
+    "checkpoint": or_none(_checkpoint),
+    "py_worker_threads": or_none(positive),
+    "py_worker_restarts": or_none(not_negative),
+    "py_timeout_s": or_none(_seconds),
+    "max_held_bytes": or_none(positive),
     "output_dtype": _each(_dtype),
-    "output_ndim": _each(_not_negative),
+    "output_ndim": _each(not_negative),
     "output_layout": _each(_layout),
-    "exec_dynamic": _or_none(_flag),
-    "stream_policy": _or_none(_member(StreamPolicy)),
-    "concurrency": _or_none(_member(OperatorConcurrency)),
+    "exec_dynamic": or_none(flag),
+    "stream_policy": or_none(_member(StreamPolicy)),
+    "concurrency": or_none(_member(OperatorConcurrency)),
 }

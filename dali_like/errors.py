@@ -8,7 +8,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
     |   |-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
     |   |-- DatasetError(AssertionError)      ... for a dataset that is made of arrays or of other datasets
-    |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines
+    |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines, or of a loader
     |       `-- OutputMapError(IndexError)    ... as the names of their outputs
     |-- InputNameError(KeyError)              a pipeline has no input of that name
     |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
@@ -120,7 +120,7 @@ class DatasetError(ArgumentError, AssertionError):
 
 
 class IteratorArgumentError(ArgumentError, AssertionError):
-    """An argument of an iterator over pipelines has a value that is not allowed."""
+    """An argument of an iterator over pipelines, or an attribute of a loader that is iterated over, is not allowed."""
 
 
 class OutputMapError(IteratorArgumentError, IndexError):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from dali_like.checks import error_policy
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.sources import Kind, Use, check_cycle, grouped, kind_of
 from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
@@ -221,9 +222,7 @@ def _check_flags(arguments: SourceArguments) -> None:
 
 
 def _check_functions(arguments: SourceArguments) -> None:
-    on_error = arguments.on_error
-    if not callable(on_error) and on_error not in ("raise", "skip"):
-        raise ArgumentError(f'on_error must be "raise", "skip" or a callable that makes a replacement, not {on_error!r}')
+    error_policy("on_error", arguments.on_error)
     for what in ("worker_setup", "worker_teardown"):
         function = getattr(arguments, what)
         if function is not None and not callable(function):
