@@ -1,0 +1,245 @@
+"""What a data loader is told: our own arguments, and what may be changed afterwards. The rest is held against PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like.data import IterableDataset, default_collate, default_convert
+from dali_like.data.options import DatasetKind, LoaderOptions, OwnOptions
+from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentError
+
+OWN = {
+    "worker_seeding": "torch",
+    "on_error": lambda info, error: 0,
+    "worker_restarts": None,
+    "prefetch_epochs": True,
+    "max_held_bytes": 2**30,
+    "worker_threads": None,
+}
+LOCKED = ["dataset", "batch_size", "sampler", "batch_sampler", "drop_last", "persistent_workers", *OWN]
+
+
+class Numbers(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(3))
+
+
+# Our own arguments
+
+
+def test_own_arguments_are_attributes() -> None:
+    loader = LoaderOptions("abc", **OWN)
+
+    assert {name: vars(loader)[name] for name in OWN} == OWN
+
+
+def test_own_arguments_have_defaults() -> None:
+    loader = LoaderOptions("abc")
+
+    assert {name: vars(loader)[name] for name in OWN} == vars(OwnOptions())
+    assert OwnOptions.checked() == OwnOptions() == OwnOptions.checked(**vars(OwnOptions()))
+
+
+def test_own_arguments_are_checked_alone() -> None:
+    assert vars(OwnOptions.checked(**OWN)) == OWN
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("worker_seeding", "tasks", "tasks"),
+        ("on_error", "skip", "skip"),
+        ("worker_restarts", 0, 0),
+        ("worker_restarts", np.int64(2), 2),
+        ("prefetch_epochs", np.True_, True),
+        ("prefetch_epochs", 0, False),
+        ("max_held_bytes", None, None),
+        ("max_held_bytes", 1, 1),
+        ("worker_threads", np.uint8(4), 4),
+    ],
+)
+def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
+    found = getattr(LoaderOptions("abc", **{name: value}), name)
+
+    assert (type(found), found) == (type(kept), kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error", "text"),
+    [
+        ("worker_seeding", "worker", ArgumentError, 'must be "tasks", where .*, or "torch", where .*, not \'worker\''),
+        ("worker_seeding", None, ArgumentError, "must be .*, not None"),
+        (
+            "on_error",
+            "ignore",
+            ArgumentError,
+            'must be "raise", "skip" or a callable that makes a replacement, not \'ignore\'',
+        ),
+        ("on_error", None, ArgumentError, "must be .*, not None"),
+        ("worker_restarts", -1, ArgumentError, "must be an integer from 0 on, not -1"),
+        ("worker_restarts", 1.0, ArgumentTypeError, "must be an integer from 0 on, not 1.0"),
+        ("worker_restarts", True, ArgumentTypeError, "must be an integer from 0 on, not True"),
+        ("prefetch_epochs", 2, ArgumentTypeError, "must be True or False, not 2"),
+        ("prefetch_epochs", None, ArgumentTypeError, "must be True or False, not None"),
+        ("max_held_bytes", 0, ArgumentError, "must be a positive integer, not 0"),
+        ("max_held_bytes", "1G", ArgumentTypeError, "must be a positive integer, not '1G'"),
+        ("worker_threads", 0, ArgumentError, "must be a positive integer, not 0"),
+        ("worker_threads", 1.5, ArgumentTypeError, "must be a positive integer, not 1.5"),
+    ],
+)
+def test_values_that_are_not(name: str, value: Any, error: type[Exception], text: str) -> None:
+    for refuse in (OwnOptions.checked, lambda **own: LoaderOptions("abc", **own)):
+        with pytest.raises(ArgumentError, match=f"^{name} {text}") as info:
+            refuse(**{name: value})
+
+        assert type(info.value) is error
+
+
+def test_an_argument_that_there_is_not_is_named_next_to_those_that_there_are() -> None:
+    with pytest.raises(ArgumentTypeError, match=r"no argument 'on_eror'; it has PyTorch's and worker_seeding, on_error, "):
+        OwnOptions.checked(on_eror="skip")
+
+
+def test_what_pytorch_refuses_comes_before_what_only_we_do() -> None:
+    with pytest.raises(ArgumentError, match="num_workers option should be non-negative"):
+        LoaderOptions("abc", num_workers=-1, on_error="ignore")
+
+
+# What may be changed
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_attributes_that_are_locked(name: str) -> None:
+    class Loader(LoaderOptions[Any]):
+        pass
+
+    loader = Loader("abc")
+    before = getattr(loader, name)
+
+    with pytest.raises(ArgumentError, match=f"^{name} attribute should not be set after Loader is initialized$"):
+        setattr(loader, name, 1)
+
+    assert getattr(loader, name) is before
+
+
+@pytest.mark.parametrize("name", sorted(vars(LoaderOptions("abc")).keys() - {*LOCKED, "_is_complete"}))
+def test_attributes_that_are_not(name: str) -> None:
+    loader = LoaderOptions("abc")
+
+    setattr(loader, name, 1)
+
+    assert getattr(loader, name) == 1
+
+
+def test_subclasses_may_set_what_is_locked_before_the_loader_is_made() -> None:
+    class Loader(LoaderOptions[Any]):
+        def __init__(self) -> None:
+            self.dataset = "early"
+            super().__init__("abc")
+
+    assert Loader().dataset == "abc"
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
+def test_copies_are_locked_too(copied: Any) -> None:
+    loader = copied(LoaderOptions("abcd", 2, worker_restarts=7))
+
+    assert (list(loader.batch_sampler), loader.worker_restarts) == ([[0, 1], [2, 3]], 7)
+    with pytest.raises(ArgumentError):
+        loader.batch_size = 3
+
+
+def test_a_loader_can_be_made_of_the_attributes_of_another() -> None:
+    """As frameworks do that exchange the sampler."""
+    loader = LoaderOptions("abcd", collate_fn=list, timeout=3, **OWN)
+    names = ["dataset", "collate_fn", "timeout", *OWN]
+
+    again = LoaderOptions(**{name: vars(loader)[name] for name in names})
+
+    assert {name: vars(again)[name] for name in names} == {name: vars(loader)[name] for name in names}
+
+
+# Datasets, batches, generators
+
+
+def test_samples_are_collated_into_batches_and_converted_without() -> None:
+    assert LoaderOptions("abc").collate_fn is default_collate
+    assert LoaderOptions("abc", batch_sampler=[[0]]).collate_fn is default_collate
+    assert LoaderOptions("abc", batch_size=None).collate_fn is default_convert
+
+
+@pytest.mark.parametrize(("dataset", "kind"), [(Numbers(), DatasetKind.ITERABLE), ("abc", DatasetKind.MAP)])
+def test_kinds_of_datasets(dataset: Any, kind: DatasetKind) -> None:
+    assert LoaderOptions(dataset)._dataset_kind is kind
+
+
+def test_a_seed_becomes_the_generator_that_shuffling_draws_from() -> None:
+    loaders = [LoaderOptions(range(20), shuffle=True, generator=3) for _ in range(2)]
+
+    assert loaders[0].sampler.generator is loaders[0].generator
+    assert list(loaders[0].sampler) == list(loaders[1].sampler)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_what_is_no_generator_is_refused_even_if_nothing_draws_from_it(shuffle: bool) -> None:
+    with pytest.raises(ArgumentTypeError, match="^generator should be a numpy"):
+        LoaderOptions("abc", shuffle=shuffle, generator="x")
+
+
+# What is said when an iterator is made
+
+
+def test_nothing_if_all_is_well() -> None:
+    LoaderOptions("abc")._check_iteration()
+    LoaderOptions("abc", num_workers=1, timeout=3)._check_iteration()
+
+
+def test_a_timeout_needs_workers() -> None:
+    with pytest.raises(IteratorArgumentError, match="Set num_workers > 0, or timeout=0 instead of 2") as info:
+        LoaderOptions("abc", timeout=2)._check_iteration()
+
+    assert isinstance(info.value, AssertionError)
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_workers", 0.5), ("prefetch_factor", 1.5), ("prefetch_factor", None)])
+def test_numbers_that_are_no_integers(name: str, value: Any) -> None:
+    loader = LoaderOptions("abc", num_workers=1)
+    setattr(loader, name, value)
+
+    with pytest.raises(ArgumentTypeError, match=f"^{name} option should be an integer, but got {name}={value}$"):
+        loader._check_iteration()
+
+
+@pytest.mark.parametrize("available", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+def test_memory_is_pinned_where_there_is_an_accelerator(
+    asked: bool, available: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dali_like.data.options.accelerator_is_available", lambda: available)
+    loader = LoaderOptions("abc", pin_memory=asked)
+
+    assert loader._pins_memory is (asked and available)
+
+
+def test_nobody_looks_for_an_accelerator_if_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("dali_like.data.options.accelerator_is_available")
+
+    LoaderOptions("abc")._check_iteration()
+
+
+def test_warnings_point_at_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        LoaderOptions("abc", num_workers=2)
+
+    assert [(warning.filename, warning.category) for warning in caught] == [(__file__, UserWarning)]
+    assert "will create 2 worker processes in total. Our suggested max number of worker" in str(caught[0].message)
