@@ -154,15 +154,15 @@ GOOD: dict[str, list[Any]] = {
     "pin_memory_device": ["", "cuda"],
     "in_order": [True, False],
 }
-#: Values that are refused, or at least odd.
+#: Values that are refused, alone or with others, or at least odd.
 ODD: list[tuple[str, Any]] = [
-    *(("batch_size", value) for value in (0, -1, True, 2.0, "two", np.int64(2))),
-    *(("shuffle", value) for value in (0, 3, "yes", np.bool_(False))),
+    *(("batch_size", value) for value in (0, -1, 4, None, True, 2.0, "two", np.int64(2))),
+    *(("shuffle", value) for value in (True, 0, 3, "yes", np.bool_(False))),
     *(("sampler", value) for value in ([], Named("sampler"), range(3))),
     *(("batch_sampler", value) for value in ([], Named("sampler"), data.BatchSampler(range(3), 2, False))),
     *(("num_workers", value) for value in (-1, True, 1.5, np.int64(2), 1000)),
     *(("pin_memory", value) for value in (1, "yes")),
-    *(("drop_last", value) for value in (0, 1, None, "yes")),
+    *(("drop_last", value) for value in (True, 0, 1, None, "yes")),
     *(("timeout", value) for value in (-1, -0.5, True, float("inf"))),
     *(("multiprocessing_context", value) for value in ("bad", "", "fork", 0, Named("context"), multiprocessing)),
     *(("prefetch_factor", value) for value in (-1, 0, 1.5, True)),
@@ -375,9 +375,10 @@ def test_without_workers(pin_memory: bool, device: str, timeout: int) -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # PyTorch's iterators are not complete then
 @pytest.mark.parametrize(("name", "value"), [("prefetch_factor", 0), ("prefetch_factor", -1), ("num_workers", -1)])
+@pytest.mark.usefixtures("_accelerator")
 def test_with_too_few_workers_or_batches(name: str, value: int) -> None:
     def program(kind: Any) -> None:
-        loader = kind(SEQUENCE, num_workers=1000)
+        loader = kind(SEQUENCE, num_workers=1000, pin_memory=True, pin_memory_device="cuda")
         setattr(loader, name, value)
         begin(loader)
 
