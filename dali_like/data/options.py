@@ -12,7 +12,7 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
 
@@ -85,17 +85,7 @@ _OWN_CHECKS: dict[str, Check] = {
     "worker_threads": or_none(positive),
 }
 #: The attributes that a loader keeps as they are. All others may be changed, and hold from the next iterator on.
-_LOCKED = frozenset(
-    (
-        "batch_size",
-        "batch_sampler",
-        "sampler",
-        "drop_last",
-        "dataset",
-        "persistent_workers",
-        *(f.name for f in fields(OwnOptions)),
-    )
-)
+_LOCKED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", *_OWN_CHECKS}
 
 
 class LoaderOptions(Generic[T_co]):
