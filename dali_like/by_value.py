@@ -55,6 +55,11 @@ def dumps(value: Any) -> bytes:
         return file.getvalue()
 
 
+def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> None:
+    """As `dumps`, into a file, but for the buffers that are not to be kept in it."""
+    _Pickler(file, buffer_callback=keep).dump(value)
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, types.FunctionType):

@@ -17,6 +17,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- SerializationError(RuntimeError)      what is to be loaded is no serialised pipeline
     |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
+    |-- PassPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
     |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
     |-- PipelineStateError(RuntimeError)      a call that this state of the pipeline does not allow
@@ -44,6 +45,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- CudaForkError                     ... cannot be forked, since this process uses CUDA
     |   |-- WorkerDiedError                   ... ended without being told to
     |   |-- WorkerTimeoutError(TimeoutError)  ... are on one sample for too long
+    |   |   `-- LoaderTimeoutError            ... on one batch of a loader
     |   `-- CorruptionError                   ... have written what no worker writes
     |-- DescriptorLimitError(OSError)         no file descriptors are left
     `-- OutOfMemoryError(MemoryError)         no memory to hold another batch
@@ -75,6 +77,7 @@ __all__ = [
     "InputNameError",
     "IteratorArgumentError",
     "LayoutMismatchError",
+    "LoaderTimeoutError",
     "LostItemError",
     "MissingExtraError",
     "MissingMethodError",
@@ -84,6 +87,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutputCountError",
     "OutputMapError",
+    "PassPicklingError",
     "PicklingError",
     "PipelineStateError",
     "RaggedError",
@@ -275,6 +279,14 @@ class WorkerDiedError(WorkerError):
 
 class WorkerTimeoutError(WorkerError, TimeoutError):
     """A worker has been on one sample for longer than ``py_timeout_s``; the message shows its Python stack."""
+
+
+class LoaderTimeoutError(WorkerTimeoutError):
+    """A batch of a loader has taken longer than its ``timeout``; the message shows which workers are on it, and where."""
+
+
+class PassPicklingError(DaliLikeError, NotImplementedError):
+    """An iterator of a loader is to be pickled, which makes no sense."""
 
 
 class CorruptionError(WorkerError):

@@ -47,9 +47,14 @@ def announce_local_classes(sources: Iterable[ExternalSource]) -> None:
     """Give an identity to the local classes that sources may make objects of, before workers are forked."""
     for source in sources:
         if any(source.objects) and source.kind is not None:
-            for kind in _local_classes(source.kind.callback, _DEPTH, set()):
-                with contextlib.suppress(Exception):  # one that cannot be pickled fails where its objects are
-                    cloudpickle.dumps(kind)
+            announce_local_classes_of(source.kind.callback)
+
+
+def announce_local_classes_of(value: Any) -> None:
+    """Give an identity to the local classes that something may make objects of, before workers are forked."""
+    for kind in _local_classes(value, _DEPTH, set()):
+        with contextlib.suppress(Exception):  # one that cannot be pickled fails where its objects are
+            cloudpickle.dumps(kind)
 
 
 def _local_classes(value: Any, depth: int, seen: set[int]) -> Iterator[type]:

@@ -24,6 +24,7 @@ from dali_like.data.datasets import (
 from dali_like.data.folder import DatasetFolder, ImageFolder
 from dali_like.data.images import InterpolationMode
 from dali_like.data.iteration import SamplerIterator, resumable
+from dali_like.data.loader import DataLoader
 from dali_like.data.samplers import (
     BatchSampler,
     DistributedSampler,
@@ -50,6 +51,7 @@ __all__ = [
     "CenterCrop",
     "ChainDataset",
     "Compose",
+    "DataLoader",
     "ConcatDataset",
     "Dataset",
     "DatasetFolder",

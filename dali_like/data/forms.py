@@ -155,9 +155,10 @@ class Container(Node):
         self.parts = tuple(parts)
 
     def put(self, value: Any, row: Row, texts: Texts) -> bool:
-        if value.__class__ is not self.kind or len(value) != len(self.parts):
+        contents: Any = value
+        if type(value) is not self.kind or len(contents) != len(self.parts):
             return False
-        return all(part.put(content, row, texts) for part, content in zip(self.parts, value, strict=True))
+        return all(part.put(content, row, texts) for part, content in zip(self.parts, contents, strict=True))
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
         return [part.batch(rows, texts, True) for part in self.parts]
@@ -280,13 +281,13 @@ def form_of(sample: Any, leaf_of: LeafMaker) -> SampleForm | None:
         root = _node_of(sample, leaf_of, leaves, texts)
         form = SampleForm(root, leaves, len(texts))
         form.packed  # noqa: B018  # local classes cannot be pickled
-    except (_Unfit, RecursionError, pickle.PicklingError, AttributeError, TypeError):
+    except (UnfitError, RecursionError, pickle.PicklingError, AttributeError, TypeError):
         return None
     return form
 
 
-class _Unfit(Exception):
-    """A part of a sample has no form."""
+class UnfitError(Exception):
+    """A part of a sample has no form, and is to be collated by itself."""
 
 
 def _node_of(value: Any, leaf_of: LeafMaker, leaves: list[Leaf], texts: list[TextLeaf]) -> Node:
@@ -311,7 +312,7 @@ def _node_of(value: Any, leaf_of: LeafMaker, leaves: list[Leaf], texts: list[Tex
         return leaf
     if _is_plain_dataclass(value):
         return Dataclass(kind, {name: node_of(part) for name, part in vars(value).items()})
-    raise _Unfit
+    raise UnfitError
 
 
 def _is_plain_dataclass(value: Any) -> bool:

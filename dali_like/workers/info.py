@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -12,10 +13,14 @@ class WorkerInfo:
     Attributes:
         id: its number, from 0 on. A worker that takes the place of a dead one has the same.
         num_workers: how many there are.
+        seed: what a loader has seeded this worker's global generators with; None in those of a pipeline.
+        dataset: this worker's copy of the loader's dataset; None in those of a pipeline.
     """
 
     id: int
     num_workers: int
+    seed: int | None = None
+    dataset: Any = None
 
 
 _info: WorkerInfo | None = None

@@ -150,6 +150,21 @@ class ProcessPool:
         self._closed = False
 
     @property
+    def stages(self) -> Sequence[Stage]:
+        """What is known of each source."""
+        return self._stages
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it has been closed, or is going to be."""
+        return self._closed
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it begins no more batches: its workers have died too often, say."""
+        return self._failure is not None
+
+    @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that are known to have started."""
         # From their cells: reading the news in another thread could take them away from `wait`.
@@ -239,10 +254,6 @@ class ProcessPool:
         self._post()
         return result_of(batch)
 
-    def stage_of(self, batch: Batch) -> Stage:
-        """What is known of the source of a batch."""
-        return self._stages[batch.key.source]
-
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """For each worker that is on a batch: which, what it is making, and its Python stack."""
         return self._recovery.describe_workers_on(batch, self)
@@ -317,7 +328,7 @@ class ProcessPool:
             batch = self._backlog[0]
             stage = self._stages[batch.key.source]
             # The first batch of a source shows what its samples look like; the others would only have to guess.
-            if not stage.known and any(other.key.source == batch.key.source for other in self._in_flight.values()):
+            if stage.holds_back and any(other.key.source == batch.key.source for other in self._in_flight.values()):
                 return
             num_tasks = stage.ring.geometry.num_tasks(batch.key.size)
             if self._open_tasks and self._open_tasks + num_tasks > self._max_open_tasks:

@@ -50,10 +50,11 @@ class Request:
         text: what the main process says of the batch.
         start, stop: the samples that are wanted, by their index in the batch.
         rows: for each of them its row in each output.
+        cell: where to say which sample is being made, so that whoever watches can tell; and how many have been replaced.
     """
 
     def __init__(self, task: Task, cell: memoryview) -> None:
-        text = task.request
+        text = bytes(task.request)
         (form_bytes,) = _FORM_BYTES.unpack_from(text)
         begin = _FORM_BYTES.size + form_bytes
         self.form = text[_FORM_BYTES.size : begin]
@@ -61,15 +62,7 @@ class Request:
         self.start = task.start
         self.stop = task.stop
         self.rows: list[tuple[Cell, ...]] = task.cells
-        self._cell = cell
-
-    def note(self, sample: int) -> None:
-        """Say which sample is being made, so that whoever watches can tell."""
-        self._cell[0] = sample
-
-    def note_replacement(self) -> None:
-        """Count a sample that stands in for another."""
-        self._cell[1] += 1
+        self.cell = cell
 
 
 class Maker(Protocol):
@@ -147,6 +140,10 @@ class RequestStage(Stage):
         slot.header[Header.REQUEST_BYTES] = len(text)
         batch.form = self._form
         return slot
+
+    @property
+    def holds_back(self) -> bool:
+        return False  # what comes before the form is known goes into parcels
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         try:

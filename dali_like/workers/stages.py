@@ -60,12 +60,17 @@ class Stage(abc.ABC):
         self._largest_bytes = 0
         self._sized = False
         self.usual_region_bytes = 0
-        #: Whether a batch has shown what samples look like. Until then only the first batch is computed.
+        #: Whether a batch has shown what samples look like.
         self.known = False
         #: Whether the layout comes from the first task of a batch that has not been delivered yet.
         self._guesses = False
         region = self._region_bytes(_FIRST_REGION_BYTES)
         self.ring = Ring(space, Geometry(capacity, task_size, region, tuple(outputs), request_bytes))
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether other batches wait until the first has shown what samples look like."""
+        return not self.known
 
     @abc.abstractmethod
     def learn_early(self, batch: Batch, slot: Slot) -> None:

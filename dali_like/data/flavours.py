@@ -1,0 +1,125 @@
+"""What distinguishes loaders of NumPy arrays from those of tensors: a protocol, and the first of the two.
+
+The second is in `dali_like.plugin.pytorch`. A flavour travels to the workers, and so is stateless.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from dali_like.data.collate import default_collate, default_collate_fn_map
+from dali_like.data.forms import Leaf, numpy_leaf
+from dali_like.data.iteration import SamplerIterator, resumable
+from dali_like.data.randomness import randomness_of
+from dali_like.workers.info import WorkerInfo, set_worker_info
+from dali_like.workers.parcels import Reducers
+
+#: Batches of these types are never looked into by the default collation's containers.
+_ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
+
+
+class Flavour(Protocol):
+    """What a loader's batches are made of, and what its random numbers come from."""
+
+    @property
+    def reducers(self) -> Reducers:
+        """How arrays or tensors of this flavour are pickled, for their memory to be shared."""
+
+    def is_default(self, collate_fn: Any) -> bool:
+        """Whether a collation is the default one of this flavour, as it was when it was imported."""
+
+    def leaf_of(self, value: Any) -> Leaf | None:
+        """A leaf for a part of a sample; see `dali_like.data.forms.form_of`."""
+
+    def draw_seed(self, generator: Any) -> int:
+        """A seed for the workers, drawn from a generator of the user's, or from the library's global state."""
+
+    def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
+        """Begin a pass over a sampler."""
+
+    def enter_worker(self, info: WorkerInfo) -> None:
+        """Make known that this process is a worker, and seed its global generators."""
+
+    def seed(self, seed: int) -> None:
+        """Seed all global generators."""
+
+    def pin(self, batch: Any) -> Any:
+        """Put a batch into page-locked memory."""
+
+
+class NumpyFlavour:
+    """Arrays, and NumPy's generators."""
+
+    @property
+    def reducers(self) -> Reducers:
+        """None: arrays know by themselves."""
+        return {}
+
+    def is_default(self, collate_fn: Any) -> bool:
+        """See `Flavour.is_default`."""
+        return collate_fn is default_collate and default_collate_fn_map == _ORIGINAL_FUNCTIONS
+
+    def leaf_of(self, value: Any) -> Leaf | None:
+        """See `Flavour.leaf_of`."""
+        return numpy_leaf(value)
+
+    def draw_seed(self, generator: Any) -> int:
+        """See `Flavour.draw_seed`."""
+        if generator is None:
+            return int(np.random.randint(2**63 - 1, dtype=np.int64))
+        return int(randomness_of(generator).integers(2**63 - 1, 1)[0])
+
+    def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
+        """See `Flavour.passes`."""
+        return resumable(sampler)
+
+    def enter_worker(self, info: WorkerInfo) -> None:
+        """See `Flavour.enter_worker`. As PyTorch does it; its own generator, too, where the dataset has imported it."""
+        assert info.seed is not None
+        set_worker_info(info)
+        random.seed(info.seed)
+        base_seed = info.seed - info.id
+        np.random.seed(numpy_seed(base_seed, info.id))
+        _seed_torch(info.seed)
+
+    def seed(self, seed: int) -> None:
+        """See `Flavour.seed`."""
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+        _seed_torch(seed)
+
+    def pin(self, batch: Any) -> Any:
+        """Arrays stay where they are; what can pin itself does."""
+        return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+
+
+def numpy_seed(base_seed: int, worker: int) -> Sequence[int]:
+    """What PyTorch seeds NumPy's global generator with in a worker."""
+    entropy = [worker, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+    words: list[int] = np.random.SeedSequence(entropy).generate_state(4).tolist()
+    return words
+
+
+def _seed_torch(seed: int) -> None:
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.manual_seed(seed)
+
+
+def mixed_seed(*words: int) -> int:
+    """A seed of 63 bits that depends on all of some numbers, and on their order.
+
+    The steps are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+    """
+    state = 0
+    for word in words:
+        state = (state + word + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
+        state ^= state >> 31
+    return state >> 1

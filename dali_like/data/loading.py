@@ -1,0 +1,350 @@
+"""Iterating over a loader: what loaders of arrays and of tensors have in common, whatever they have been told and by whom.
+
+A loader without workers makes its batches itself. One with workers has a crew for each pass, or if it is told to keep it,
+one for all; passes over it may then be nested. Kept workers are made anew when the dataset, or what else they have a copy
+of, has changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import hashlib
+import multiprocessing
+import pickle
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dali_like import by_value
+from dali_like.data.crew import LoaderCrew, seed_every
+from dali_like.data.flavours import Flavour, NumpyFlavour
+from dali_like.data.making import BatchMaker
+from dali_like.data.passes import Pass, Plan, Progress, SerialPass, WorkerPass
+from dali_like.data.randomness import randomness_of
+from dali_like.errors import CheckpointError
+
+_STATE_VERSION = 1
+#: Arrays of at least so many bytes are not looked into for changes.
+_LEAST_LARGE_BYTES = 1 << 16
+
+
+class Loading:
+    """Iteration, for a class that has a loader's attributes; see `dali_like.data.options.LoaderOptions`."""
+
+    dataset: Any
+    batch_size: int | None
+    drop_last: bool
+    num_workers: int
+    prefetch_factor: int | None
+    timeout: float
+    in_order: bool
+    collate_fn: Callable[[Any], Any]
+    worker_init_fn: Callable[[int], Any] | None
+    batch_sampler: Any
+    generator: Any
+    persistent_workers: bool
+    multiprocessing_context: Any
+    worker_seeding: str
+    on_error: Any
+    worker_restarts: int | None
+    max_held_bytes: int | None
+    worker_threads: int | None
+    prefetch_epochs: bool
+
+    _dataset_kind: Any
+    _auto_collation: bool
+    _pins_memory: bool
+    _index_sampler: Iterable[Any]
+    _IterableDataset_len_called: int | None
+    _iterator: Any
+    _check_iteration: Callable[[], None]
+
+    _flavour: Flavour = NumpyFlavour()
+    _crew: LoaderCrew | None = None
+    _fingerprint: bytes | None = None
+    _ahead: _Ahead | None = None
+    _latest: Progress | None = None
+    _resumed: dict[str, Any] | None = None
+
+    def __iter__(self) -> Pass:
+        self._check_iteration()
+        made = self._get_iterator()
+        if self.persistent_workers and self.num_workers:
+            self._iterator = made
+        return made
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the pass that was begun last has come: numbers and text, which can be stored as JSON.
+
+        A loader that is given it goes on with the batch that comes next, and gives the batches that this one would have
+        given, with any number of workers; where an iterable dataset is divided among them, with the same number. Indices are
+        drawn again from the sampler, whose random generator is put back to where it was. Random numbers of samples are the
+        same with ``worker_seeding="tasks"``. An iterable dataset is walked through again up to where it was.
+
+        With a sampler of another library that cannot be resumed itself, that is exact if it gives the same indices again.
+        """
+        progress, generator = self._latest, None
+        if self.generator is not None and (progress is None or progress.is_over):
+            generator = randomness_of(self.generator).state()
+        return {
+            "version": _STATE_VERSION,
+            "iterable": self._is_iterable,
+            "num_workers": self.num_workers,
+            "generator": generator,
+            "progress": None if progress is None else copy.deepcopy(dataclasses.asdict(progress)),
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Let the next pass go on from a state that `state_dict` has returned. An empty one is ignored, as in ``torchdata``.
+
+        Raises:
+            CheckpointError: this is no state of such a loader.
+        """
+        if not state_dict:
+            return
+        self._resumed = _checked_state(state_dict, self._is_iterable, self.num_workers)
+        self._drop_ahead()
+
+    @property
+    def _is_iterable(self) -> bool:
+        return int(self._dataset_kind) == 1
+
+    def _get_iterator(self) -> Pass:
+        plan = self._plan()
+        resumed, self._resumed = self._resumed, None
+        if resumed is None and (ahead := self._take_ahead(plan)) is not None:
+            self._latest = ahead.progress
+            return ahead
+        progress = _progress_of(resumed)
+        if resumed is not None and resumed["generator"] is not None and self.generator is not None:
+            randomness_of(self.generator).restore(resumed["generator"])
+        made = self._begin_pass(plan, progress)
+        self._latest = made.progress
+        return made
+
+    def _begin_pass(self, plan: Plan, progress: Progress | None) -> Pass:
+        crew = self._kept_crew()
+        # Kept workers are seeded once, and so nothing is drawn for their later passes.
+        base_seed = crew.base_seed if crew is not None else self._flavour.draw_seed(self.generator)
+        if progress is not None:
+            base_seed = progress.base_seed
+        if not self.num_workers:
+            return SerialPass(plan, progress or Progress(base_seed, 0), self._make_maker())
+        if crew is None or crew.base_seed != base_seed:
+            crew = self._make_crew(base_seed, 0 if progress is None else progress.number)
+        number = crew.next_pass()
+        return WorkerPass(plan, progress or Progress(base_seed, number), crew, number, self._on_last_batch())
+
+    def _plan(self) -> Plan:
+        return Plan(
+            dataset=self.dataset,
+            is_iterable=self._is_iterable,
+            batched=self._auto_collation,
+            batch_size=self.batch_size,
+            drop_last=self.drop_last,
+            index_sampler=self._index_sampler,
+            num_workers=self.num_workers,
+            num_ahead=self.num_workers * (self.prefetch_factor or 0),
+            timeout_s=self.timeout,
+            in_order=self.in_order,
+            seeded_by_task=self.worker_seeding == "tasks",
+            pins=self._pins_memory,
+            announced_length=self._IterableDataset_len_called,
+            flavour=self._flavour,
+        )
+
+    def _make_maker(self) -> BatchMaker:
+        batched = self._auto_collation
+        by_sample = (
+            batched
+            and not self._is_iterable
+            and self.batch_size is not None
+            and self.worker_seeding == "tasks"
+            and self._flavour.is_default(self.collate_fn)
+            and not getattr(self.dataset, "__getitems__", None)
+        )
+        return BatchMaker(
+            dataset=self.dataset,
+            collate_fn=self.collate_fn,
+            flavour=self._flavour,
+            batched=batched,
+            seed_every=seed_every(self.batch_size) if self.batch_size is not None else None,
+            on_error=self.on_error,
+            worker_init_fn=self.worker_init_fn,
+            whole=not by_sample,
+        )
+
+    # Workers
+
+    def _make_crew(self, base_seed: int, first_pass: int) -> LoaderCrew:
+        maker = self._make_maker()
+        is_kept = self.persistent_workers or self.prefetch_epochs
+        crew = LoaderCrew(
+            maker,
+            base_seed,
+            first_pass,
+            num_workers=self.num_workers,
+            batch_size=None if maker.whole else self.batch_size,
+            is_bound=self._is_iterable or self.worker_seeding == "torch",
+            is_kept=is_kept,
+            start_method=_start_method(self.multiprocessing_context),
+            threads=self.worker_threads,
+            restarts=self.worker_restarts,
+            max_held_bytes=self.max_held_bytes,
+        )
+        if is_kept:
+            if self._crew is not None:
+                self._crew.close()
+            self._crew, self._fingerprint = crew, self._make_fingerprint()
+        return crew
+
+    def _kept_crew(self) -> LoaderCrew | None:
+        """The workers of the last pass, if they are kept and can go on."""
+        crew = self._crew
+        if crew is None:
+            return None
+        if not crew.has_failed and crew.num_workers == self.num_workers and self._make_fingerprint() == self._fingerprint:
+            return crew
+        self._drop_ahead()
+        crew.close()
+        self._crew = None
+        return None
+
+    def _make_fingerprint(self) -> bytes | None:
+        """What tells whether the workers' copies are still like the originals; None if those cannot be pickled.
+
+        Large arrays are left out: looking through them at each epoch would take too long.
+        """
+        digest = _Digest()
+        try:
+            by_value.dump((self.dataset, self.collate_fn, self.worker_init_fn), digest, _is_small)
+        except Exception:  # whatever a user's class does when pickled
+            return None
+        return digest.value
+
+    # The next epoch ahead of time
+
+    def _on_last_batch(self) -> Callable[[], None] | None:
+        """What a pass is to call when it has begun its last batch."""
+        if not self.prefetch_epochs:
+            return None
+        loader = weakref.ref(self)
+
+        def begin_next() -> None:
+            if (target := loader()) is not None:
+                target._begin_ahead()
+
+        return begin_next
+
+    def _begin_ahead(self) -> None:
+        if self._ahead is None:
+            plan = self._plan()
+            latest = self._latest
+            self._ahead = _Ahead(self._begin_pass(plan, None), plan, _state_of_samplers(plan))
+            self._latest = latest
+
+    def _take_ahead(self, plan: Plan) -> Pass | None:
+        """The pass that has been begun ahead, unless something has changed since."""
+        ahead = self._ahead
+        if ahead is None or self._kept_crew() is None or not ahead.fits(plan):
+            self._drop_ahead()
+            return None
+        self._ahead = None
+        return ahead.made
+
+    def _drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.made._shutdown_workers()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ahead:
+    """A pass that has been begun before it was asked for, and what it went by."""
+
+    made: Pass
+    plan: Plan
+    samplers: Any
+
+    def fits(self, plan: Plan) -> bool:
+        """Whether a pass that is begun now would be like it."""
+        pairs = zip(vars(self.plan).values(), vars(plan).values(), strict=True)
+        same = all(before is now or (isinstance(now, _PLAIN) and before == now) for before, now in pairs)
+        return same and self.samplers == _state_of_samplers(plan)
+
+
+_PLAIN = (int, float, str, bytes, type(None))
+
+
+def _state_of_samplers(plan: Plan) -> list[dict[str, Any]]:
+    """What can be set in a sampler, such as its epoch, and in the one that it takes its indices from."""
+    sampler: Any = plan.index_sampler
+    states = []
+    while sampler is not None and hasattr(sampler, "__dict__"):
+        states.append({name: value for name, value in vars(sampler).items() if isinstance(value, _PLAIN)})
+        sampler = getattr(sampler, "sampler", None)
+    return states
+
+
+class _Digest:
+    """A file of which only a hash is kept."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    def write(self, data: Any) -> int:
+        self._hash.update(data)
+        return len(data)
+
+    @property
+    def value(self) -> bytes:
+        return self._hash.digest()
+
+
+def _is_small(buffer: pickle.PickleBuffer) -> bool:
+    try:
+        return buffer.raw().nbytes < _LEAST_LARGE_BYTES
+    except BufferError:  # not contiguous
+        return True
+
+
+def _start_method(context: Any) -> str:
+    """fork or spawn: by a template process, both are also what ``forkserver`` is for."""
+    method = multiprocessing.get_start_method() if context is None else context.get_start_method()
+    return "fork" if method == "fork" else "spawn"
+
+
+def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int) -> dict[str, Any]:
+    """A loader's state, if it is one of this kind of loader.
+
+    Raises:
+        CheckpointError: it is not.
+    """
+    if not isinstance(state, Mapping) or state.get("version") != _STATE_VERSION:
+        raise CheckpointError(f"Invalid state_dict: this is no state of a DataLoader: {state!r:.200}")
+    missing = {"iterable", "num_workers", "generator", "progress"} - set(state)
+    if missing:
+        raise CheckpointError(f"Invalid state_dict: it has no {', '.join(sorted(missing))}")
+    if bool(state["iterable"]) != is_iterable:
+        kinds = ("a map-style", "an iterable")
+        raise CheckpointError(
+            f"Invalid state_dict: it is of {kinds[not is_iterable]} dataset, and this is {kinds[is_iterable]} one"
+        )
+    if is_iterable and state["num_workers"] != num_workers:
+        raise CheckpointError(
+            f"Invalid state_dict: {state['num_workers']} workers had divided the iterable dataset among themselves, "
+            f"and this loader has {num_workers}"
+        )
+    progress = state["progress"]
+    names = {field.name for field in dataclasses.fields(Progress)}
+    if progress is not None and (not isinstance(progress, Mapping) or set(progress) != names):
+        raise CheckpointError("Invalid state_dict: its progress is not what a DataLoader has written")
+    return copy.deepcopy(dict(state))
+
+
+def _progress_of(state: dict[str, Any] | None) -> Progress | None:
+    """Where to go on; None: with the next pass."""
+    if state is None or state["progress"] is None or state["progress"]["is_over"]:
+        return None
+    return Progress(**state["progress"])

@@ -1,0 +1,297 @@
+"""Making batches of a dataset: what workers do for a loader, and the loader itself where it has none.
+
+Of a map-style dataset with the default collation, workers make samples, as many as a task has, and write them into the
+batch's slot. Everything else is made batch by batch: what the user's collation returns, what an iterable dataset gives.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from dali_like.data.flavours import Flavour, mixed_seed
+from dali_like.data.forms import SampleForm, form_of
+from dali_like.workers.batch import BatchKey
+from dali_like.workers.info import WorkerInfo
+from dali_like.workers.parcels import Reducers
+from dali_like.workers.requests import Request
+
+#: The global generators are seeded so often in a batch. A fixed number: what is random in a sample depends on it.
+SEEDS_PER_BATCH = 8
+
+#: Walks through an iterable dataset that are under way at the same time: nested loops over one loader.
+_MOST_WALKS = 16
+
+_log = logging.getLogger("dali_like")
+
+
+class Keys(NamedTuple):
+    """A request for the samples of a map-style dataset.
+
+    Attributes:
+        seed: of the epoch; None: the global generators are left alone.
+        number: of the batch in the epoch.
+        keys: of the samples, or where no batches are made, the key.
+        whole: whether the batch is made as one, by the user's collation.
+    """
+
+    seed: int | None
+    number: int
+    keys: Any
+    whole: bool
+
+
+class Step(NamedTuple):
+    """A request for the next samples of an iterable dataset.
+
+    Attributes:
+        seed: see `Keys`.
+        walk: which walk through the dataset.
+        worker: whose step it is.
+        number: how many steps the worker has taken before.
+        size: samples to be taken; None: one, which is not made a batch.
+        drop_last: whether a batch that cannot be filled is dropped.
+    """
+
+    seed: int | None
+    walk: int
+    worker: int
+    number: int
+    size: int | None
+    drop_last: bool
+
+
+class Samples(NamedTuple):
+    """What a task has to say of the samples that it has made.
+
+    Attributes:
+        texts: the texts of those that are in their rows: a list for each text of the form.
+        others: the samples from the first on that has another form.
+    """
+
+    texts: list[list[Any]]
+    others: list[Any]
+
+
+class Whole(NamedTuple):
+    """A batch that is made."""
+
+    batch: Any
+
+
+@dataclass
+class Walk:
+    """A walk through an iterable dataset."""
+
+    items: Iterator[Any]
+    steps: int = 0
+    has_ended: bool = False
+
+
+@dataclass
+class BatchMaker:
+    """Makes batches of a dataset; see `dali_like.workers.requests.Maker`.
+
+    Attributes:
+        dataset: map-style, or iterable.
+        collate_fn: makes a batch of samples; where no batches are made, is given the sample.
+        flavour: of the loader.
+        batched: whether batches are made.
+        seed_every: so many samples are made between two seeds of the global generators.
+        on_error: what happens when the dataset raises; see `DataLoader`.
+        worker_init_fn: called in each worker with its number.
+        whole: whether batches are made as ones. Becomes so when samples turn out to have no form.
+    """
+
+    dataset: Any
+    collate_fn: Callable[[Any], Any]
+    flavour: Flavour
+    batched: bool
+    seed_every: int | None
+    on_error: str | Callable[[Any, Exception], Any]
+    worker_init_fn: Callable[[int], Any] | None
+    whole: bool
+    _form: tuple[bytes, SampleForm | None] = (b"", None)
+    _walks: OrderedDict[int, Walk] = field(default_factory=OrderedDict)
+
+    @property
+    def reducers(self) -> Reducers:
+        """See `dali_like.workers.requests.Maker`."""
+        return self.flavour.reducers
+
+    # In the main process
+
+    def learn(self, message: Any) -> SampleForm | None:
+        """See `dali_like.workers.requests.Maker`."""
+        if isinstance(message, Whole) or not message.others:
+            return None
+        form = form_of(message.others[0], self.flavour.leaf_of)
+        self.whole = form is None
+        return form
+
+    def describe(self, key: BatchKey, sample: int) -> str:
+        """See `dali_like.workers.requests.Maker`."""
+        asked = pickle.loads(key.request)
+        if isinstance(asked, Step):
+            return f"batch {asked.number} of worker {asked.worker}"
+        if not self.batched:
+            return f"index {asked.keys!r}"
+        if asked.whole and sample >= len(asked.keys):
+            return f"batch {asked.number}"
+        return f"index {asked.keys[sample]!r} (sample {sample} of batch {asked.number})"
+
+    # In a worker
+
+    def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
+        """See `dali_like.workers.requests.Maker`; the notice is the base seed."""
+        base_seed = int(notice)
+        self.flavour.enter_worker(WorkerInfo(worker, num_workers, base_seed + worker, self.dataset))
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(worker)
+
+    def make(self, request: Request) -> Samples | Whole | None:
+        """See `dali_like.workers.requests.Maker`."""
+        asked = pickle.loads(request.text)
+        if isinstance(asked, Step):
+            return Whole(self.step(asked, request))
+        if asked.whole:
+            return Whole(self.fetch(asked, request))
+        return self._fill(asked, request)
+
+    def _fill(self, asked: Keys, request: Request) -> Samples | None:
+        """Make samples and write them into their rows, for as long as they are of the expected form."""
+        seed, number, keys, _ = asked
+        form = self._form_of(request.form)
+        texts: list[list[Any]] = [[] for _ in range(0 if form is None else form.num_texts)]
+        others: list[Any] = []
+        put = None if form is None else form.root.put
+        get, seed_every, cell, begin = self._get, self.seed_every, request.cell, request.start
+        for i, row in enumerate(request.rows[: request.stop - begin], begin):
+            if seed is not None and i % seed_every == 0:  # type: ignore[operator]
+                self.flavour.seed(mixed_seed(seed, number, i))
+            cell[0] = i
+            sample = get(keys, i, request)
+            if put is not None and put(sample, row, texts):
+                continue
+            if put is not None:
+                put = None
+                for column in texts:
+                    del column[i - begin :]
+            others.append(sample)
+        return Samples(texts, others) if others or texts else None
+
+    def _form_of(self, packed: bytes) -> SampleForm | None:
+        if packed != self._form[0]:
+            self._form = packed, pickle.loads(packed)
+        return self._form[1]
+
+    # Wherever batches are made
+
+    def fetch(self, asked: Keys, request: Request | None = None) -> Any:
+        """Make a batch of a map-style dataset, or one sample."""
+        seed, number, keys, _ = asked
+        if not self.batched:
+            self._seed(seed, number, 0)
+            return self.collate_fn(self._get([keys], 0, request))
+        getitems = getattr(self.dataset, "__getitems__", None)
+        if getitems and self.on_error == "raise":
+            self._seed(seed, number, 0)
+            return self.collate_fn(getitems(keys))
+        samples = []
+        for i in range(len(keys)):
+            if i == 0 or (self.seed_every is not None and i % self.seed_every == 0):
+                self._seed(seed, number, i)
+            if request is not None:
+                request.cell[0] = i
+            samples.append(self._get(keys, i, request))
+        if request is not None:
+            request.cell[0] = 0
+        return self.collate_fn(samples)
+
+    def step(self, asked: Step, request: Request | None = None) -> Any:
+        """Take the next step of a walk through an iterable dataset.
+
+        Raises:
+            StopIteration: the walk has ended.
+        """
+        walk = self._walk_of(asked)
+        while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
+            self._take(walk, asked._replace(number=walk.steps), request)
+        samples = self._take(walk, asked, request)
+        if walk.has_ended and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
+            raise StopIteration
+        return self.collate_fn(samples if self.batched else samples[0])
+
+    def open_walk(self, number: int) -> Walk:
+        """Begin a walk through an iterable dataset."""
+        walk = self._walks[number] = Walk(iter(self.dataset))
+        return walk
+
+    def _walk_of(self, asked: Step) -> Walk:
+        walk = self._walks.get(asked.walk)
+        if walk is None or walk.steps > asked.number:
+            walk = self.open_walk(asked.walk)
+        self._walks.move_to_end(asked.walk)
+        if len(self._walks) > _MOST_WALKS:
+            self._walks.popitem(last=False)
+        return walk
+
+    def _take(self, walk: Walk, asked: Step, request: Request | None) -> list[Any]:
+        self._seed(asked.seed, asked.number, asked.worker)
+        walk.steps += 1
+        samples: list[Any] = []
+        while len(samples) < (1 if asked.size is None else asked.size) and not walk.has_ended:
+            try:
+                samples.append(next(walk.items))
+            except StopIteration:
+                walk.has_ended = True
+            except Exception as error:
+                if self.on_error == "raise":
+                    raise
+                if callable(self.on_error):
+                    samples.append(self.on_error(asked.number, error))
+                self._note_replacement("an item of the dataset", "the next one", error, request)
+        return samples
+
+    def _get(self, keys: Sequence[Any], i: int, request: Request | None) -> Any:
+        try:
+            return self.dataset[keys[i]]
+        except StopIteration:
+            raise
+        except Exception as error:
+            if self.on_error == "raise":
+                raise
+            if callable(self.on_error):
+                sample = self.on_error(keys[i], error)
+                self._note_replacement(f"sample {keys[i]!r}", "what on_error returned", error, request)
+                return sample
+            return self._get_another(keys, i, error, request)
+
+    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | None) -> Any:
+        """The next sample of the batch that can be had.
+
+        Raises:
+            Exception: there is none.
+        """
+        for key in itertools.chain(keys[i + 1 :], keys[:i]):
+            try:
+                sample = self.dataset[key]
+            except Exception:  # that one too: on to the next
+                continue
+            self._note_replacement(f"sample {keys[i]!r}", f"sample {key!r}", error, request)
+            return sample
+        raise error
+
+    def _note_replacement(self, what: str, by: str, error: Exception, request: Request | None) -> None:
+        if request is not None:
+            request.cell[1] += 1
+        _log.warning("%s is replaced by %s: %s", what, by, repr(error))
+
+    def _seed(self, seed: int | None, number: int, sample: int) -> None:
+        if seed is not None:
+            self.flavour.seed(mixed_seed(seed, number, sample))

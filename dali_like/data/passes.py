@@ -1,0 +1,349 @@
+"""Passes over a loader: the iterators that deliver its batches.
+
+`SerialPass` makes them in the calling process. `WorkerPass` has them made by workers: it keeps as many on their way as
+PyTorch's loader does, draws the indices of each from the sampler when it begins it, and delivers them in that order, unless
+it is told otherwise.
+"""
+
+from __future__ import annotations
+
+import abc
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from dali_like.data.flavours import Flavour, mixed_seed
+from dali_like.data.iteration import SamplerIterator
+from dali_like.data.making import BatchMaker, Keys, Samples, Step, Whole
+from dali_like.errors import CheckpointError, LoaderTimeoutError, PassPicklingError
+from dali_like.notices import warn
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
+from dali_like.workers.parcels import LEAST_BUFFER_BYTES
+from dali_like.workers.requests import Delivery
+
+if TYPE_CHECKING:
+    from dali_like.data.crew import LoaderCrew, WorkerHandle
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a loader has been told, as it is when a pass begins; see `dali_like.data.options.LoaderOptions`."""
+
+    dataset: Any
+    is_iterable: bool
+    batched: bool
+    batch_size: int | None
+    drop_last: bool
+    index_sampler: Iterable[Any]
+    num_workers: int
+    num_ahead: int
+    timeout_s: float
+    in_order: bool
+    seeded_by_task: bool
+    pins: bool
+    announced_length: int | None
+    flavour: Flavour
+
+
+@dataclass
+class Progress:
+    """How far a pass has come: all that there is to resume from.
+
+    Attributes:
+        base_seed: what the random numbers of its samples depend on.
+        number: and this: which pass it is, of those that the same workers work for.
+        sampler: the state of the pass over the sampler at its beginning; of an iterable dataset, None.
+        yielded: how many batches have been delivered, of which there is none missing.
+        ahead: the batches behind them that have been delivered already.
+        steps: of an iterable dataset, how many each worker has been asked for and has delivered or ended.
+        turn: of an iterable dataset, the worker whose batch comes next.
+        ended: of an iterable dataset, the workers that have come to the end.
+        is_over: whether the pass has ended.
+    """
+
+    base_seed: int
+    number: int
+    sampler: dict[str, Any] | None = None
+    yielded: int = 0
+    ahead: list[int] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    turn: int = 0
+    ended: list[int] = field(default_factory=list)
+    is_over: bool = False
+
+    @property
+    def seed(self) -> int:
+        """What the random numbers of its samples depend on."""
+        return mixed_seed(self.base_seed, self.number)
+
+    def deliver(self, number: int) -> None:
+        """Take note of a batch that has been delivered."""
+        self.ahead.append(number)
+        while self.yielded in self.ahead:
+            self.ahead.remove(self.yielded)
+            self.yielded += 1
+
+
+class Pass(Iterator[Any]):
+    """One pass over a loader.
+
+    Attributes:
+        progress: how far it has come.
+    """
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self.progress = progress
+        self._plan = plan
+        self._indices: SamplerIterator[Any] = plan.flavour.passes(plan.index_sampler)
+        #: PyTorch's iterators have it, and some programs look at it.
+        self._num_yielded = progress.yielded + len(progress.ahead)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._next()
+        self._num_yielded += 1
+        self._warn_of_length()
+        return self._plan.flavour.pin(batch) if self._plan.pins else batch
+
+    def __len__(self) -> int:
+        return len(self._plan.index_sampler)  # type: ignore[arg-type]
+
+    def __getstate__(self) -> Any:
+        raise PassPicklingError("{} cannot be pickled", type(self).__name__)
+
+    @abc.abstractmethod
+    def _next(self) -> Any:
+        """The next batch."""
+
+    def _shutdown_workers(self) -> None:
+        """End the pass. Workers end with it, unless the loader keeps them."""
+
+    def _begin_indices(self) -> None:
+        """Go to where the pass is to begin."""
+        if self.progress.sampler is None:
+            self.progress.sampler = self._indices.state_dict()
+            return
+        self._indices.load_state_dict(self.progress.sampler)
+        for _ in range(self.progress.yielded):
+            try:
+                next(self._indices)
+            except StopIteration:
+                raise CheckpointError(
+                    f"Invalid state_dict: {self.progress.yielded} batches had been delivered, and the sampler has fewer"
+                ) from None
+
+    def _warn_of_length(self) -> None:
+        plan = self._plan
+        if not plan.is_iterable or plan.announced_length is None or self._num_yielded <= plan.announced_length:
+            return
+        message = (
+            f"Length of IterableDataset {plan.dataset} was reported to be {plan.announced_length}(when accessing "
+            f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
+        )
+        if plan.num_workers:
+            message += (
+                "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
+                "replica at each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset"
+                " for examples."
+            )
+        warn(message, UserWarning)
+
+
+class SerialPass(Pass):
+    """A pass that makes its batches itself, when they are asked for."""
+
+    def __init__(self, plan: Plan, progress: Progress, maker: BatchMaker) -> None:
+        super().__init__(plan, progress)
+        self._maker = maker
+        self._has_begun = False
+        if plan.is_iterable:
+            self._maker.open_walk(0)
+
+    def _next(self) -> Any:
+        plan, number = self._plan, self.progress.yielded
+        try:
+            if plan.is_iterable:
+                return self._maker.step(Step(None, 0, 0, number, plan.batch_size, plan.drop_last))
+            if not self._has_begun:
+                self._has_begun = True
+                self._begin_indices()
+            return self._maker.fetch(Keys(None, number, next(self._indices), True))
+        except StopIteration:
+            self.progress.is_over = True
+            raise
+        finally:
+            if not self.progress.is_over:
+                self.progress.deliver(number)
+
+
+class WorkerPass(Pass):
+    """A pass whose batches are made by workers.
+
+    Args:
+        crew: the workers.
+        number: of the pass, among those that these workers have worked for.
+        on_last_batch: called when the last batch has been begun.
+    """
+
+    def __init__(
+        self, plan: Plan, progress: Progress, crew: LoaderCrew, number: int, on_last_batch: Callable[[], None] | None = None
+    ) -> None:
+        self._pending: deque[Batch] = deque()
+        self._crew: LoaderCrew | None = crew
+        super().__init__(plan, progress)
+        self._number = number
+        self._seed = progress.seed if plan.seeded_by_task else None
+        self._on_last_batch = on_last_batch
+        self._begun = progress.yielded
+        self._exhausted = False
+        progress.steps = progress.steps or [0] * plan.num_workers
+        self._steps = list(progress.steps)
+        self._turn = progress.turn
+        if not plan.is_iterable:
+            self._begin_indices()
+        self._fill(crew)
+
+    @property
+    def _workers(self) -> list[WorkerHandle]:
+        """The workers, as far as they have started; a list as PyTorch's iterators have it."""
+        return self._crew.workers if self._crew is not None else []
+
+    def __del__(self) -> None:
+        self._shutdown_workers()
+
+    def _shutdown_workers(self) -> None:
+        crew, self._crew = getattr(self, "_crew", None), None
+        if crew is not None:
+            crew.leave(self._pending)
+            self._pending.clear()
+
+    def _next(self) -> Any:
+        while True:
+            crew = self._crew
+            if not self._pending or crew is None:
+                self.progress.is_over = True
+                self._shutdown_workers()
+                raise StopIteration
+            batch = self._wait(crew)
+            self._pending.remove(batch)
+            outcome = crew.take(batch)
+            if self._plan.is_iterable:
+                self._note_step(batch, outcome)
+            else:
+                self.progress.deliver(batch.key.iteration)
+            self._fill(crew)
+            if isinstance(outcome, Delivery):
+                return _made_of(outcome, crew)
+            if not (isinstance(outcome, StopIteration) and self._plan.is_iterable):
+                raise outcome
+
+    def _wait(self, crew: LoaderCrew) -> Batch:
+        """Wait for the next batch, or for any.
+
+        Raises:
+            LoaderTimeoutError: that takes too long. The next call goes on waiting.
+        """
+        plan = self._plan
+        candidates = (self._pending[0],) if plan.in_order else tuple(self._pending)
+        batch = crew.wait_for(candidates, plan.timeout_s)
+        if batch is None:
+            raise LoaderTimeoutError(
+                "\n".join([f"DataLoader timed out after {plan.timeout_s} seconds", *crew.describe_workers_on(candidates[0])])
+            )
+        return batch
+
+    def _note_step(self, batch: Batch, outcome: Any) -> None:
+        """Take note of a worker's step through an iterable dataset."""
+        progress, worker = self.progress, batch.key.worker
+        progress.steps[worker] += 1
+        progress.turn = (worker + 1) % self._plan.num_workers
+        if not isinstance(outcome, StopIteration):
+            progress.yielded += 1
+        elif worker not in progress.ended:
+            progress.ended.append(worker)
+
+    def _fill(self, crew: LoaderCrew) -> None:
+        """Begin as many batches as may be on their way."""
+        while len(self._pending) < self._plan.num_ahead and not self._exhausted:
+            try:
+                request, size, worker = self._next_step() if self._plan.is_iterable else self._next_keys(crew)
+            except StopIteration:
+                self._exhausted = True
+                if self._on_last_batch is not None:
+                    self._on_last_batch()
+                return
+            if self._begun not in self.progress.ahead:
+                text = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
+                key = BatchKey(0, self._number, self._begun, 0, size, worker, crew.next_turn(), text)
+                crew.submit(key, self._pending)
+            self._begun += 1
+
+    def _next_keys(self, crew: LoaderCrew) -> tuple[Keys, int, int]:
+        """The keys of the next batch, how many samples it has for the workers, and which of them is to make it."""
+        keys = next(self._indices)
+        worker = self._begun % self._plan.num_workers if crew.is_bound else ANY_WORKER
+        if not self._plan.batched:
+            return Keys(self._seed, self._begun, keys, True), 1, worker
+        if not isinstance(keys, (list, tuple)):
+            keys = list(keys)
+        if crew.maker.whole or not 0 < len(keys) <= crew.capacity:
+            return Keys(self._seed, self._begun, keys, True), 1, worker
+        return Keys(self._seed, self._begun, keys, False), len(keys), worker
+
+    def _next_step(self) -> tuple[Step, int, int]:
+        """The next worker's step: each takes one in turn, and those that have ended are left out.
+
+        Raises:
+            StopIteration: all have ended.
+        """
+        plan, ended = self._plan, self.progress.ended
+        if len(ended) == plan.num_workers:
+            raise StopIteration
+        while self._turn in ended:
+            self._turn = (self._turn + 1) % plan.num_workers
+        worker, self._turn = self._turn, (self._turn + 1) % plan.num_workers
+        number = self._steps[worker]
+        self._steps[worker] += 1
+        return Step(self._seed, self._number, worker, number, plan.batch_size, plan.drop_last), 1, worker
+
+
+def _made_of(delivery: Delivery, crew: LoaderCrew) -> Any:
+    """The batch that a delivery makes."""
+    messages = delivery.messages()
+    whole = messages.get(0)
+    if isinstance(whole, Whole):
+        return whole.batch
+    form: Any = delivery.form
+    if any(message.others for message in messages.values()):
+        crew.note_form(True, messages)
+        return crew.maker.collate_fn(_samples(messages, delivery, form))
+    crew.note_form(False, messages)
+    rows = [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in delivery.rows]
+    return form.root.batch(rows, _joined_texts(messages, form), False)
+
+
+def _joined_texts(messages: dict[int, Samples], form: Any) -> list[list[Any]]:
+    """The texts of all samples, where all have the form."""
+    columns: list[list[Any]] = [[] for _ in range(form.num_texts)]
+    for _, message in sorted(messages.items()):
+        for column, texts in zip(columns, message.texts, strict=True):
+            column.extend(texts)
+    return columns
+
+
+def _samples(messages: dict[int, Samples], delivery: Delivery, form: Any) -> list[Any]:
+    """All samples of a batch, as the dataset gave them."""
+    samples: list[Any] = []
+    for task, begin in enumerate(range(0, delivery.size, delivery.task_size)):
+        end = min(begin + delivery.task_size, delivery.size)
+        message = messages.get(task, Samples([], []))
+        in_rows = range(begin, end - len(message.others))
+        if in_rows:
+            texts = [[None] * begin + column for column in message.texts]
+            samples += [form.root.sample(delivery.rows, texts, i) for i in in_rows]
+        samples += message.others
+    return samples

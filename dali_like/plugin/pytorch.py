@@ -1,0 +1,257 @@
+"""PyTorch's ``DataLoader`` on this package's workers: code written for it moves over by changing the import.
+
+>>> from dali_like.plugin.pytorch import DataLoader  # in place of torch.utils.data
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dali_like import by_value
+from dali_like.data import samplers as own_samplers
+from dali_like.data.flavours import numpy_seed
+from dali_like.data.forms import (
+    ArrayLeaf,
+    ComplexLeaf,
+    Leaf,
+    NumberLeaf,
+    Row,
+    Rows,
+    Texts,
+    UnfitError,
+    numpy_leaf,
+)
+from dali_like.data.iteration import SamplerIterator, resumable
+from dali_like.data.loading import Loading
+from dali_like.data.options import LoaderOptions, OwnOptions
+from dali_like.data.randomness import Randomness, TorchRandomness
+from dali_like.errors import ArgumentError
+from dali_like.extras import optional
+from dali_like.workers.info import WorkerInfo, set_worker_info
+from dali_like.workers.parcels import Reducers
+
+optional("torch", "dali_like.plugin.pytorch", "pytorch")
+
+import torch  # noqa: E402
+import torch.utils.data as torch_data  # noqa: E402
+from torch.utils.data._utils import worker as torch_worker  # noqa: E402
+from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
+from torch.utils.data._utils.pin_memory import pin_memory  # noqa: E402
+
+from dali_like.plugin._torch_tensors import reduce_tensor  # noqa: E402
+
+__all__ = ["DataLoader"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {torch.Tensor: reduce_tensor, torch.nn.Parameter: reduce_tensor}
+for _kind, _reduce in _REDUCERS.items():
+    by_value.register(_kind, _reduce)
+
+_ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
+
+#: The integers of NumPy as which elements travel that it does not know.
+_CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
+_CARRIERS |= {dtype: torch.uint8 for name, dtype in vars(torch).items() if name.startswith("float8_")}
+
+
+class _AsTensor:
+    """Makes the batches of a leaf tensors."""
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        return torch.from_numpy(super().batch(rows, texts, in_tuple))  # type: ignore[misc]
+
+
+class _ArrayAsTensor(_AsTensor, ArrayLeaf):
+    pass
+
+
+class _ComplexAsTensor(_AsTensor, ComplexLeaf):
+    pass
+
+
+class _NumberAsTensor(_AsTensor, NumberLeaf):
+    pass
+
+
+_AS_TENSOR: dict[type, Callable[[Any], Leaf]] = {
+    ArrayLeaf: _ArrayAsTensor,
+    ComplexLeaf: _ComplexAsTensor,
+    NumberLeaf: _NumberAsTensor,
+}
+
+
+class TensorLeaf(Leaf):
+    """A tensor on the CPU, whose memory is all there is to it."""
+
+    def __init__(self, tensor: torch.Tensor, leaf: Leaf) -> None:
+        self.dtype = tensor.dtype
+        self.shape = tensor.shape
+        self.leaf = leaf
+        self.layout = leaf.layout
+
+    def put(self, value: Any, row: Row, texts: Texts) -> bool:
+        if type(value) is not torch.Tensor or value.dtype is not self.dtype or value.shape != self.shape:
+            return False
+        if not _is_plain(value):
+            return False
+        self.leaf.number = self.number
+        return self.leaf.put(_array_of(value), row, texts)
+
+    def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
+        self.leaf.number = self.number
+        return torch.from_numpy(self.leaf.batch(rows, texts, in_tuple)).view(self.dtype)
+
+    def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
+        self.leaf.number = self.number
+        return torch.from_numpy(self.leaf.sample(rows, texts, i)).view(self.dtype)
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and tensor.device.type == "cpu"
+        and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def _array_of(tensor: torch.Tensor) -> Any:
+    carrier = _CARRIERS.get(tensor.dtype)
+    return tensor.numpy() if carrier is None else tensor.view(carrier).numpy()
+
+
+class TorchFlavour:
+    """Tensors, and PyTorch's generators; see `dali_like.data.flavours.Flavour`."""
+
+    @property
+    def reducers(self) -> Reducers:
+        """Tensors keep their memory apart from the pickle."""
+        return _REDUCERS
+
+    def is_default(self, collate_fn: Any) -> bool:
+        """Whether it is PyTorch's, with its functions for types as they were when this module was imported."""
+        return collate_fn is torch_data.default_collate and default_collate_fn_map == _ORIGINAL_FUNCTIONS
+
+    def leaf_of(self, value: Any) -> Leaf | None:
+        """A leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""
+        if dataclasses.is_dataclass(value):
+            raise UnfitError
+        if type(value) is torch.Tensor:
+            leaf = numpy_leaf(_array_of(value)) if _is_plain(value) else None
+            return None if leaf is None else TensorLeaf(value, leaf)
+        leaf = numpy_leaf(value)
+        return None if leaf is None else _AS_TENSOR[type(leaf)](value)
+
+    def draw_seed(self, generator: Any) -> int:
+        """Drawn as PyTorch's iterators do it, so that whatever is drawn afterwards is the same as there."""
+        return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
+
+    def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
+        """A pass over one of PyTorch's samplers can be resumed: it is one over ours, which draws the same."""
+        return resumable(_own(sampler))
+
+    def enter_worker(self, info: WorkerInfo) -> None:
+        """As in PyTorch's workers. ``torch.utils.data.get_worker_info`` works, too."""
+        assert info.seed is not None
+        set_worker_info(info)
+        torch_worker._worker_info = torch_worker.WorkerInfo(
+            id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
+        )
+        random.seed(info.seed)
+        torch.manual_seed(info.seed)
+        np.random.seed(numpy_seed(info.seed - info.id, info.id))
+
+    def seed(self, seed: int) -> None:
+        """Those of Python, NumPy and PyTorch for the CPU."""
+        random.seed(seed)
+        np.random.seed(seed & 0xFFFFFFFF)
+        torch.default_generator.manual_seed(seed)
+
+    def pin(self, batch: Any) -> Any:
+        """As PyTorch does it."""
+        return pin_memory(batch)
+
+
+class DataLoader(Loading, torch_data.DataLoader[T_co]):
+    """``torch.utils.data.DataLoader``, with this package's workers.
+
+    Takes what that takes, and is one, so that libraries accept it. What it can be told besides, and what is different, is
+    in `dali_like.data.DataLoader` and in docs/migrating-from-pytorch.md.
+
+    Args:
+        args, kwargs: as PyTorch's; and worker_seeding, on_error, worker_restarts, prefetch_epochs, max_held_bytes and
+            worker_threads, as `dali_like.data.DataLoader` has them.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: one of our own arguments is not allowed.
+        Exception: what PyTorch's raises of the others.
+    """
+
+    _flavour = TorchFlavour()
+    _check_iteration = LoaderOptions._check_iteration
+    _warn_of_pinning = LoaderOptions._warn_of_pinning
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        own = {name: kwargs.pop(name) for name in _OWN_NAMES if name in kwargs}
+        for name, value in vars(OwnOptions.checked(**own)).items():
+            setattr(self, name, value)
+        super().__init__(*args, **kwargs)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _OWN_NAMES and "_iterator" in vars(self):
+            raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    @property
+    def _pins_memory(self) -> bool:
+        return bool(self.pin_memory) and torch.accelerator.is_available()
+
+
+_OWN_NAMES = tuple(field.name for field in dataclasses.fields(OwnOptions))
+
+
+# Samplers
+
+
+class _RandomSampler(own_samplers.RandomSampler):
+    randomness: type[Randomness] = TorchRandomness
+
+
+class _DistributedSampler(own_samplers.DistributedSampler):
+    randomness: type[Randomness] = TorchRandomness
+
+
+def _own(sampler: Any) -> Any:
+    """Our sampler that gives what one of PyTorch's gives; others, subclasses among them, stay what they are."""
+    translate = _TRANSLATIONS.get(type(sampler))
+    return sampler if translate is None else translate(sampler)
+
+
+def _own_distributed(sampler: Any) -> Any:
+    own = _DistributedSampler(
+        sampler.dataset, sampler.num_replicas, sampler.rank, sampler.shuffle, sampler.seed, sampler.drop_last
+    )
+    own.set_epoch(sampler.epoch)
+    return own
+
+
+def _generator_of(sampler: Any) -> Any:
+    """PyTorch draws from its global generator where a sampler has none."""
+    return torch.default_generator if sampler.generator is None else sampler.generator
+
+
+_TRANSLATIONS: dict[type, Callable[[Any], Any]] = {
+    torch_data.SequentialSampler: lambda its: own_samplers.SequentialSampler(its.data_source),
+    torch_data.RandomSampler: lambda its: _RandomSampler(its.data_source, its.replacement, its._num_samples, its.generator),
+    torch_data.SubsetRandomSampler: lambda its: own_samplers.SubsetRandomSampler(its.indices, _generator_of(its)),
+    torch_data.WeightedRandomSampler: lambda its: own_samplers.WeightedRandomSampler(
+        its.weights, its.num_samples, its.replacement, _generator_of(its)
+    ),
+    torch_data.BatchSampler: lambda its: own_samplers.BatchSampler(_own(its.sampler), its.batch_size, its.drop_last),
+    torch_data.DistributedSampler: _own_distributed,
+}
