@@ -9,6 +9,7 @@ for functions and classes, and leaves the rest to pickle, which would go wrong w
 - ``functools.cached_property``, which has a lock in Python 3.11, and ``functools.singledispatchmethod``, which has weak
   references from 3.13 on: those stay behind;
 - other objects that are pickled as a name in ``__main__``, which workers do not have: they are refused;
+- ``numpy.memmap``, whose content would go into the pickle: it can stay apart, as that of other arrays;
 - open text files: they are refused, where cloudpickle would quietly send their content;
 - the standard streams: in a worker they are the worker's.
 """
@@ -26,6 +27,7 @@ from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
+import numpy as np
 
 from dali_like.errors import PicklingError
 
@@ -40,6 +42,9 @@ _GENERIC_METHODS = frozenset(vars(_generic)) - {"__wrapped__"}
 
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 
+#: What travels as the name of a module, or as a name in one.
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
 _marked: weakref.WeakSet[types.FunctionType] = weakref.WeakSet()
 
 
@@ -48,10 +53,30 @@ def mark(function: types.FunctionType) -> None:
     _marked.add(function)
 
 
-def dumps(value: Any) -> bytes:
-    """What ``pickle.loads`` reads in a process that has not run the program's main module."""
+def register(kind: type, reduce: Callable[[Any], Any]) -> None:
+    """Pickle the instances of a class in another way from now on; those of its subclasses are not concerned.
+
+    Args:
+        reduce: given an instance, what ``__reduce__`` may return.
+    """
+    _REDUCERS[kind] = reduce
+
+
+def dumps(
+    value: Any,
+    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+    note_module: Callable[[str], object] | None = None,
+) -> bytes:
+    """What ``pickle.loads`` reads in a process that has not run the program's main module.
+
+    Args:
+        buffer_callback: as for ``pickle.dumps``.
+        note_module: called with the name of each module that is referred to, itself or for what is in it.
+    """
     with io.BytesIO() as file:
-        _Pickler(file).dump(value)
+        pickler = _Pickler(file, buffer_callback=buffer_callback)
+        pickler.note_module = note_module
+        pickler.dump(value)
         return file.getvalue()
 
 
@@ -61,7 +86,18 @@ def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> 
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
+    note_module: Callable[[str], object] | None = None
+
     def reducer_override(self, value: Any) -> Any:
+        reduced = self._reduce(value)
+        if self.note_module is not None and isinstance(value, _NAMED):
+            if isinstance(value, types.ModuleType):
+                self.note_module(value.__name__)
+            elif reduced is NotImplemented and isinstance(value.__module__, str):  # it travels by name
+                self.note_module(value.__module__)
+        return reduced
+
+    def _reduce(self, value: Any) -> Any:
         if isinstance(value, types.FunctionType):
             if value.__code__ is _GENERIC_CODE and not _travels_by_name(value):
                 return _reduce_generic(value)
@@ -115,11 +151,20 @@ def _reduce_new_type(value: Any) -> tuple[Any, ...]:
     return typing.NewType, (value.__name__, value.__supertype__), vars(value)
 
 
+def _reduce_memmap(array: Any) -> tuple[Any, ...]:
+    return _make_memmap, (np.asarray(array),)
+
+
+def _make_memmap(array: Any) -> Any:
+    return array.view(np.memmap)
+
+
 _REDUCERS: dict[Any, Callable[[Any], tuple[Any, ...]]] = {
     _CachedFunction: _reduce_cached_function,
     functools.cached_property: _reduce_cached_property,
     functools.singledispatchmethod: _reduce_generic_method,
     typing.NewType: _reduce_new_type,
+    np.memmap: _reduce_memmap,
 }
 
 

@@ -18,11 +18,15 @@ from typing import Any, TypeVar
 from dali_like import by_value
 from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
 from dali_like.introspection import parts_of
+from dali_like.workers.shipment import PickledSource
 
 __all__ = ["pickle_by_value"]
 
 #: How deep in a source one looks for what cannot be pickled. That may be its depth.
 _DEPTH = 50
+
+#: Smaller arrays are copied: that takes no longer than mapping a page or two of their own.
+_LEAST_BUFFER_BYTES = 1 << 16
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -90,11 +94,13 @@ class _Packed:
         return self._loads, (self._data,)
 
 
-def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = None) -> bytes:
+def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = None) -> PickledSource:
     """Pickle what a source consists of, all together: what two of them share is shared afterwards, too.
 
+    Large arrays stay apart, so that workers can share them. A pickler of the user's own puts them into what it makes.
+
     Args:
-        parts: what to pickle, by how messages call it, the source first. ``pickle.loads`` gives a tuple of the values.
+        parts: what to pickle, by how messages call it, the source first. Unpickling gives a tuple of the values.
         name: how messages call the source.
         pickler: the user's own; None: the default one.
 
@@ -103,7 +109,7 @@ def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = No
     """
     try:
         packed = tuple(parts.values()) if pickler is None else _pack(pickler, *parts.values())
-        return by_value.dumps(packed)
+        return _dump(packed)
     except Exception as error:
         path, culprit = _find_culprit(parts, pickler)
         raise PicklingError(
@@ -111,6 +117,23 @@ def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = No
             f"{str(error) or repr(error)}. Make it in the worker instead (in worker_setup, in __setstate__ or at the first "
             "call), or use py_start_method='fork'"
         ) from error
+
+
+def _dump(value: Any) -> PickledSource:
+    buffers: list[pickle.PickleBuffer] = []
+    modules: dict[str, None] = {}
+
+    def stays_within(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            if buffer.raw().nbytes < _LEAST_BUFFER_BYTES:
+                return True
+        except BufferError:  # its parts are not one after the other
+            return True
+        buffers.append(buffer)
+        return False
+
+    data = by_value.dumps(value, stays_within, modules.setdefault)
+    return PickledSource(data, tuple(buffers), tuple(modules))
 
 
 def _pack(pickler: CallbackPickler, source: Any, *others: Any) -> Any:
@@ -132,7 +155,7 @@ class _CulpritSearch:
     """Finds what it is that cannot be pickled, by the user's pickler or by value: some picklers refuse all but sources."""
 
     def __init__(self, pickler: CallbackPickler | None) -> None:
-        self._ways = [by_value.dumps] if pickler is None else [pickler.dumps, by_value.dumps]
+        self._ways = [_dump] if pickler is None else [pickler.dumps, _dump]
         self._seen: dict[int, Any] = {}
 
     def find(self, value: Any, path: str, depth: int) -> tuple[str, Any] | None:

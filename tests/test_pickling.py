@@ -35,7 +35,8 @@ Source = Callable[[SampleInfo], Any]
 
 def sent(value: Any) -> Any:
     """A value after its travel. This process stands for the worker: what is by name in it is the same object."""
-    return pickle.loads(dumps({"source": value}, "the source"))[0]
+    pickled = dumps({"source": value}, "the source")
+    return pickle.loads(pickled.data, buffers=pickled.buffers)[0]
 
 
 def first_batch(pipe: Pipeline) -> list[Any]:

@@ -9,13 +9,14 @@ import signal
 import socket
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import oom_kills
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.shipment import PickledSource, pack, pickle_sources
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import TemplateEnds, WorkerOptions, start_template
 from dali_like.workers.template import MESSAGE, Message
@@ -61,6 +62,7 @@ class Crew:
         farewell: Callable[[], None],
     ) -> None:
         self.pids = [0] * options.num_workers
+        self._options = options
         self._ends: list[End] = []
         self._oom_kills_before = oom_kills()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -81,6 +83,26 @@ class Crew:
     def signal(self, worker: int, number: int) -> None:
         """Send a signal to a worker, if it is there."""
         self._send(Message.SIGNAL, worker, number)
+
+    def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
+        """Give workers that are started from now on other sources. Those that run keep what they have.
+
+        Under fork, too, these travel pickled, by value where that is needed.
+
+        Args:
+            sources: as many as before, and of the same kinds: only their functions, and what these hold, may differ.
+            pickled: what the options' `pickle_source` has made of them, if it has.
+
+        Raises:
+            PicklingError: one of them cannot be pickled.
+            OutOfMemoryError: there is no memory for what has been pickled.
+        """
+        shipment = pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
+        try:
+            with _socket(self.control) as control, contextlib.suppress(ConnectionError):  # as in `_send`
+                socket.send_fds(control, [MESSAGE.pack(Message.RENEW, 0, 0)], [shipment.fileno()])
+        finally:
+            shipment.close()
 
     def read_news(self) -> None:
         """Take note of what the template has said."""
@@ -114,8 +136,19 @@ class Crew:
             self._finalizer()
 
     def _send(self, kind: Message, worker: int, value: int = 0) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the template is gone; `read_news` will say so
+        with contextlib.suppress(ConnectionError):  # the template is gone; `read_news` will say so
             os.write(self.control.fileno(), MESSAGE.pack(kind, worker, value))
+
+
+@contextlib.contextmanager
+def _socket(descriptor: Descriptor) -> Iterator[socket.socket]:
+    """A descriptor as a socket, meanwhile."""
+    made = socket.socket(fileno=descriptor.fileno())
+    try:
+        made.setblocking(False)
+        yield made
+    finally:
+        made.detach()
 
 
 def _check_descriptors(some: Descriptor, num_workers: int) -> None:

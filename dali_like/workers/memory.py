@@ -169,7 +169,7 @@ class SharedSpace:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
-            raise OutOfMemoryError(f"batches need {_mib(nbytes)} more, which the system refuses") from error
+            raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses") from error
 
     def check(self, nbytes: int) -> None:
         """Whether so much memory could be put behind the space now.
@@ -180,13 +180,13 @@ class SharedSpace:
         used = self.used_bytes
         if used + nbytes > self.limit_bytes:
             raise OutOfMemoryError(
-                f"batches take {_mib(used)} and need {_mib(nbytes)} more; the limit is {_mib(self.limit_bytes)}. "
+                f"batches take {mib(used)} and need {mib(nbytes)} more; the limit is {mib(self.limit_bytes)}. "
                 "Hold fewer batches, lower the prefetch depths or the batch size, or raise max_held_bytes"
             )
         available = available_bytes()
         if nbytes > available:
             raise OutOfMemoryError(
-                f"batches need {_mib(nbytes)} more, and {_mib(available)} are available (they take {_mib(used)} now). "
+                f"batches need {mib(nbytes)} more, and {mib(available)} are available (they take {mib(used)} now). "
                 "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
             )
 
@@ -199,5 +199,6 @@ class SharedSpace:
         return np.ndarray(shape, dtype, self.map, offset)
 
 
-def _mib(nbytes: int) -> str:
+def mib(nbytes: int) -> str:
+    """A number of bytes as messages show it."""
     return f"{nbytes / (1 << 20):.1f} MiB"

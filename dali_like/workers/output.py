@@ -242,19 +242,59 @@ def _pickle_formatter(formatter: logging.Formatter | None) -> bytes:
         return pickle.dumps(None)
 
 
-@contextlib.contextmanager
-def logging_as_in(setup: LoggingSetup) -> Iterator[None]:
-    """Log as the main process does, from now on, unless the modules that are imported meanwhile see to that themselves."""
-    ours = []
+#: The log handlers that `log_as_in` has made.
+_adopted: list[logging.Handler] = []
+
+
+def log_as_in(setup: LoggingSetup) -> None:
+    """Log as the main process does, from now on."""
     for wanted in setup.handlers:
         handler = logging.StreamHandler(getattr(sys, wanted.stream))
         handler.setLevel(wanted.level)
         with contextlib.suppress(Exception):  # see above
             handler.setFormatter(pickle.loads(wanted.formatter))
         logging.root.addHandler(handler)
-        ours.append(handler)
+        _adopted.append(handler)
     logging.root.setLevel(setup.level)
-    yield
-    if len(list(_handlers_of(logging.root))) > len(ours):
-        for handler in ours:
-            logging.root.removeHandler(handler)
+
+
+def settle_logging() -> None:
+    """Log as the modules say that have been imported since `log_as_in`, if any of them sees to that itself."""
+    if len(list(_handlers_of(logging.root))) > len(_adopted):
+        while _adopted:
+            logging.root.removeHandler(_adopted.pop())
+
+
+@contextlib.contextmanager
+def held_output() -> Iterator[None]:
+    """Hold back what this process prints meanwhile, by whatever means; it is dropped if an exception comes."""
+    with contextlib.ExitStack() as stack:
+        flush_streams()
+        held = {fd: stack.enter_context(_redirected(fd)) for fd in _DESCRIPTORS.values() if _is_open(fd)}
+        stack.callback(flush_streams)
+        yield
+        flush_streams()
+        printed = {fd: os.pread(file, os.fstat(file).st_size, 0) for fd, file in held.items()}
+    for fd, data in printed.items():
+        _write(fd, data)
+
+
+@contextlib.contextmanager
+def _redirected(fd: int) -> Iterator[int]:
+    """Let a descriptor lead to a file in memory meanwhile, which is given."""
+    with contextlib.ExitStack() as stack:
+        file = os.memfd_create("dali_like_output", os.MFD_CLOEXEC)
+        stack.callback(os.close, file)
+        real = os.dup(fd)
+        stack.callback(os.close, real)
+        os.dup2(file, fd)
+        stack.callback(os.dup2, real, fd)
+        yield file
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True

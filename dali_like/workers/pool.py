@@ -50,6 +50,7 @@ from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.shipment import PickledSource
 from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
 from dali_like.workers.protocol import (
     CELL_PID,
@@ -191,6 +192,13 @@ class ProcessPool:
     def num_restarts(self) -> int:
         """How often a worker has been started in the place of one that had died."""
         return self._recovery.num_restarts
+
+    def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
+        """Give workers that are started from now on other sources; see `dali_like.workers.crew.Crew.renew`."""
+        self._check()
+        self._crew.renew(sources, pickled)
+        for stage, source in zip(self._stages, sources, strict=True):
+            stage.source = source
 
     def submit(self, key: BatchKey) -> Batch:
         self._check()

@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NoReturn
 
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import flush_streams, logging_setup
+from dali_like.workers.shipment import SourcePickler, pack, pickle_sources
 from dali_like.workers.samples import Source
 from dali_like.workers.template import Boot, forked
 from dali_like.workers.transport import announce_exceptions
@@ -41,7 +42,8 @@ class WorkerOptions:
         threads: for the numerical libraries in each worker; None leaves them alone.
         timeout_s: how long a worker may be on one sample; None: for ever.
         restarts: how often a minute a worker that has died is replaced; None: always.
-        pickle_source: makes bytes of what a source consists of, given a name for messages; used under spawn.
+        pickle_source: pickles what a source consists of, given a name for messages; used under spawn, and for sources that
+            are renewed.
     """
 
     num_workers: int
@@ -49,7 +51,7 @@ class WorkerOptions:
     threads: int | None
     timeout_s: float | None
     restarts: int | None
-    pickle_source: Callable[[dict[str, Any], str], bytes]
+    pickle_source: SourcePickler
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ def start_template(sources: Sequence[Source], options: WorkerOptions, space: Sha
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
+        OutOfMemoryError: there is no memory for what has been pickled.
     """
     return (_fork if options.start_method == "fork" else _spawn)(sources, options, space, ends)
 
@@ -119,6 +122,7 @@ def _run_fork(
 
 
 def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
+    shipment = pack(sources, pickle_sources(sources, options.pickle_source))
     boot = Boot(
         main_pid=os.getpid(),
         control_fd=ends.control.fileno(),
@@ -131,21 +135,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         num_workers=options.num_workers,
         threads=options.threads,
         logging=logging_setup(),
-        sources=tuple(
-            (
-                replace(source, callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None),
-                options.pickle_source(
-                    {
-                        "source": source.callback,
-                        "on_error": source.on_error,
-                        "worker_setup": source.worker_setup,
-                        "worker_teardown": source.worker_teardown,
-                    },
-                    source.name,
-                ),
-            )
-            for source in sources
-        ),
+        shipment_fd=shipment.fileno(),
     )
     boot_fd = os.memfd_create("dali_like_boot", os.MFD_CLOEXEC)
     try:
@@ -153,17 +143,13 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
             pickle.dump((sys.path, sys.argv), file)
             pickle.dump(boot, file)
         os.lseek(boot_fd, 0, os.SEEK_SET)
-        kept = (boot_fd, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
+        kept = (boot_fd, boot.shipment_fd, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
         command = [sys.executable, *_interpreter_flags(), "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
         return _launch(command, {**os.environ, **threads}, kept)
     finally:
         os.close(boot_fd)
-
-
-def _elsewhere(info: Any) -> NoReturn:
-    """In the place of a callback, which travels in a pickle of its own."""
-    raise NotImplementedError
+        shipment.close()
 
 
 def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]) -> int:

@@ -2,13 +2,13 @@
 
 Workers are never forked from the main process itself, except through the template, which is made once. Under ``fork`` the
 template is a fork of the main process as it was when the pipeline started its workers, with the sources as they were;
-under ``spawn`` it is a fresh interpreter that has imported NumPy and this package, and each worker unpickles the sources for
-itself. So replacements of dead workers are like the first ones, whatever the main process has become, and come in
-milliseconds.
+under ``spawn`` it is a fresh interpreter that has imported NumPy, this package and the modules that the sources refer to,
+and each worker unpickles the sources for itself. So replacements of dead workers are like the first ones, whatever the main
+process has become, and come in milliseconds. Only `Message.RENEW` changes what workers get that start after it.
 
 ::
 
-    main process --(socket: start, stop, signal)--> template --(fork)--> workers
+    main process --(socket: start, stop, signal, renew)--> template --(fork)--> workers
                  <--(socket: started, ended)--
 
 Who watches whom: the template watches the main process through a pidfd and ends with it, however it ends; the kernel kills
@@ -22,25 +22,27 @@ import contextlib
 import ctypes
 import gc
 import os
-import pickle
 import select
 import signal
+import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.output import LoggingSetup, end_output, flush_streams, logging_as_in, mark_output
+from dali_like.workers.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
+from dali_like.workers.shipment import Shipment
 from dali_like.workers.samples import Source
 from dali_like.workers.worker import Channels, limit_threads, run_worker
 
 #: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
-#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED).
+#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW comes the descriptor of a shipment.
 MESSAGE = struct.Struct("<iii")
 
 _PR_SET_NAME = 15
@@ -58,6 +60,7 @@ class Message(IntEnum):
     SIGNAL = 3
     STARTED = 4
     ENDED = 5
+    RENEW = 6
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,7 @@ class Boot:
     num_workers: int
     threads: int | None
     logging: LoggingSetup
-    #: each source without its functions, and these, pickled
-    sources: tuple[tuple[Source, bytes], ...]
+    shipment_fd: int
 
 
 def spawned(boot: Boot) -> NoReturn:
@@ -85,35 +87,24 @@ def spawned(boot: Boot) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
     channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers)
-
-    def make_sources() -> Sequence[Source]:
-        sources = []
-        with logging_as_in(boot.logging):
-            for source, functions in boot.sources:
-                callback, on_error, setup, teardown = pickle.loads(functions)
-                sources.append(
-                    replace(source, callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
-                )
-        return sources
-
-    serve(boot.main_pid, boot.control_fd, channels, make_sources, boot.threads)
+    _close_stdin()
+    log_as_in(boot.logging)
+    shipment = Shipment(boot.shipment_fd)
+    shipment.import_modules()
+    serve(boot.main_pid, boot.control_fd, channels, shipment, boot.threads)
 
 
 def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[Source], threads: int | None) -> NoReturn:
     """The life of a template that is a fork of the main process; the caller has closed what is not the template's."""
     _reset_signals()
-    serve(main_pid, control, channels, lambda: sources, threads)
+    _close_stdin()
+    serve(main_pid, control, channels, sources, threads)
 
 
 def serve(
-    main_pid: int,
-    control: int,
-    channels: Channels,
-    make_sources: Callable[[], Sequence[Source]],
-    threads: int | None,
+    main_pid: int, control: int, channels: Channels, sources: Sequence[Source] | Shipment, threads: int | None
 ) -> NoReturn:
     """Start workers when told, report their ends, and end with the main process."""
-    _close_stdin()
     try:
         main = os.pidfd_open(main_pid)
     except ProcessLookupError:
@@ -124,7 +115,7 @@ def serve(
     limit_threads(threads)
     _keep_freed_memory()
     gc.freeze()  # workers then leave alone, and share, what was there before
-    template = _Template(main, control, channels, make_sources)
+    template = _Template(main, control, channels, sources)
     status = 0
     try:
         template.serve()
@@ -139,11 +130,12 @@ def serve(
 
 
 class _Template:
-    def __init__(self, main: int, control: int, channels: Channels, make_sources: Callable[[], Sequence[Source]]) -> None:
+    def __init__(self, main: int, control: int, channels: Channels, sources: Sequence[Source] | Shipment) -> None:
         self._main = main
-        self._control = control
+        self._control = socket.socket(fileno=control)
+        self._control.settimeout(None)  # whatever the program has set as the default
         self._channels = channels
-        self._make_sources = make_sources
+        self._sources = sources
         self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: index, pid
         self._poll = select.poll()
         self._poll.register(main, select.POLLIN)
@@ -157,11 +149,12 @@ class _Template:
             if self._main in ready:
                 return
             for fd in ready:
-                if fd == self._control:
-                    message = os.read(fd, MESSAGE.size)
+                if fd == self._control.fileno():
+                    # Descriptors would be lost to a mere read.
+                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, 1, socket.MSG_CMSG_CLOEXEC)
                     if not message:
                         return
-                    self._obey(*MESSAGE.unpack(message))
+                    self._obey(*MESSAGE.unpack(message), *fds)
                 elif fd in self._workers:
                     self._report_end(fd)
             if self._timeout_ms() == 0:
@@ -172,7 +165,7 @@ class _Template:
     def _timeout_ms(self) -> float | None:
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
 
-    def _obey(self, kind: int, worker: int, value: int) -> None:
+    def _obey(self, kind: int, worker: int, value: int, *fds: int) -> None:
         if kind == Message.START:
             self._start(worker)
         elif kind == Message.STOP:
@@ -182,23 +175,42 @@ class _Template:
             for index, pid in self._workers.values():
                 if index == worker:
                     os.kill(pid, value)
+        elif kind == Message.RENEW:
+            self._renew(Shipment(*fds))
 
     def _start(self, index: int) -> None:
         template = os.getpid()
-        pid = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks with threads about, which libraries may have; see `Shipment.import_modules`.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
         if pid == 0:
             self._become_worker(index, template)
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = (index, pid)
         self._poll.register(pidfd, select.POLLIN)
-        os.write(self._control, MESSAGE.pack(Message.STARTED, index, pid))
+        self._control.send(MESSAGE.pack(Message.STARTED, index, pid))
+
+    def _renew(self, shipment: Shipment) -> None:
+        shipment.import_modules()
+        gc.freeze()
+        if isinstance(self._sources, Shipment):
+            self._sources.close()
+        self._sources = shipment
+
+    def _make_sources(self) -> Sequence[Source]:
+        if not isinstance(self._sources, Shipment):
+            return self._sources
+        sources = self._sources.unpack()
+        settle_logging()
+        return sources
 
     def _report_end(self, pidfd: int) -> None:
         index, pid = self._workers.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
-        os.write(self._control, MESSAGE.pack(Message.ENDED, index, status))
+        self._control.send(MESSAGE.pack(Message.ENDED, index, status))
 
     def _become_worker(self, index: int, template: int) -> NoReturn:
         status = 1
@@ -206,7 +218,8 @@ class _Template:
             _die_with_parent(template)
             _name_process(f"dali_like:{index}")
             others = (fd for worker, fd in enumerate(self._channels.own_tasks) if worker != index)
-            for fd in (*self._workers, self._main, self._control, *others):
+            self._control.close()
+            for fd in (*self._workers, self._main, *others):
                 os.close(fd)
             mark_output(index)
             status = run_worker(index, self._channels, self._make_sources)
