@@ -18,15 +18,13 @@ from typing import Any, TypeVar
 from dali_like import by_value
 from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
 from dali_like.introspection import parts_of
+from dali_like.workers.parcels import put_large_aside
 from dali_like.workers.shipment import PickledSource
 
 __all__ = ["pickle_by_value"]
 
 #: How deep in a source one looks for what cannot be pickled. That may be its depth.
 _DEPTH = 50
-
-#: Smaller arrays are copied: that takes no longer than mapping a page or two of their own.
-_LEAST_BUFFER_BYTES = 1 << 16
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -122,17 +120,7 @@ def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = No
 def _dump(value: Any) -> PickledSource:
     buffers: list[pickle.PickleBuffer] = []
     modules: dict[str, None] = {}
-
-    def stays_within(buffer: pickle.PickleBuffer) -> bool:
-        try:
-            if buffer.raw().nbytes < _LEAST_BUFFER_BYTES:
-                return True
-        except BufferError:  # its parts are not one after the other
-            return True
-        buffers.append(buffer)
-        return False
-
-    data = by_value.dumps(value, stays_within, modules.setdefault)
+    data = by_value.dumps(value, put_large_aside(buffers), modules.setdefault)
     return PickledSource(data, tuple(buffers), tuple(modules))
 
 

@@ -29,9 +29,9 @@ from dali_like.errors import ClosedError, OutOfMemoryError, PicklingError, Worke
 from dali_like.pickling import dumps
 from dali_like.types import SampleInfo
 from dali_like.workers import shipment
-from dali_like.workers.shipment import PickledSource
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
+from dali_like.workers.shipment import PickledSource
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -220,8 +220,8 @@ def test_sources_of_one_pipeline_have_arrays_of_their_own() -> None:
     source = Source("the source", first)
 
     sources = [source, replace(source, name="the other", callback=second, worker_setup=second.read_all)]
-    shipment = shipment.pack(sources, shipment.pickle_sources(sources, dumps))
-    arrived = shipment.Shipment(os.dup(shipment.fileno())).unpack()
+    packed = shipment.pack(sources, shipment.pickle_sources(sources, dumps))
+    arrived = shipment.Shipment(os.dup(packed.fileno())).unpack()
 
     assert [(each.name, each.callback(None).tolist()) for each in arrived] == [
         ("the source", [0, 1, 2, 3]),
@@ -234,12 +234,12 @@ def test_sources_of_one_pipeline_have_arrays_of_their_own() -> None:
 def test_nobody_can_change_a_shipment() -> None:
     sources = [Source("the source", Holding(np.arange(LARGE)))]
 
-    shipment = shipment.pack(sources, shipment.pickle_sources(sources, dumps))
+    packed = shipment.pack(sources, shipment.pickle_sources(sources, dumps))
 
     for change in (
-        lambda: os.pwrite(shipment.fileno(), b"x", 0),
-        lambda: os.ftruncate(shipment.fileno(), 0),
-        lambda: mmap.mmap(shipment.fileno(), 0, mmap.MAP_SHARED),
+        lambda: os.pwrite(packed.fileno(), b"x", 0),
+        lambda: os.ftruncate(packed.fileno(), 0),
+        lambda: mmap.mmap(packed.fileno(), 0, mmap.MAP_SHARED),
     ):
         with pytest.raises(PermissionError):
             change()

@@ -16,8 +16,8 @@ from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import oom_kills
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.shipment import PickledSource, pack, pickle_sources
 from dali_like.workers.samples import Source
+from dali_like.workers.shipment import PickledSource, pack, pickle_sources
 from dali_like.workers.starting import TemplateEnds, WorkerOptions, start_template
 from dali_like.workers.template import MESSAGE, Message
 

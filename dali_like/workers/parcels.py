@@ -50,6 +50,19 @@ def write_parcel(value: Any, region: Region, reducers: Reducers) -> None:
 
 
 def _dumps(value: Any, reducers: Reducers, buffers: list[pickle.PickleBuffer]) -> bytes:
+    try:
+        return _dumps_by(pickle.Pickler, value, reducers, put_large_aside(buffers))
+    except Exception:  # whatever a user's class does; one that cannot be found by name can go by value
+        del buffers[:]
+    try:
+        return _dumps_by(cloudpickle.Pickler, value, reducers, put_large_aside(buffers))
+    except Exception as error:
+        raise SampleTypeError(f"a worker made a {type(value).__qualname__} that cannot be pickled: {error}") from error
+
+
+def put_large_aside(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:
+    """A ``buffer_callback`` for pickling that collects the large buffers; the others become part of the pickle."""
+
     def keep(buffer: pickle.PickleBuffer) -> bool:
         try:
             is_large = buffer.raw().nbytes >= LEAST_BUFFER_BYTES
@@ -59,14 +72,7 @@ def _dumps(value: Any, reducers: Reducers, buffers: list[pickle.PickleBuffer]) -
             buffers.append(buffer)
         return not is_large
 
-    try:
-        return _dumps_by(pickle.Pickler, value, reducers, keep)
-    except Exception:  # whatever a user's class does; one that cannot be found by name can go by value
-        del buffers[:]
-    try:
-        return _dumps_by(cloudpickle.Pickler, value, reducers, keep)
-    except Exception as error:
-        raise SampleTypeError(f"a worker made a {type(value).__qualname__} that cannot be pickled: {error}") from error
+    return keep
 
 
 def _dumps_by(kind: Any, value: Any, reducers: Reducers, keep: Callable[[pickle.PickleBuffer], bool]) -> bytes:

@@ -50,7 +50,6 @@ from dali_like.workers.crew import Crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.shipment import PickledSource
 from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
 from dali_like.workers.protocol import (
     CELL_PID,
@@ -69,6 +68,7 @@ from dali_like.workers.recovery import Debt, Recovery
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.ring import Slot
 from dali_like.workers.samples import Source
+from dali_like.workers.shipment import PickledSource
 from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import add_note, read_message, unpack_exception

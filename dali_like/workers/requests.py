@@ -125,9 +125,12 @@ class RequestStage(Stage):
     def __init__(self, space: SharedSpace, source: Source, capacity: int) -> None:
         assert source.task_size is not None
         super().__init__(space, source, capacity, source.task_size, (), _FIRST_REQUEST_BYTES)
-        self._maker: Maker = source.callback  # type: ignore[assignment]
         self._form: Form | None = None
         self._num_odd = 0
+
+    @property
+    def _maker(self) -> Maker:
+        return self.source.callback  # type: ignore[return-value]
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
         packed = b"" if self._form is None else self._form.packed

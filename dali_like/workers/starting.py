@@ -16,8 +16,8 @@ from typing import NoReturn
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import flush_streams, logging_setup
-from dali_like.workers.shipment import SourcePickler, pack, pickle_sources
 from dali_like.workers.samples import Source
+from dali_like.workers.shipment import SourcePickler, pack, pickle_sources
 from dali_like.workers.template import Boot, forked
 from dali_like.workers.transport import announce_exceptions
 from dali_like.workers.worker import Channels, thread_variables

@@ -37,8 +37,8 @@ from typing import NoReturn
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
-from dali_like.workers.shipment import Shipment
 from dali_like.workers.samples import Source
+from dali_like.workers.shipment import Shipment
 from dali_like.workers.worker import Channels, limit_threads, run_worker
 
 #: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
