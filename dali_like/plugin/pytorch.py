@@ -29,7 +29,7 @@ from dali_like.data.forms import (
 from dali_like.data.iteration import SamplerIterator, resumable
 from dali_like.data.loading import Loading
 from dali_like.data.options import LoaderOptions, OwnOptions
-from dali_like.data.randomness import Randomness, TorchRandomness
+from dali_like.data.randomness import TorchRandomness
 from dali_like.errors import ArgumentError
 from dali_like.extras import optional
 from dali_like.workers.info import WorkerInfo, set_worker_info
@@ -174,10 +174,10 @@ class TorchFlavour:
 
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it."""
-        return pin_memory(batch)
+        return pin_memory(batch)  # type: ignore[no-untyped-call]
 
 
-class DataLoader(Loading, torch_data.DataLoader[T_co]):
+class DataLoader(Loading, torch_data.DataLoader[T_co]):  # type: ignore[misc]  # iteration is another here
     """``torch.utils.data.DataLoader``, with this package's workers.
 
     Takes what that takes, and is one, so that libraries accept it. What it can be told besides, and what is different, is
@@ -208,7 +208,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         super().__setattr__(name, value)
 
     @property
-    def _pins_memory(self) -> bool:
+    def _pins_memory(self) -> bool:  # type: ignore[override]
         return bool(self.pin_memory) and torch.accelerator.is_available()
 
 
@@ -219,11 +219,11 @@ _OWN_NAMES = tuple(field.name for field in dataclasses.fields(OwnOptions))
 
 
 class _RandomSampler(own_samplers.RandomSampler):
-    randomness: type[Randomness] = TorchRandomness
+    randomness = TorchRandomness
 
 
 class _DistributedSampler(own_samplers.DistributedSampler):
-    randomness: type[Randomness] = TorchRandomness
+    randomness = TorchRandomness
 
 
 def _own(sampler: Any) -> Any:
