@@ -26,8 +26,10 @@ class Measurement:
     bytes_per_s: float | None = None
     main_cpu_us_per_batch: float | None = None
     """CPU time of the consumer's process, all its threads, user and system."""
+    main_kernel_cpu_us_per_batch: float | None = None
+    """The part of it that the kernel took: mapping memory, page faults, reading from pipes and sockets."""
     all_cpu_us_per_batch: float | None = None
-    """The same for the consumer's process and all processes below it."""
+    """CPU time of the consumer's process and all processes below it."""
     other_load_cores: float | None = None
     """Cores kept busy by anything else on the machine during the timed part: the noise."""
     import_s: float | None = None
@@ -42,6 +44,14 @@ class Measurement:
     """Proportional set size of the whole tree of processes at the end, workers alive."""
     base_pss_bytes: int | None = None
     """The same after importing the library, before the loader was made."""
+    longest_wait_s: float | None = None
+    """The longest time that a batch came late, the one with the slow sample left out."""
+    restart_s: float | None = None
+    """``iter()`` and the first ``next()`` of an epoch that is not the first: the median."""
+    epoch_s: float | None = None
+    """From ``iter()`` to the end of that epoch: the median."""
+    added_bytes: int | None = None
+    """Proportional set size of the whole tree at the end, without what this process had before the loader was made."""
 
     def to_json(self) -> str:
         """One line of JSON."""

@@ -11,7 +11,7 @@ import importlib.metadata
 import os
 import platform
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,22 @@ from pathlib import Path
 from benchmarks.measurement import COLUMNS, Measurement
 from benchmarks.workloads import WORKERS, WORKLOADS, Workload
 
-__all__ = ["environment", "full_report", "write_csv"]
+__all__ = [
+    "ALL_CPU",
+    "FIRST_BATCH",
+    "MAIN_CPU",
+    "RATE",
+    "Column",
+    "Goal",
+    "environment",
+    "figure",
+    "goal_table",
+    "markdown",
+    "noise",
+    "publish",
+    "spread",
+    "tables",
+]
 
 OUR_SYSTEM = "dali_like"
 PACKAGES = ("numpy", "torch", "nvidia-dali-cuda120", "dali-like")
@@ -35,29 +50,31 @@ class Column:
     value: Callable[[Measurement], float | None]
 
 
-def _field(heading: str, name: str, factor: float = 1.0) -> Column:
-    def value(measurement: Measurement) -> float | None:
-        figure: float | None = getattr(measurement, name)
-        return None if figure is None else figure * factor
+def figure(heading: str, name: str, factor: float = 1.0) -> Column:
+    """The column of a field of `Measurement`; ``factor`` makes the table's unit of it."""
 
-    return Column(heading, value)
+    def read(measurement: Measurement) -> float | None:
+        value: float | None = getattr(measurement, name)
+        return None if value is None else value * factor
+
+    return Column(heading, read)
 
 
-_RATE = _field("samples/s", "samples_per_s")
-_MAIN_CPU = _field("main CPU us/batch", "main_cpu_us_per_batch")
-_ALL_CPU = _field("all CPU us/batch", "all_cpu_us_per_batch")
-_FIRST_BATCH = _field("start + first batch ms", "first_batch_s", 1e3)
-_FIRST_RUN = _field("first run() or next() ms", "first_run_s", 1e3)
-_MEMORY = (_field("PSS MiB", "pss_bytes", 2**-20), _field("of it after import", "base_pss_bytes", 2**-20))
+RATE = figure("samples/s", "samples_per_s")
+MAIN_CPU = figure("main CPU us/batch", "main_cpu_us_per_batch")
+ALL_CPU = figure("all CPU us/batch", "all_cpu_us_per_batch")
+FIRST_BATCH = figure("start + first batch ms", "first_batch_s", 1e3)
+_FIRST_RUN = figure("first run() or next() ms", "first_run_s", 1e3)
+_MEMORY = (figure("PSS MiB", "pss_bytes", 2**-20), figure("of it after import", "base_pss_bytes", 2**-20))
 
 COLUMNS_OF_PART = {
-    "steady": (_RATE, _field("MB/s", "bytes_per_s", 1e-6), _MAIN_CPU, _ALL_CPU, _FIRST_BATCH, *_MEMORY),
-    "cold": (_FIRST_RUN, _FIRST_BATCH, _field("total s", "wall_s"), _RATE, _MAIN_CPU, _ALL_CPU, *_MEMORY),
+    "steady": (RATE, figure("MB/s", "bytes_per_s", 1e-6), MAIN_CPU, ALL_CPU, FIRST_BATCH, *_MEMORY),
+    "cold": (_FIRST_RUN, FIRST_BATCH, figure("total s", "wall_s"), RATE, MAIN_CPU, ALL_CPU, *_MEMORY),
     "startup": (
-        _field("import ms", "import_s", 1e3),
-        _field("build() or iter() ms", "start_s", 1e3),
+        figure("import ms", "import_s", 1e3),
+        figure("build() or iter() ms", "start_s", 1e3),
         _FIRST_RUN,
-        _FIRST_BATCH,
+        FIRST_BATCH,
         *_MEMORY,
     ),
 }
@@ -70,6 +87,8 @@ class Goal:
     workload: str
     column: Column
     peer: str | None
+    peer_workload: str | None = None
+    """The peer's, if it is another one than ours."""
     at_least: float | None = None
     at_most: float | None = None
 
@@ -80,6 +99,12 @@ class Goal:
             return f">= {self.at_least:g}"
         return "-" if self.at_most is None else f"<= {self.at_most:g}"
 
+    def of(self, system: str) -> str:
+        """What is divided by what."""
+        if self.peer is None:
+            return system
+        return f"{system} / {self.peer}" + (f" ({self.peer_workload})" if self.peer_workload else "")
+
     def verdict(self, figure: float) -> str:
         """Whether ``figure`` is within the bound."""
         if self.at_least is None and self.at_most is None:
@@ -89,20 +114,20 @@ class Goal:
 
 
 GOALS = (
-    Goal(workload="tiny", column=_RATE, peer="torch", at_least=4),
-    Goal(workload="tiny", column=_RATE, peer="dali", at_least=10),
-    Goal(workload="image", column=_RATE, peer="torch", at_least=6),
-    Goal(workload="image", column=_RATE, peer="dali", at_least=5),
-    Goal(workload="image", column=_MAIN_CPU, peer=None, at_most=150),
-    Goal(workload="encoded", column=_RATE, peer="torch", at_least=3),
-    Goal(workload="encoded", column=_RATE, peer="torch_packed"),
-    Goal(workload="encoded", column=_RATE, peer="dali", at_least=3),
+    Goal(workload="tiny", column=RATE, peer="torch", at_least=4),
+    Goal(workload="tiny", column=RATE, peer="dali", at_least=10),
+    Goal(workload="image", column=RATE, peer="torch", at_least=6),
+    Goal(workload="image", column=RATE, peer="dali", at_least=5),
+    Goal(workload="image", column=MAIN_CPU, peer=None, at_most=150),
+    Goal(workload="encoded", column=RATE, peer="torch", at_least=3),
+    Goal(workload="encoded", column=RATE, peer="torch_packed"),
+    Goal(workload="encoded", column=RATE, peer="dali", at_least=3),
     Goal(workload="slow", column=_FIRST_RUN, peer="torch", at_most=0.6),
     Goal(workload="slow", column=_FIRST_RUN, peer="dali", at_most=1),
-    Goal(workload="slow", column=_FIRST_BATCH, peer="torch"),
-    Goal(workload="slow", column=_FIRST_BATCH, peer="dali"),
-    Goal(workload="startup", column=_FIRST_BATCH, peer="torch"),
-    Goal(workload="startup", column=_FIRST_BATCH, peer="dali"),
+    Goal(workload="slow", column=FIRST_BATCH, peer="torch"),
+    Goal(workload="slow", column=FIRST_BATCH, peer="dali"),
+    Goal(workload="startup", column=FIRST_BATCH, peer="torch"),
+    Goal(workload="startup", column=FIRST_BATCH, peer="dali"),
 )
 
 
@@ -136,6 +161,22 @@ def _version(package: str) -> str:
         return "not installed as a package"
 
 
+def publish(
+    csv_path: Path,
+    environment_text: str,
+    tables_text: str,
+    measurements: Sequence[Measurement],
+    failures: Mapping[tuple[str, str], str],
+) -> int:
+    """Write the CSV file and the report, print the tables and what has failed; returns the exit status."""
+    write_csv(csv_path, measurements)
+    csv_path.with_suffix(".md").write_text(f"```\n{environment_text}\n```\n\n{tables_text}\n", encoding="utf-8")
+    print(tables_text)
+    for (system, workload), error in failures.items():
+        print(f"\nFAILED: {system} on {workload}: {error}")
+    return 1 if failures else 0
+
+
 def write_csv(path: Path, measurements: Iterable[Measurement]) -> None:
     """One row for each run, one column for each field of `Measurement`; empty where there is no figure."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -145,34 +186,34 @@ def write_csv(path: Path, measurements: Iterable[Measurement]) -> None:
         writer.writerows(asdict(measurement) for measurement in measurements)
 
 
-def full_report(environment_text: str, measurements: Sequence[Measurement]) -> str:
-    """The environment, a table for each workload, and the table of ratios, in Markdown."""
-    parts = [f"```\n{environment_text}\n```"]
+def tables(measurements: Sequence[Measurement]) -> str:
+    """A table for each workload, and the table of ratios, in Markdown."""
+    parts = []
     for workload in WORKLOADS.values():
         of_workload = [each for each in measurements if each.workload == workload.name]
         if of_workload:
             parts.append(_workload_table(workload, of_workload))
-    ratios = _ratio_table(measurements)
+    ratios = goal_table(GOALS, OUR_SYSTEM, measurements)
     if ratios:
-        parts.append(ratios)
+        parts.append(f"### {OUR_SYSTEM} and its peers\n\n{ratios}")
     return "\n\n".join(parts)
 
 
 def _workload_table(workload: Workload, measurements: Sequence[Measurement]) -> str:
     columns = COLUMNS_OF_PART[workload.part]
-    limit = _median(_RATE.value(each) for each in measurements if each.system == "limit")
+    limit = _median(RATE.value(each) for each in measurements if each.system == "limit")
     rows = []
     for system in dict.fromkeys(each.system for each in sorted(measurements, key=_place)):
         runs = [each for each in measurements if each.system == system]
-        rate = _median(_RATE.value(each) for each in runs)
+        rate = _median(RATE.value(each) for each in runs)
         share = "-" if limit is None or rate is None else f"{100 * rate / limit:.0f} %"
-        rows.append([system, *(_spread([column.value(run) for run in runs]) for column in columns), share])
+        rows.append([system, *(spread([column.value(run) for run in runs]) for column in columns), share])
     headings = ["system", *(column.heading for column in columns), "of limit"]
     if limit is None:
         headings, rows = headings[:-1], [row[:-1] for row in rows]
     repeats = len({each.repeat for each in measurements})
     title = f"### {workload.name}: batches of {workload.batch_size}, {workload.start_method}, median of {repeats} (range)"
-    return "\n\n".join([title, _markdown(headings, rows), *_noise(measurements)])
+    return "\n\n".join([title, markdown(headings, rows), *noise(measurements)])
 
 
 def _place(measurement: Measurement) -> int:
@@ -180,7 +221,8 @@ def _place(measurement: Measurement) -> int:
     return order.index(measurement.system)
 
 
-def _noise(measurements: Sequence[Measurement]) -> list[str]:
+def noise(measurements: Sequence[Measurement]) -> list[str]:
+    """A line of warning, or none."""
     loads = [each.other_load_cores for each in measurements if each.other_load_cores is not None]
     noisy = [load for load in loads if load > NOISY_CORES]
     if not noisy:
@@ -191,28 +233,28 @@ def _noise(measurements: Sequence[Measurement]) -> list[str]:
     ]
 
 
-def _ratio_table(measurements: Sequence[Measurement]) -> str:
+def goal_table(goals: Iterable[Goal], system: str, measurements: Sequence[Measurement]) -> str:
+    """What ``system`` has to reach and whether it does; empty if nothing of it has been measured."""
     by_run = {(each.workload, each.system, each.repeat): each for each in measurements}
     repeats = sorted({each.repeat for each in measurements})
     rows = []
-    for goal in GOALS:
+    for goal in goals:
         figures = []
         for repeat in repeats:
-            ours = _value(goal.column, by_run.get((goal.workload, OUR_SYSTEM, repeat)))
+            ours = _value(goal.column, by_run.get((goal.workload, system, repeat)))
             if goal.peer is None:
                 theirs: float | None = 1.0
             else:
-                theirs = _value(goal.column, by_run.get((goal.workload, goal.peer, repeat)))
+                theirs = _value(goal.column, by_run.get((goal.peer_workload or goal.workload, goal.peer, repeat)))
             if ours is not None and theirs:
                 figures.append(ours / theirs)
         if figures:
-            name = f"{OUR_SYSTEM} / {goal.peer}" if goal.peer else OUR_SYSTEM
             verdict = goal.verdict(statistics.median(figures))
-            rows.append([goal.workload, goal.column.heading, name, _spread(figures), goal.text, verdict])
+            rows.append([goal.workload, goal.column.heading, goal.of(system), spread(figures), goal.text, verdict])
     if not rows:
         return ""
     headings = ["workload", "figure", "of", "median (range)", "to reach", "reached"]
-    return f"### {OUR_SYSTEM} and its peers\n\n{_markdown(headings, rows)}"
+    return markdown(headings, rows)
 
 
 def _value(column: Column, measurement: Measurement | None) -> float | None:
@@ -224,7 +266,7 @@ def _median(figures: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _spread(figures: Sequence[float | None]) -> str:
+def spread(figures: Sequence[float | None]) -> str:
     """Median and range, like ``1,234 (1,200..1,250)``."""
     known = [figure for figure in figures if figure is not None]
     if not known:
@@ -236,7 +278,8 @@ def _spread(figures: Sequence[float | None]) -> str:
     return f"{median:,.{digits}f} ({min(known):,.{digits}f}..{max(known):,.{digits}f})"
 
 
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose columns are aligned in plain text too."""
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
 
     def line(cells: Sequence[str]) -> str:

@@ -17,76 +17,17 @@ from __future__ import annotations
 import argparse
 import os
 import time
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 from benchmarks import processes
 from benchmarks.adapters import SYSTEMS, Loader
 from benchmarks.limit import measure_limit
 from benchmarks.measurement import Measurement
+from benchmarks.timing import Run, Timed, rates
 from benchmarks.workloads import SLEEP_S, WORKERS, WORKLOADS, Workload, check_batch
 
 __all__ = ["measure"]
-
-WARM_UP_SHARE = 5
-MIN_TIMED_BATCHES = 8
-MIN_SECONDS_FOR_LOAD = 0.2  # the machine's busy time is counted in ticks of 10 ms
-
-
-class WorkersChangedError(Exception):
-    """A process began or ended during the timed part, so that its CPU time is not known."""
-
-
-class Timed(NamedTuple):
-    """A timed part: seconds of wall clock and of CPU."""
-
-    wall_s: float
-    main_cpu_s: float
-    all_cpu_s: float
-    other_cpu_s: float
-
-
-class Run:
-    """A loader and how far it has been read."""
-
-    def __init__(self, workload: Workload, loader: Loader) -> None:
-        self._workload = workload
-        self._loader = loader
-        self._received = 0
-        self._last: Any = None
-
-    def receive(self, batches: int) -> float:
-        """Receive ``batches`` batches, keep the last for `check`; returns the seconds it took."""
-        self._last = None
-        began = time.perf_counter()
-        self._last = self._loader.consume(batches)
-        took = time.perf_counter() - began
-        self._received += batches
-        return took
-
-    def check(self) -> None:
-        """Compare the last batch with what the callback makes, and drop it."""
-        batch = self._loader.samples(self._last)
-        check_batch(self._workload, batch, (self._received - 1) * self._workload.batch_size)
-        self._last = None
-
-    def warm_up(self, seconds: float) -> float:
-        """Receive 1, 2, 4, ... batches until that many last ``seconds``; returns the seconds per batch."""
-        batches = 1
-        while (took := self.receive(batches)) < seconds:
-            batches *= 2
-        return took / batches
-
-    def timed(self, batches: int, tree: frozenset[int]) -> Timed:
-        """Receive ``batches`` batches; count the CPU time of this process and of ``tree``, the processes below it."""
-        busy_before, tree_before, main_before = processes.machine_busy_s(), processes.cpu_s(tree), time.process_time()
-        wall_s = self.receive(batches)
-        main_cpu_s = time.process_time() - main_before
-        all_cpu_s = main_cpu_s + processes.cpu_s(tree) - tree_before
-        other_cpu_s = max(0.0, processes.machine_busy_s() - busy_before - all_cpu_s)
-        tree_now = processes.descendants(os.getpid())
-        if tree_now != tree:
-            raise WorkersChangedError(f"before the timed part there were {sorted(tree)}, after it {sorted(tree_now)}")
-        return Timed(wall_s, main_cpu_s, all_cpu_s, other_cpu_s)
 
 
 def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> Measurement:
@@ -99,19 +40,17 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
     began = time.perf_counter()
     loader.start()
     start_s = time.perf_counter() - began
-    run = Run(workload, loader)
+    run = Run(loader.consume, partial(_verify, workload, loader))
     first_run_s = run.receive(1)
     tree = processes.descendants(os.getpid())
 
     steady: dict[str, Any] = {}
     if workload.part == "steady":
         run.check()
-        batch_s = run.warm_up(seconds / WARM_UP_SHARE)
-        batches = max(MIN_TIMED_BATCHES, round(seconds / batch_s))
-        steady = _rates(workload, batches, run.timed(batches, tree))
+        steady = _rates(workload, run.steady(seconds, tree))
     elif workload.part == "cold":
         batches = _cold_batches(workload, seconds)
-        steady = _rates(workload, batches - 1, run.timed(batches - 1, tree))
+        steady = _rates(workload, run.timed(batches - 1, tree))
         wall_s = first_run_s + steady["wall_s"]
         samples_per_s = batches * workload.batch_size / wall_s
         steady |= {
@@ -138,17 +77,12 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
     )
 
 
-def _rates(workload: Workload, batches: int, timed: Timed) -> dict[str, Any]:
-    samples_per_s = batches * workload.batch_size / timed.wall_s
-    return {
-        "batches": batches,
-        "wall_s": timed.wall_s,
-        "samples_per_s": samples_per_s,
-        "bytes_per_s": samples_per_s * workload.mean_sample_bytes,
-        "main_cpu_us_per_batch": 1e6 * timed.main_cpu_s / batches,
-        "all_cpu_us_per_batch": 1e6 * timed.all_cpu_s / batches,
-        "other_load_cores": timed.other_cpu_s / timed.wall_s if timed.wall_s > MIN_SECONDS_FOR_LOAD else None,
-    }
+def _verify(workload: Workload, loader: Loader, batch: Any, number: int) -> None:
+    check_batch(workload, loader.samples(batch), number * workload.batch_size)
+
+
+def _rates(workload: Workload, timed: Timed) -> dict[str, Any]:
+    return rates(timed, batch_size=workload.batch_size, sample_bytes=workload.mean_sample_bytes)
 
 
 def _cold_batches(workload: Workload, seconds: float) -> int:

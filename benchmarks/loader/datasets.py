@@ -1,0 +1,165 @@
+"""Map-style datasets in memory. Getting a sample costs next to nothing, so that what is measured is the loader.
+
+A sample holds its index, or values that depend on it, so that `check_batch` can tell whether the right samples came. All
+of it is plain NumPy: the same objects go into every DataLoader.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.workloads import SLEEP_S, Array, WrongBatchError
+
+__all__ = ["ENDLESS", "Dataset", "Images", "Large", "OneSlow", "Records", "Slow", "check_batch", "leaves", "stack_arrays"]
+
+#: The length of a dataset whose epoch does not end while it is measured.
+ENDLESS = 1 << 40
+CLASSES = 10
+RECORD_SIZES = tuple(int(size) for size in np.linspace(64, 256, 20))
+
+
+class Dataset(Protocol):
+    """What a DataLoader needs of a dataset, and the samples once more to compare with."""
+
+    def __getitem__(self, index: int) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def sample(self, index: int) -> Any:
+        """What indexing gives, at once."""
+        ...
+
+
+class Images:
+    """Images of one colour, one array for each class, and the index as the label, an int.
+
+    Args:
+        shape: of an image.
+    """
+
+    def __init__(self, *shape: int, length: int = ENDLESS) -> None:
+        self._images = [np.full(shape, number, np.uint8) for number in range(CLASSES)]
+        self._length = length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        return self._images[index % CLASSES], index
+
+    sample = __getitem__
+
+
+class Records:
+    """Twenty arrays of float32 by name, of 64 to 256 elements."""
+
+    def __init__(self) -> None:
+        self._records = [
+            {
+                f"feature_{place:02}": np.full(size, 100 * place + number, np.float32)
+                for place, size in enumerate(RECORD_SIZES)
+            }
+            for number in range(CLASSES)
+        ]
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, index: int) -> dict[str, Array]:
+        return dict(self._records[index % CLASSES])
+
+    sample = __getitem__
+
+
+class Slow:
+    """Tiny images, each after some sleep."""
+
+    def __init__(self, length: int = ENDLESS, sample_s: float = SLEEP_S) -> None:
+        self._images = Images(28, 28)
+        self._length = length
+        self._sample_s = sample_s
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        time.sleep(self.sleep_s(index))
+        return self.sample(index)
+
+    def sample(self, index: int) -> tuple[Array, int]:
+        return self._images[index]
+
+    def sleep_s(self, index: int) -> float:
+        """How long a sample takes."""
+        return self._sample_s
+
+
+class OneSlow(Slow):
+    """The same, with one sample that takes much longer.
+
+    Attributes:
+        slow_index: which.
+    """
+
+    def __init__(self, length: int, slow_index: int, slow_s: float, sample_s: float = SLEEP_S) -> None:
+        super().__init__(length, sample_s)
+        self.slow_index = slow_index
+        self._slow_s = slow_s
+
+    def sleep_s(self, index: int) -> float:
+        return self._slow_s if index == self.slow_index else super().sleep_s(index)
+
+
+class Large:
+    """One array with all samples in it as rows, and the index as the label."""
+
+    def __init__(self, rows: int, row_bytes: int) -> None:
+        self._rows = np.empty((rows, row_bytes), np.uint8)
+        self._rows[...] = (np.arange(rows) % 251).astype(np.uint8)[:, np.newaxis]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        return self._rows[index], index
+
+    sample = __getitem__
+
+
+def stack_arrays(samples: Sequence[tuple[Array, int]]) -> dict[str, NDArray[Any]]:
+    """A ``collate_fn`` such as people write who want NumPy arrays."""
+    return {
+        "image": np.stack([image for image, _ in samples]),
+        "label": np.array([label for _, label in samples]),
+    }
+
+
+def leaves(tree: Any) -> Iterator[Array]:
+    """The arrays of a sample or of a batch, tensors and numbers among them as arrays, in a fixed order."""
+    if isinstance(tree, Mapping):
+        for name in sorted(tree):
+            yield from leaves(tree[name])
+    elif isinstance(tree, list | tuple):
+        for part in tree:
+            yield from leaves(part)
+    else:
+        yield np.asarray(tree)
+
+
+def check_batch(dataset: Dataset, batch: Any, indices: Sequence[int]) -> None:
+    """Compare every byte of a batch with what the dataset holds; `WrongBatchError` says where it differs."""
+    samples = [leaves(dataset.sample(index)) for index in indices]
+    expected = [np.stack(parts) for parts in zip(*samples, strict=True)]
+    got = list(leaves(batch))
+    kinds = [(array.shape, array.dtype) for array in got]
+    expected_kinds = [(array.shape, array.dtype) for array in expected]
+    if kinds != expected_kinds:
+        raise WrongBatchError(f"samples {indices} have come as {kinds}, expected {expected_kinds}")
+    for place, (array, right) in enumerate(zip(got, expected, strict=True)):
+        if not np.array_equal(array, right):
+            raise WrongBatchError(f"array {place} of samples {indices} has other bytes than the dataset")

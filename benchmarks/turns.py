@@ -1,0 +1,127 @@
+"""Runs in turn, each a process of its own: what the programs of this package that compare systems have in common."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.measurement import Measurement
+
+__all__ = ["Job", "RunFailedError", "in_turns", "names", "option_parser", "parse_options", "run_all", "run_process"]
+
+FULL_REPEATS, FULL_SECONDS = 5, 2.5
+QUICK_REPEATS, QUICK_SECONDS = 3, 0.5
+START_AND_STOP_S = 120
+ERROR_LINES, ERROR_CHARS = 6, 300
+
+
+class Job(NamedTuple):
+    """One run to be made."""
+
+    repeat: int
+    workload: str
+    system: str
+
+
+class RunFailedError(Exception):
+    """A run ended without a result."""
+
+
+def in_turns(workloads: Sequence[str], systems_of: Callable[[str], Sequence[str]], repeats: int) -> Iterator[Job]:
+    """All runs in their order: the systems of a workload one after the other, rotated by one in each repeat."""
+    for repeat in range(repeats):
+        for workload in workloads:
+            systems = list(systems_of(workload))
+            turn = repeat % max(1, len(systems))
+            for system in systems[turn:] + systems[:turn]:
+                yield Job(repeat, workload, system)
+
+
+def run_process(program: str, job: Job, *, seconds: float) -> Measurement:
+    """Make one run in a new process and session; what is left of it afterwards is killed, not to disturb the next.
+
+    Args:
+        program: the module to run. Its last line of output is the measurement.
+    """
+    command = [sys.executable, "-m", program, job.system, job.workload]
+    command += ["--seconds", str(seconds), "--repeat", str(job.repeat)]
+    # Files instead of pipes: a worker that outlives its parent would keep a pipe open for ever
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True)
+        try:
+            status = process.wait(START_AND_STOP_S + 20 * seconds)
+        except subprocess.TimeoutExpired:
+            raise RunFailedError(f"no result after {START_AND_STOP_S + 20 * seconds:.0f} s") from None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        output.seek(0)
+        errors.seek(0)
+        if status != 0:
+            last_lines = [line[:ERROR_CHARS] for line in errors.read().strip().splitlines()[-ERROR_LINES:]]
+            raise RunFailedError("\n".join([f"exit status {status}", *last_lines]))
+        return Measurement.from_json(output.read().strip().splitlines()[-1])
+
+
+def run_all(
+    planned: Sequence[Job], run: Callable[[Job], Measurement]
+) -> tuple[list[Measurement], dict[tuple[str, str], str]]:
+    """Make all runs, telling standard error how far it has come.
+
+    Returns:
+        The measurements, and for each system and workload that has failed the error. It has no further turn.
+    """
+    measurements: list[Measurement] = []
+    failures: dict[tuple[str, str], str] = {}
+    for number, job in enumerate(planned, start=1):
+        if (job.system, job.workload) in failures:
+            continue
+        print(f"[{number}/{len(planned)}] {job.workload} {job.system} {job.repeat}", file=sys.stderr, flush=True)
+        try:
+            measurements.append(run(job))
+        except RunFailedError as failure:
+            failures[job.system, job.workload] = str(failure)
+    return measurements, failures
+
+
+def names(known: Iterable[str]) -> Callable[[str], list[str]]:
+    """The argparse type of a comma-separated list of ``known`` names."""
+    known = list(known)
+
+    def parse(text: str) -> list[str]:
+        names = text.split(",")
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: expected some of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+def option_parser(prog: str, description: str, *, workloads: Iterable[str], csv: str) -> argparse.ArgumentParser:
+    """The options that all programs have; to be parsed with `parse_options`."""
+    workloads = list(workloads)
+    parser = argparse.ArgumentParser(prog=prog, description=description)
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEATS} repeats of {QUICK_SECONDS} s")
+    parser.add_argument("--repeats", type=int, help=f"runs of each system and workload ({FULL_REPEATS})")
+    parser.add_argument("--seconds", type=float, help=f"length of the timed part of a run ({FULL_SECONDS})")
+    parser.add_argument("--workloads", type=names(workloads), default=workloads, metavar="A,B", help=", ".join(workloads))
+    parser.add_argument("--csv", type=Path, default=Path(csv), metavar="PATH")
+    return parser
+
+
+def parse_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> Any:
+    """The options, with repeats and seconds filled in."""
+    options = parser.parse_args(arguments)
+    options.repeats = options.repeats or (QUICK_REPEATS if options.quick else FULL_REPEATS)
+    options.seconds = options.seconds or (QUICK_SECONDS if options.quick else FULL_SECONDS)
+    return options
