@@ -107,11 +107,13 @@ def waits(subject: Subject, _seconds: float) -> dict[str, Any]:
     dataset = subject.dataset
     assert isinstance(dataset, OneSlow)
     arrivals = []
+    indices: list[int] = []
     began = time.perf_counter()
     for _, labels in subject.make():
         arrivals.append(Arrival(int(labels[0]) // subject.batch_size, time.perf_counter()))
-    if sorted(arrival.batch for arrival in arrivals) != list(range(subject.batches)):
-        raise WrongBatchError(f"batches {[arrival.batch for arrival in arrivals]} have come, expected {subject.batches}")
+        indices += labels.tolist()
+    if sorted(indices) != list(range(len(dataset))):
+        raise WrongBatchError(f"the samples of these indices have come: {indices}, expected each of {len(dataset)} once")
     return {
         "first_batch_s": arrivals[0].at_s - began,
         "longest_wait_s": longest_wait_s(arrivals, slow_batch=dataset.slow_index // subject.batch_size),
