@@ -4,7 +4,7 @@
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
-#   make bench [ARGS=...]     benchmarks against both; see docs/benchmarks.md
+#   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
 #   make clean                removes what the others have made
@@ -31,6 +31,7 @@ lint: $(TEST_ENV)/.ready
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)
+	.venv/peers/bin/python -m benchmarks.loader $(LOADER_ARGS)
 
 soak: .venv/test/.ready
 	.venv/test/bin/python -m benchmarks.soak $(ARGS)

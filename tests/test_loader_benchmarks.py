@@ -123,9 +123,9 @@ class TestWaits:
     """Batch 1 has the slow sample; all the others are due every second."""
 
     def test_nobody_waits_for_it(self) -> None:
-        arrivals = [Arrival(0, 1.0), Arrival(2, 2.0), Arrival(3, 3.0), Arrival(1, 20.0), Arrival(4, 20.5)]
+        arrivals = [Arrival(0, 1.0), Arrival(2, 2.0), Arrival(3, 3.0), Arrival(1, 20.0)]
 
-        assert longest_wait_s(arrivals[:4], slow_batch=1) == 1.0
+        assert longest_wait_s(arrivals, slow_batch=1) == 1.0
 
     def test_one_is_stuck_behind_it_and_the_others_go_past(self) -> None:
         arrivals = [Arrival(0, 1.0), Arrival(3, 2.0), Arrival(4, 3.0), Arrival(5, 4.0), Arrival(1, 20.0), Arrival(2, 21.0)]

@@ -81,7 +81,8 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
 def steady(subject: Subject, seconds: float) -> dict[str, Any]:
     """The rate and the CPU time of an epoch that does not end, after warming up."""
     began = time.perf_counter()
-    iterator = iter(subject.make())
+    loader = subject.make()
+    iterator = iter(loader)
     run = Run(lambda batches: _last(itertools.islice(iterator, batches)), subject.verify)
     run.receive(1)
     first_batch_s = time.perf_counter() - began
@@ -95,7 +96,8 @@ def steady(subject: Subject, seconds: float) -> dict[str, Any]:
 def first(subject: Subject, _seconds: float) -> dict[str, Any]:
     """The time to the first batch."""
     began = time.perf_counter()
-    iterator = iter(subject.make())
+    loader = subject.make()
+    iterator = iter(loader)
     batch = next(iterator)
     first_batch_s = time.perf_counter() - began
     subject.verify(batch, 0)
@@ -175,7 +177,8 @@ def memory(subject: Subject, _seconds: float) -> dict[str, Any]:
     """What the loader and its workers add to the memory that the dataset takes."""
     before_bytes = processes.pss_bytes([os.getpid()])
     began = time.perf_counter()
-    iterator = iter(subject.make())
+    loader = subject.make()
+    iterator = iter(loader)
     batch = next(iterator)
     first_batch_s = time.perf_counter() - began
     at_first_bytes = _tree_pss_bytes()
