@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
-from dali_like.errors import WorkerStartError
+from dali_like.errors import WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.workers.batch import Batch, BatchKey
@@ -25,6 +27,9 @@ from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import WorkerOptions
 
+#: How often to look whether a worker has ended.
+_LOOK_S = 0.002
+
 
 @dataclass(frozen=True)
 class WorkerHandle:
@@ -32,28 +37,40 @@ class WorkerHandle:
 
     pid: int
     name: str
+    _exitcodes: Mapping[int, int]
+
+    @property
+    def exitcode(self) -> int | None:
+        """How it has ended: the exit status, or minus the number of the signal; None: not yet."""
+        return self._exitcodes.get(self.pid)
 
     def is_alive(self) -> bool:
-        """Whether the process is there and has not ended."""
+        """Whether it is there and has not ended."""
+        if self.pid in self._exitcodes:
+            return False
         try:
-            with open(f"/proc/{self.pid}/stat") as file:
-                return file.read().rpartition(") ")[2][:1] not in ("Z", "X")
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1] not in ("Z", "X")
         except OSError:
             return False
 
     def terminate(self) -> None:
-        """Send SIGTERM."""
-        os.kill(self.pid, signal.SIGTERM)
+        """Send SIGTERM, if it is alive."""
+        self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
-        os.kill(self.pid, signal.SIGKILL)
+        """Send SIGKILL, if it is alive."""
+        self._signal(signal.SIGKILL)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until the process has ended."""
+        """Wait until it has ended."""
         deadline_s = math.inf if timeout is None else time.monotonic() + timeout
         while self.is_alive() and time.monotonic() < deadline_s:
-            time.sleep(0.001)  # it is not this process's child
+            time.sleep(_LOOK_S)  # it is no child of this process
+
+    def _signal(self, number: int) -> None:
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
 
 class LoaderCrew:
@@ -69,6 +86,7 @@ class LoaderCrew:
 
     Attributes:
         maker: the main process's.
+        is_resting: whether the workers have ended, but not what starts them.
         capacity: samples in the largest batch that can be made sample by sample.
     """
 
@@ -93,30 +111,26 @@ class LoaderCrew:
         self.is_bound = is_bound
         self.base_seed = base_seed
         self._is_kept = is_kept
+        self._can_rest = start_method == "spawn"
+        self.is_resting = False
         self._turns = itertools.count()
         self._passes = itertools.count(first_pass)
         self._lock = InterruptSafeLock()
         self._pid = os.getpid()
-        source = Source(
-            f"dataset {type(maker.dataset).__qualname__}",
-            maker,  # type: ignore[arg-type]
-            requests=True,
-            task_size=_task_size(self.capacity, num_workers),
-            in_order=is_bound,
-        )
         pickle_source = functools.partial(pickling.dumps, pickler=None)
         options = WorkerOptions(num_workers, start_method, threads, None, restarts, pickle_source)
         with self._lock:
             if start_method == "fork":
                 announce_local_classes_of((maker.dataset, maker.collate_fn))
-            self._pool = ProcessPool(
-                [(source, ())], self.capacity, SharedSpace.create(max_held_bytes), options, str(base_seed).encode()
-            )
+            space = SharedSpace.create(max_held_bytes)
+            self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, str(base_seed).encode())
 
     @property
     def workers(self) -> list[WorkerHandle]:
-        """Those that have started."""
-        return [WorkerHandle(pid, f"dali_like:{number}") for number, pid in enumerate(self._pool.worker_pids)]
+        """As PyTorch's iterators have them."""
+        with self._lock:
+            pids = self._pool.wait_for_pids()
+        return [WorkerHandle(pid, f"dali_like:{number}", self._pool.exitcodes) for number, pid in enumerate(pids)]
 
     @property
     def has_failed(self) -> bool:
@@ -150,8 +164,10 @@ class LoaderCrew:
         except WorkerStartError as error:
             if error.__cause__ is None:
                 raise
-            cause = error.__cause__
-        raise cause
+            reason: BaseException = error.__cause__
+        except WorkerDiedError as error:
+            reason = _in_words_of_torch(error)
+        raise reason
 
     def take(self, batch: Batch) -> Any:
         """What has become of a batch that is there: a delivery, or an exception."""
@@ -161,7 +177,7 @@ class LoaderCrew:
             except Exception as error:
                 if error is not batch.outcome:
                     raise
-                return error
+                return _in_words_of_torch(error) if isinstance(error, WorkerDiedError) else error
 
     def note_form(self, is_odd: bool, messages: dict[int, Any]) -> None:
         """Take note of whether the samples of a batch were of the form that was expected."""
@@ -183,13 +199,50 @@ class LoaderCrew:
             if not self._pool.is_closed:
                 for batch in pending:
                     self._pool.cancel(batch)
-        if not self._is_kept:
+        if self._is_kept:
+            return
+        if self._can_rest and not (self.has_failed or self._pool.is_closed):
+            self.rest()
+        else:
             self.close()
+
+    def can_go_on(self, is_kept: bool) -> bool:
+        """Whether it can work for another pass: it has not failed, and is at rest or kept."""
+        return not (self.has_failed or self._pool.is_closed) and (self.is_resting or (is_kept and self._is_kept))
+
+    def wake(self, base_seed: int, first_pass: int, maker: BatchMaker | None) -> None:
+        """Start workers after a rest.
+
+        Args:
+            maker: what they do from now on, if that has changed.
+        """
+        self.base_seed = base_seed
+        self._passes = itertools.count(first_pass)
+        with self._lock:
+            if maker is not None:
+                self.maker = maker
+            self._pool.wake(str(base_seed).encode(), None if maker is None else [self._source(maker)])
+            self.is_resting = False
+
+    def rest(self) -> None:
+        """End the workers, but not what starts them."""
+        with self._lock:
+            self._pool.rest()
+            self.is_resting = True
 
     def close(self) -> None:
         """End the workers."""
         with self._lock:
             self._pool.close()
+
+    def _source(self, maker: BatchMaker) -> Source:
+        return Source(
+            f"dataset {type(maker.dataset).__qualname__}",
+            maker,  # type: ignore[arg-type]
+            requests=True,
+            task_size=_task_size(self.capacity, self.num_workers),
+            in_order=self.is_bound,
+        )
 
 
 def _task_size(capacity: int, num_workers: int) -> int:
@@ -202,3 +255,16 @@ def _task_size(capacity: int, num_workers: int) -> int:
 def seed_every(batch_size: int) -> int:
     """How many samples are made between two seeds of the global generators."""
     return -(-batch_size // SEEDS_PER_BATCH)
+
+
+def _in_words_of_torch(error: WorkerDiedError) -> WorkerDiedError:
+    """The error, with the words first by which programs recognise PyTorch's."""
+    if error.exitcode < 0:
+        how = f"is killed by signal: {signal.strsignal(-error.exitcode)}."
+    else:
+        how = f"exited unexpectedly with exit code {error.exitcode}."
+    told = WorkerDiedError(f"DataLoader worker (pid {error.pid}) {how} {error}", error.pid, error.exitcode)
+    for note in getattr(error, "__notes__", ()):
+        told.add_note(note)
+    told.__cause__ = error.__cause__
+    return told

@@ -125,14 +125,15 @@ class Loading:
 
     def _begin_pass(self, plan: Plan, progress: Progress | None) -> Pass:
         crew = self._kept_crew()
-        # Kept workers are seeded once, and so nothing is drawn for their later passes.
-        base_seed = crew.base_seed if crew is not None else self._flavour.draw_seed(self.generator)
+        if crew is not None and not crew.is_resting and progress is None:
+            base_seed = crew.base_seed  # kept workers are seeded once, and so nothing is drawn for their later passes
+        else:
+            base_seed = self._flavour.draw_seed(self.generator)
         if progress is not None:
             base_seed = progress.base_seed
         if not self.num_workers:
             return SerialPass(plan, progress or Progress(base_seed, 0), self._make_maker())
-        if crew is None or crew.base_seed != base_seed:
-            crew = self._make_crew(base_seed, 0 if progress is None else progress.number)
+        crew = self._crew_for(base_seed, crew, 0 if progress is None else progress.number)
         number = crew.next_pass()
         return WorkerPass(plan, progress or Progress(base_seed, number), crew, number, self._on_last_batch())
 
@@ -177,9 +178,30 @@ class Loading:
 
     # Workers
 
-    def _make_crew(self, base_seed: int, first_pass: int) -> LoaderCrew:
+    @property
+    def _keeps_workers(self) -> bool:
+        return self.persistent_workers or self.prefetch_epochs
+
+    def _kept_crew(self) -> LoaderCrew | None:
+        """The workers of an earlier pass, if they can work for another."""
+        crew = self._crew
+        if crew is None or (crew.num_workers == self.num_workers and crew.can_go_on(self._keeps_workers)):
+            return crew
+        self._drop_crew()
+        return None
+
+    def _crew_for(self, base_seed: int, crew: LoaderCrew | None, first_pass: int) -> LoaderCrew:
+        """Workers whose copies of the dataset, and of what else they have, are like the originals."""
+        fingerprint = self._make_fingerprint() if self._start_method == "spawn" or self._keeps_workers else None
+        is_changed, self._fingerprint = fingerprint != self._fingerprint, fingerprint
+        if crew is not None and not (is_changed and self._start_method == "fork"):
+            if crew.base_seed != base_seed or is_changed:
+                crew.rest()
+            if crew.is_resting:
+                crew.wake(base_seed, first_pass, self._make_maker() if is_changed else None)
+            return crew
+        self._drop_crew()
         maker = self._make_maker()
-        is_kept = self.persistent_workers or self.prefetch_epochs
         crew = LoaderCrew(
             maker,
             base_seed,
@@ -187,29 +209,28 @@ class Loading:
             num_workers=self.num_workers,
             batch_size=None if maker.whole else self.batch_size,
             is_bound=self._is_iterable or self.worker_seeding == "torch",
-            is_kept=is_kept,
-            start_method=_start_method(self.multiprocessing_context),
+            is_kept=self._keeps_workers,
+            start_method=self._start_method,
             threads=self.worker_threads,
             restarts=self.worker_restarts,
             max_held_bytes=self.max_held_bytes,
         )
-        if is_kept:
-            if self._crew is not None:
-                self._crew.close()
-            self._crew, self._fingerprint = crew, self._make_fingerprint()
+        if self._keeps_workers or self._start_method == "spawn":
+            self._crew = crew
         return crew
 
-    def _kept_crew(self) -> LoaderCrew | None:
-        """The workers of the last pass, if they are kept and can go on."""
-        crew = self._crew
-        if crew is None:
-            return None
-        if not crew.has_failed and crew.num_workers == self.num_workers and self._make_fingerprint() == self._fingerprint:
-            return crew
+    def _drop_crew(self) -> None:
         self._drop_ahead()
-        crew.close()
-        self._crew = None
-        return None
+        crew, self._crew = self._crew, None
+        if crew is not None and (crew.is_resting or self._keeps_workers):
+            crew.close()
+
+    @property
+    def _start_method(self) -> str:
+        """fork or spawn: by a template process, both are also what ``forkserver`` is for."""
+        context = self.multiprocessing_context
+        method = multiprocessing.get_start_method() if context is None else context.get_start_method()
+        return "fork" if method == "fork" else "spawn"
 
     def _make_fingerprint(self) -> bytes | None:
         """What tells whether the workers' copies are still like the originals; None if those cannot be pickled.
@@ -307,12 +328,6 @@ def _is_small(buffer: pickle.PickleBuffer) -> bool:
         return buffer.raw().nbytes < _LEAST_LARGE_BYTES
     except BufferError:  # not contiguous
         return True
-
-
-def _start_method(context: Any) -> str:
-    """fork or spawn: by a template process, both are also what ``forkserver`` is for."""
-    method = multiprocessing.get_start_method() if context is None else context.get_start_method()
-    return "fork" if method == "fork" else "spawn"
 
 
 def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int) -> dict[str, Any]:

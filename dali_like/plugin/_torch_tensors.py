@@ -56,7 +56,8 @@ def _make_tensor(
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     return (
-        tensor.device.type == "cpu"
+        not tensor.is_nested
+        and tensor.device.type == "cpu"
         and tensor.layout is torch.strided
         and not tensor.is_quantized
         and tensor.element_size() in _CARRIERS

@@ -96,9 +96,9 @@ class TensorLeaf(Leaf):
         self.layout = leaf.layout
 
     def put(self, value: Any, row: Row, texts: Texts) -> bool:
-        if type(value) is not torch.Tensor or value.dtype is not self.dtype or value.shape != self.shape:
+        if type(value) is not torch.Tensor or value.dtype is not self.dtype:
             return False
-        if not _is_plain(value):
+        if not _is_plain(value) or value.shape != self.shape:
             return False
         self.leaf.number = self.number
         return self.leaf.put(_array_of(value), row, texts)
@@ -114,7 +114,8 @@ class TensorLeaf(Leaf):
 
 def _is_plain(tensor: torch.Tensor) -> bool:
     return (
-        tensor.layout is torch.strided
+        not tensor.is_nested
+        and tensor.layout is torch.strided
         and tensor.device.type == "cpu"
         and not (tensor.requires_grad or tensor.is_quantized or tensor.is_conj() or tensor.is_neg())
     )

@@ -50,6 +50,7 @@ class Crew:
     Attributes:
         control: becomes readable when there is news.
         pids: the process id of each worker; 0 before it has started.
+        exitcodes: how those have ended that have, by process id: the exit status, or minus the number of the signal.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Crew:
         farewell: Callable[[], None],
     ) -> None:
         self.pids = [0] * options.num_workers
+        self.exitcodes: dict[int, int] = {}
         self._options = options
         self._ends: list[End] = []
         self._oom_kills_before = oom_kills()
@@ -72,7 +74,9 @@ class Crew:
         _check_descriptors(done, options.num_workers)
         template_pid = start_template(sources, options, space, ends)
         ends.close()
-        self._finalizer = weakref.finalize(self, _stop, os.getpid(), template_pid, self.control, farewell)
+        self._finalizer = weakref.finalize(
+            self, _stop, os.getpid(), template_pid, self.control, farewell, self.pids, self.exitcodes
+        )
         for worker in range(options.num_workers):
             self.start(worker)
 
@@ -120,7 +124,16 @@ class Crew:
             if kind == Message.STARTED:
                 self.pids[worker] = value
             elif kind == Message.ENDED:
-                self._ends.append(End(worker, self.pids[worker], os.waitstatus_to_exitcode(value)))
+                end = End(worker, self.pids[worker], os.waitstatus_to_exitcode(value))
+                self.exitcodes[end.pid] = end.exitcode
+                self._ends.append(end)
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Wait until there is news, and take note of it."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.poll(timeout_s * 1000)
+        self.read_news()
 
     def take_end(self) -> End | None:
         """The next end that has not been taken, if there is one."""
@@ -178,25 +191,36 @@ def _describe_exit(exitcode: int, oom: bool) -> str:
     return f"was killed by {name}"
 
 
-def _stop(pid: int, template_pid: int, control: Descriptor, farewell: Callable[[], None]) -> None:
+def _stop(
+    pid: int,
+    template_pid: int,
+    control: Descriptor,
+    farewell: Callable[[], None],
+    pids: list[int],
+    exitcodes: dict[int, int],
+) -> None:
     """Let workers finish their sample, kill those that do not, and wait for all of them to be gone."""
     with deferred_interrupts():
         if os.getpid() == pid:
             farewell()
             with contextlib.suppress(OSError):
                 os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
-            _reap(template_pid, control, time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S)
+            deadline_s = time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S
+            _reap(template_pid, control, deadline_s, pids, exitcodes)
         control.close()
 
 
-def _reap(template_pid: int, control: Descriptor, deadline: float) -> None:
-    """Wait for the template to end, or end it."""
+def _reap(template_pid: int, control: Descriptor, deadline: float, pids: list[int], exitcodes: dict[int, int]) -> None:
+    """Wait for the template to end, or end it, and note how the workers have ended."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
         try:
-            if not os.read(control.fileno(), MESSAGE.size):
+            if not (message := os.read(control.fileno(), MESSAGE.size)):
                 break
+            kind, worker, value = MESSAGE.unpack(message)
+            if kind == Message.ENDED:
+                exitcodes[pids[worker]] = os.waitstatus_to_exitcode(value)
         except BlockingIOError:  # a thread that was waiting for news has read it
             continue
         except ConnectionResetError:

@@ -43,7 +43,7 @@ from dali_like.errors import (
     OutOfMemoryError,
     WorkerError,
 )
-from dali_like.interrupts import interruptible
+from dali_like.interrupts import PATIENCE_S, interruptible
 from dali_like.workers.base import result_of
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output
 from dali_like.workers.crew import Crew
@@ -299,6 +299,41 @@ class ProcessPool:
         elif batch in self._backlog:
             self._backlog.remove(batch)
 
+    def rest(self) -> None:
+        """End the workers, but not what starts them. Nobody may want a batch any more; `wake` starts other workers."""
+        for batch in [*self._in_flight.values(), *self._backlog, *self._ready]:
+            self.cancel(batch)
+        self._recovery.rest(self)
+
+    def wake(self, notice: bytes, sources: Sequence[Source] | None = None) -> None:
+        """Start workers after a rest.
+
+        Args:
+            notice: what they are told.
+            sources: as many as before, and of the same kinds, if what they have copies of has changed.
+
+        Raises:
+            PicklingError, OutOfMemoryError: as the constructor.
+        """
+        self._write_notice(notice)
+        if sources is not None:
+            self._crew.renew(sources)
+            for stage, source in zip(self._stages, sources, strict=True):
+                stage.renew(source)
+        self._recovery.wake()
+
+    @property
+    def exitcodes(self) -> dict[int, int]:
+        """How those workers have ended that have, by process id."""
+        return self._crew.exitcodes
+
+    def wait_for_pids(self) -> list[int]:
+        """The process ids of the workers, once all have been forked."""
+        while not all(self._crew.pids) and not self._closed and self._failure is None:
+            self._crew.wait_for_news(PATIENCE_S)
+            self._recovery.look(self)
+        return list(self._crew.pids)
+
     def stop_waiting(self) -> None:
         """Let a `wait` that is under way raise ClosedError, and every one after it. May be called in any thread."""
         self._closed = True
@@ -553,7 +588,24 @@ class ProcessPool:
         return worker in self._bound
 
     def retire(self, num_workers: int) -> None:
-        os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+        with contextlib.suppress(BrokenPipeError):  # the template is gone
+            os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+
+    def clear_tasks(self) -> None:
+        """Take the tasks back that no worker has taken; all are of batches that nobody wants."""
+        for worker in range(self._options.num_workers):
+            for ticket, _, task in self._own_tasks.take_back(worker):
+                self._note(ticket, task, _NO_WORKER, Status.SKIPPED, 0)
+        # The main process has only the end that is written to.
+        fd = os.open(f"/proc/self/fd/{self._tasks.fileno()}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            while records := os.read(fd, TASK.size * 256):
+                for ticket, _, task in TASK.iter_unpack(records):
+                    self._note(ticket, task, _NO_WORKER, Status.SKIPPED, 0)
+        except BlockingIOError:
+            pass  # that was all
+        finally:
+            os.close(fd)
 
     def describe(self, debt: Debt) -> str:
         stage = self._stages[debt.batch.key.source]

@@ -54,6 +54,9 @@ _DEATHS_TO_GIVE_UP = 3
 #: One that hangs is tried once more.
 _HANGS_TO_GIVE_UP = 2
 
+#: How long workers have to finish their sample when they are to rest; then they are killed.
+_REST_GRACE_S = 0.5
+
 #: Somebody may want to close the pipeline meanwhile.
 _POLL_MS = PATIENCE_S * 1000
 
@@ -102,8 +105,15 @@ class Work(Protocol):
     def fail_at_once(self, error: DaliLikeError) -> None:
         """Give up: no batch that is not complete now will be."""
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether no more batches will be begun."""
+
     def retire(self, num_workers: int) -> None:
         """Tell idle workers to end."""
+
+    def clear_tasks(self) -> None:
+        """Take the tasks back that no worker has taken; all are of batches that nobody wants."""
 
     def depends_on(self, worker: int) -> bool:
         """Whether there is work that only this worker can do."""
@@ -132,6 +142,7 @@ class Recovery:
         self._absent: set[int] = set()
         self._lost: set[int] = set()
         self._retiring = False
+        self._resting = False
         self._isolated = False
         self.num_restarts = 0
         self._watch: HangWatch | None = None
@@ -175,6 +186,29 @@ class Recovery:
                 CorruptionError("a task has been lost; a callback has written into memory that is not its own, and died")
             )
 
+    def rest(self, work: Work) -> None:
+        """Let all workers end, or end those that do not within a grace period."""
+        num_workers = self._options.num_workers
+        self._suspects.clear()
+        self._isolated = False
+        self._resting = True
+        work.retire(num_workers - len(self._absent))
+        deadline_s = time.monotonic() + _REST_GRACE_S
+        while len(self._absent) < num_workers and not work.has_failed:
+            self._crew.wait_for_news(max(0.0, min(PATIENCE_S, deadline_s - time.monotonic())))
+            self.look(work)
+            if time.monotonic() >= deadline_s:
+                for worker in set(range(num_workers)) - self._absent:
+                    self._crew.signal(worker, signal.SIGKILL)
+                deadline_s = math.inf
+        work.read_reports()
+        work.clear_tasks()
+
+    def wake(self) -> None:
+        """Start all workers after a rest."""
+        self._resting = self._retiring = False
+        self._start_absent()
+
     def describe_workers_on(self, batch: Batch, work: Work) -> list[str]:
         """For each worker that is on a batch: which, what it is making, and its Python stack."""
         watch = self._watch or HangWatch(self._crew, self._space, self._options.num_workers, math.inf)
@@ -190,11 +224,14 @@ class Recovery:
         if end.worker == TEMPLATE:
             work.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
             return
-        if end.exitcode == START_FAILED and (message := self._last_words(end.worker)):
+        if end.exitcode == START_FAILED and not self._resting and (message := self._last_words(end.worker)):
             work.fail_at_once(_start_error(end, message))
             return
         debt = self._debt_of(end.worker, work)
-        if self._retiring and debt is None:
+        if self._resting and debt is not None:
+            work.give_up(debt, WorkerDiedError("ended in the middle of what nobody wanted", end.pid, end.exitcode))
+            debt = None
+        if (self._retiring or self._resting) and debt is None:
             self._clear_traces(end.worker)
             self._absent.add(end.worker)
             return

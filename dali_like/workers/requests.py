@@ -132,6 +132,13 @@ class RequestStage(Stage):
     def _maker(self) -> Maker:
         return self.source.callback  # type: ignore[return-value]
 
+    def renew(self, source: Source) -> None:
+        super().renew(source)
+        self._maker = source.callback  # type: ignore[assignment]
+        self.known = False
+        self._form = None
+        self._use(outputs=())
+
     def begin(self, batch: Batch, ticket: int) -> Slot:
         packed = b"" if self._form is None else self._form.packed
         text = _FORM_BYTES.pack(len(packed)) + packed + batch.key.request

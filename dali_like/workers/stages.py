@@ -105,6 +105,10 @@ class Stage(abc.ABC):
         others = ", and perhaps others after it," if self.source.concurrency is not None else ""
         return describe_sample(key, sample, others)
 
+    def renew(self, source: Source) -> None:
+        """Take another source in the place of this one."""
+        self.source = source
+
     def begin(self, batch: Batch, ticket: int) -> Slot:
         """Give a batch a slot and write the slot's header."""
         if batch.num_shortages >= _MOST_SHORTAGES:
