@@ -404,7 +404,7 @@ def test_other_threads_run_while_decoding(suffix):
     overlapped = False
     sys.setswitchinterval(1000)
     try:
-        for _ in range(20):  # the scheduler may wake this thread too late; once is proof
+        for _ in range(200):  # the scheduler may wake this thread too late; once is proof
             begun, done = threading.Event(), []
 
             def decode(begun=begun, done=done):

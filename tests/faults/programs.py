@@ -1,7 +1,7 @@
 """Programs that run in a process of their own, since how they end is what is tested.
 
 A `Program` runs in a session of its own, in an empty folder that is also its folder for temporary files. All of the
-session's processes can be found, and what the program leaves in the folder, in /tmp and in /dev/shm can be seen.
+session's processes can be found, and what the program leaves in the folder and in /dev/shm can be seen.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import DEADLINE_S, is_running, wait_until
+from conftest import DEADLINE_S, is_running, wait_until, without_those_of_others
 
 import dali_like
 
 #: Within this time after the main process everything must be gone. It takes some hundredths of a second.
-GONE_S = 5.0
+GONE_S = 15.0
 
 #: What programs begin with. `tell` writes a line, whole, also when several processes write to the same file.
 _PROLOGUE = """
@@ -65,7 +65,7 @@ class Program:
         self._cwd.mkdir()
         file = folder / "program.py"
         file.write_text("\n".join(map(textwrap.dedent, (_PROLOGUE, *parts))))
-        self._before = _shared_names()
+        self._before = set(os.listdir("/dev/shm"))
         package = str(Path(dali_like.__file__).resolve().parents[1])
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
@@ -125,17 +125,17 @@ class Program:
         status = self._process.wait(deadline_s)
         return End(status, self._stdout.read_text(), self._stderr.read_text())
 
-    def left_behind(self) -> list[str]:
-        """Names that were not there before the program."""
-        new = _shared_names() - self._before
-        return [*sorted(new), *(str(path) for path in sorted(self._cwd.rglob("*")))]
+    def left_behind(self) -> set[str]:
+        """Names that were not there before the program: in /dev/shm, and of files."""
+        new = without_those_of_others(set(os.listdir("/dev/shm")) - self._before)
+        return new | set(map(str, self._cwd.rglob("*")))
 
     def finish(self) -> None:
         """Check that nothing is left of the program, once its main process has ended, and end what is left."""
         try:
             wait_until(lambda: not self.processes(), "the end of all processes of the program", GONE_S)
-            # Names of others, whose tests run at the same time, go away.
-            wait_until(lambda: not self.left_behind(), f"the end of {self.left_behind()}", GONE_S)
+            left = self.left_behind()  # those that appear later are of other programs
+            wait_until(lambda: not left & self.left_behind(), f"the end of {left}", GONE_S)
         finally:
             for pid in self.processes():
                 os.kill(pid, signal.SIGKILL)
@@ -148,12 +148,6 @@ def _session_of(pid: int) -> int:
         return os.getsid(pid)
     except ProcessLookupError:
         return -1
-
-
-def _shared_names() -> set[str]:
-    """The names in /dev/shm, and those of files in /tmp that could be ours: others use it too."""
-    files = {str(path) for path in Path("/tmp").glob("*dali*") if not path.is_dir()}
-    return files | {str(path) for path in Path("/dev/shm").iterdir()}
 
 
 @contextmanager

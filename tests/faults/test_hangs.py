@@ -38,7 +38,7 @@ BATCH_SIZE = 4
 #: What `batches_of` returns for two epochs of `Noise`.
 TWO_EPOCHS = 2 * (Noise.length // BATCH_SIZE + 1)
 #: What is too long in these tests; and long enough for a worker on a busy machine to make a sample.
-TIMEOUT_S = 0.3
+TIMEOUT_S = 1.0
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -241,7 +241,7 @@ class TestAStoppedWorker:
 
 class TestAWorkerThatIsNotTooSlow:
     def test_may_take_the_time_for_every_single_sample(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(sleeping(Noise(), TIMEOUT_S / 6, every=3), start_method, batch_size=48, workers=1)
+        pipe = make(sleeping(Noise(), TIMEOUT_S / 10, every=3), start_method, batch_size=48, workers=1)
 
         (output,) = pipe.run()
 
@@ -251,7 +251,7 @@ class TestAWorkerThatIsNotTooSlow:
     def test_does_not_wait_for_the_loop(self, make: MakePipeline, undisturbed: list[str], start_method: str) -> None:
         pipe = make(Noise(), start_method)
         seen = batches_of(pipe, 3)
-        after_the_time_out(2)
+        after_the_time_out(1.5)
 
         seen += batches_of(pipe, TWO_EPOCHS - 3)
 
@@ -263,20 +263,23 @@ class TestAWorkerThatIsNotTooSlow:
     ) -> None:
         pipe = make(slow_while_the_loop_waits(tmp_path), start_method, workers=2)
         assert run(pipe) == [0, 1, 2, 3]
-        after_the_time_out(2)
+        (tmp_path / "delivered").touch()
+        after_the_time_out(1.5)
+        wait_until((tmp_path / "ended").exists, "the end of the sample")
 
         assert [run(pipe) for _ in range(2)] == [[4, 5, 6, 7], [8, 9, 10, 11]]
         assert pipe.statistics().worker_restarts == 0
 
     def test_may_have_been_stopped_with_the_whole_program(self, start_method: str, tmp_path: Path) -> None:
         """As by Ctrl-Z, and fg some time later."""
-        program = Program(tmp_path, [SLOW_PROGRAM], [start_method, str(TIMEOUT_S)])
+        gate = tmp_path / "gate"
+        program = Program(tmp_path, [SLOW_PROGRAM], [start_method, str(TIMEOUT_S), str(gate)])
         try:
-            program.wait_for("batch")
-            after_the_time_out(1 / 3)
+            program.wait_for("slow")
             os.killpg(program.pid, signal.SIGSTOP)
             wait_until_all(program.processes(), psutil.STATUS_STOPPED)
-            after_the_time_out(2)
+            after_the_time_out(1.5)
+            gate.touch()
             os.killpg(program.pid, signal.SIGCONT)
             end = program.end()
         finally:
@@ -286,15 +289,17 @@ class TestAWorkerThatIsNotTooSlow:
         assert program.lines("batch") == [[0, 1], [2, 3], [4, 5]]
 
 
-#: Samples of this program take two thirds of the time that they have.
+#: One sample of this program waits for a file.
 SLOW_PROGRAM = """
     import time
     import numpy as np
     from dali_like import fn, pipeline_def
 
     def source(info):
-        for _ in range(10):
-            time.sleep(float(sys.argv[2]) / 15)
+        if info.idx_in_epoch == 2:
+            tell("slow: true")
+            while not os.path.exists(sys.argv[3]):
+                time.sleep(0.001)
         return np.int64(info.idx_in_epoch)
 
     @pipeline_def(
@@ -318,7 +323,7 @@ class TestWithoutATimeOut:
         seen = batches_of(pipe, 1)
         pids = workers_of(pipe)
         os.kill(pids[0], signal.SIGSTOP)
-        waker = threading.Timer(2 * TIMEOUT_S, os.kill, (pids[0], signal.SIGCONT))
+        waker = threading.Timer(0.5, os.kill, (pids[0], signal.SIGCONT))
         waker.start()
 
         seen += batches_of(pipe, TWO_EPOCHS - 1)
@@ -380,16 +385,18 @@ def begins_slowly(source: Source, folder: Path) -> Source:
 
 
 def slow_while_the_loop_waits(folder: Path) -> Source:
-    """Sample 11 begins while the first batch is waited for, and takes longer than it."""
+    """Sample 11 begins while the first batch is waited for, and ends when that has been delivered."""
 
     def source(info: SampleInfo) -> np.int64:
         if info.idx_in_epoch == 3:
-            while not (folder / "11").exists():
+            while not (folder / "begun").exists():
                 time.sleep(0.001)
             time.sleep(TIMEOUT_S / 3)
         if info.idx_in_epoch == 11:
-            (folder / "11").touch()
-            time.sleep(TIMEOUT_S * 2 / 3)
+            (folder / "begun").touch()
+            while not (folder / "delivered").exists():
+                time.sleep(0.001)
+            (folder / "ended").touch()
         return np.int64(info.idx_in_epoch)
 
     return source

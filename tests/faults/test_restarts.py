@@ -156,7 +156,8 @@ class TestAWorkerThatDies:
     @pytest.mark.parametrize("times", [1, 3])
     def test_may_be_starting(self, times: int, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         marker = tmp_path / "dead"
-        pipe = make_pipeline(WithSetup(Noise(), lambda: happens(marker, times) and die_of_sigkill()), "spawn")
+        source = WithSetup(Noise(), lambda: happens(marker, times) and die_of_sigkill())
+        pipe = make_pipeline(source, "spawn", workers=1)  # another one might make everything before the news comes
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == times
@@ -289,6 +290,7 @@ class TestAnIdleWorkerThatIsKilled:
     ) -> None:
         pipe = make_pipeline(one_dies_and_then_the_other_raises(tmp_path), start_method)
         assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
+        (tmp_path / "delivered").touch()
         other = wait_until((tmp_path / "other").read_text, "the other one")
         wait_until_idle([int(other)], tmp_path / "made", 4 * BATCH_SIZE - 1)
 
@@ -449,7 +451,7 @@ class TestAStorm:
         self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, start_method: str
     ) -> None:
         noise, batch_size = Noise(ragged, length=64 * 10), 64
-        pipe = make_pipeline(noise, start_method, batch_size=batch_size, py_worker_restarts=None, py_timeout_s=0.3)
+        pipe = make_pipeline(noise, start_method, batch_size=batch_size, py_worker_restarts=None, py_timeout_s=0.6)
 
         seen = run_through_storm(pipe, [signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL] * 4)
 
@@ -518,21 +520,26 @@ def always_dies_at(indices: set[int], source: Source) -> Source:
 
 
 def each_worker_dies_three_times(source: Source, folder: Path) -> Source:
-    """A worker is known by the name that its process has, whatever its pid."""
+    """A worker is known by the name of its process, whatever its pid. Whoever has died three times waits for the other."""
 
     def deadly_source(info: SampleInfo) -> Any:
-        time.sleep(0.001)
         with open("/proc/self/comm", encoding="ascii") as file:
             worker = file.read().strip()
-        if info.idx_in_epoch % 5 == 0 and happens(folder / str(info.idx_in_epoch)) and happens(folder / worker, times=3):
-            os.kill(os.getpid(), signal.SIGKILL)
+        if info.iteration > 0:  # from here on the other one always finds samples ahead that have killed nobody
+            if happens(folder / str(info.idx_in_epoch)) and happens(folder / worker, times=3):
+                os.kill(os.getpid(), signal.SIGKILL)
+            while (folder / f"{worker}.2").exists() and len(list(folder.glob("dali_like:?.2"))) < 2:
+                time.sleep(0.001)
         return source(info)
 
     return deadly_source
 
 
 def one_dies_and_then_the_other_raises(folder: Path) -> Source:
-    """One worker dies of sample 9; the other one then raises at sample 4, and nothing is left to be done but sample 9."""
+    """One worker dies of sample 9 between two runs; the other one then raises at sample 4.
+
+    Nothing is left to be done but sample 9.
+    """
     (folder / "made").mkdir()
     (folder / "one").touch()
     (folder / "other").touch()
@@ -540,6 +547,8 @@ def one_dies_and_then_the_other_raises(folder: Path) -> Source:
     def source(info: SampleInfo) -> np.int64:
         index = info.idx_in_epoch
         if index == 9 and happens(folder / "dead"):
+            while not (folder / "delivered").exists():
+                time.sleep(0.001)
             (folder / "one").write_text(str(os.getpid()))
             os.kill(os.getpid(), signal.SIGKILL)
         if index == 4:

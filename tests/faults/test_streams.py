@@ -33,7 +33,7 @@ from faults.test_restarts import make_deadly
 
 MIB = 1 << 20
 #: What is too long in these tests; and long enough for a worker on a busy machine to make a batch.
-TIMEOUT_S = 0.4
+TIMEOUT_S = 1.0
 
 Make = Callable[[int], Any]
 
@@ -379,7 +379,7 @@ class TestAHang:
         count = 12
 
         def slow(number: int) -> NDArray[Any]:
-            time.sleep(TIMEOUT_S / 4)
+            time.sleep(TIMEOUT_S / 8)
             return batch_of(number)
 
         source = Batches(count, disturbed(tmp_path, {count - 2}, die_of_sigkill, make=slow))
@@ -597,7 +597,7 @@ def disturb_someone(pipe: Pipeline, rng: random.Random, number: signal.Signals) 
     while time.perf_counter() < moment:
         pass
     with contextlib.suppress(ProcessLookupError):
-        os.kill(rng.choice(pipe.py_worker_pids), number)
+        os.kill(rng.choice(workers_of(pipe)), number)
 
 
 # Interrupts
