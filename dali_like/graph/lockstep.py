@@ -184,7 +184,10 @@ class Lockstep:
             for feed, batch in zip(self._feeds, step.batches, strict=True):
                 if batch is not None:
                     feed.pool.cancel(batch)
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure  # its traceback keeps this frame, and with it the other sources' batches
         self._fill(serial=False)
         return outputs
 

@@ -94,7 +94,10 @@ class InlinePool:
     def wait(self, batch: Batch) -> Sequence[Output]:
         error = self._compute_due()
         if error is not None and batch in self._due:
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # its traceback keeps this frame, and with it the batch
         self._stages[batch.key.source].check(batch)
         return result_of(batch)
 

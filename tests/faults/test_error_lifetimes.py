@@ -1,0 +1,72 @@
+"""Errors that nobody holds any more are gone at once, and batches with them: no garbage collection is needed."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dali_like import Pipeline
+from dali_like.types import SampleInfo
+
+MIB = 1 << 20
+
+MakePipeline = Callable[..., Pipeline]
+
+
+@pytest.fixture(autouse=True)
+def _without_garbage_collection() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+class NoSuchSampleError(Exception):
+    """One to which there can be weak references."""
+
+
+def error_of(call: Callable[[], Any]) -> weakref.ref[Exception]:
+    """The error that a call raises; nobody holds it."""
+    try:
+        call()
+    except Exception as error:
+        return weakref.ref(error)
+    pytest.fail("there has been no error")
+
+
+def test_no_memory_for_a_batch(make_pipeline: MakePipeline) -> None:
+    def source(info: SampleInfo) -> NDArray[np.uint8]:
+        return np.full(MIB, info.idx_in_epoch, np.uint8)
+
+    pipe = make_pipeline(source, "serial", max_held_bytes=24 * MIB)
+    held: list[Any] = []
+
+    def hold_all() -> None:
+        while True:
+            held.append(pipe.run())
+
+    error = error_of(hold_all)
+
+    assert error() is None
+    num_held = len(held)
+    held.clear()
+    assert pipe.run()[0].at(0)[0] == 4 * num_held
+
+
+def test_an_exception_in_a_callback(way: str, make_pipeline: MakePipeline) -> None:
+    def source(info: SampleInfo) -> np.int64:
+        if info.iteration == 1:
+            raise NoSuchSampleError
+        return np.int64(info.idx_in_epoch)
+
+    pipe = make_pipeline(source, way)
+    pipe.run()
+
+    error = error_of(pipe.run)
+
+    assert error() is None
