@@ -278,7 +278,7 @@ class WorkerDiedError(WorkerError):
 
 
 class WorkerTimeoutError(WorkerError, TimeoutError):
-    """A worker has been on one sample for longer than ``py_timeout_s``; the message shows its Python stack."""
+    """A worker has been on one sample, or on its start, for longer than ``py_timeout_s``; the message shows its stack."""
 
 
 class LoaderTimeoutError(WorkerTimeoutError):

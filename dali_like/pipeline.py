@@ -82,7 +82,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
         py_timeout_s: how long a worker may be on one sample. Then its Python stack is taken, and it is replaced; when the
-            sample hangs again, or no worker may be replaced, `run` raises. None: for ever.
+            sample hangs again, or no worker may be replaced, `run` raises; and at once where a worker takes longer to
+            start, for which it has ten seconds at least: worker_setup, and unpickling the sources. None: for ever.
         max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what the
             machine and the control groups of this process have left when the workers are started.
 
@@ -221,7 +222,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             Exception: what a callback raised, of its own type, with a note that says for which sample. The batches before it
                 have been delivered, and the next call goes on with the next batch.
             WorkerDiedError, WorkerTimeoutError: a worker has ended, or has been on one sample for too long, and not for the
-                first time; see ``py_worker_restarts`` and ``py_timeout_s``.
+                first time, or hangs when it starts; see ``py_worker_restarts`` and ``py_timeout_s``.
             WorkerStartError: a worker could not start; the cause is what the unpickling of a source, or its worker_setup,
                 raised there.
             DtypeMismatchError, NdimMismatchError, LayoutMismatchError: an output is not what ``output_dtype``,

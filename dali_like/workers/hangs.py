@@ -1,9 +1,10 @@
 """Notices workers that stay on one sample for too long, and asks them where they are.
 
 The main process looks at the workers' cells while it waits anyway; workers do nothing for it. A worker that shows the same
-task and sample for longer than the time-out hangs. Its Python stack comes from `faulthandler`, which the worker has set up
-on a real-time signal: it answers in C, whatever the worker is doing, unless the process is stopped. The text goes to the
-worker's message area through a descriptor of the shared space that has a position of its own.
+task and sample for longer than the time-out hangs, and so does one whose start takes longer. Its Python stack comes from
+`faulthandler`, which the worker has set up on a real-time signal: it answers in C, whatever the worker is doing, unless the
+process is stopped. The text goes to the worker's message area through a descriptor of the shared space that has a position
+of its own.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from dali_like.workers.worker import STACK_SIGNAL
 #: How long a worker has to write its stack, and how long the text must have stayed the same to be taken as whole.
 _STACK_S = 1.0
 _STEADY_S = 0.03
+#: How long a worker has at least to start, however short the time-out for samples: there may be much to import.
+_LEAST_START_S = 10.0
 #: Workers are looked at so often in the time that they have, and at least so often.
 _LOOKS = 8
 _LONGEST_INTERVAL_S = 10.0
@@ -58,12 +61,16 @@ class HangWatch:
         self._last_look_s = now
         return True
 
-    def is_overdue(self, worker: int, state: Hashable) -> bool:
+    def limit_s(self, *, starting: bool) -> float:
+        """How long a worker may stay in one state."""
+        return max(self._timeout_s, _LEAST_START_S) if starting else self._timeout_s
+
+    def is_overdue(self, worker: int, state: Hashable, *, starting: bool) -> bool:
         """Take note of what a worker is on (None: nothing); whether it has been on it for too long."""
         before, for_s = self._seen[worker]
         for_s = for_s + self._step_s if state is not None and state == before else 0.0
         self._seen[worker] = (state, for_s)
-        return for_s > self._timeout_s
+        return for_s > self.limit_s(starting=starting)
 
     def forget(self, worker: int) -> None:
         """Another process is in the worker's place."""

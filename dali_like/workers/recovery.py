@@ -33,6 +33,7 @@ from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
     CELL_BYTES,
+    CELL_PID,
     CELL_REPLACED,
     CELL_SAMPLE,
     CELL_SKIPPED,
@@ -56,6 +57,10 @@ _HANGS_TO_GIVE_UP = 2
 
 #: How long workers have to finish their sample when they are to rest; then they are killed.
 _REST_GRACE_S = 0.5
+
+#: The state of a worker that has not come to its first task, and what is said of one that stays in it.
+_STARTS = "starts"
+_START_TEXT = "since it was started: it is in a worker_setup, or its sources are being unpickled"
 
 #: Somebody may want to close the pipeline meanwhile.
 _POLL_MS = PATIENCE_S * 1000
@@ -137,6 +142,7 @@ class Recovery:
         self._deaths: Counter[tuple[BatchKey, int]] = Counter()
         self._hangs: Counter[tuple[BatchKey, int]] = Counter()
         self._hung: dict[int, WorkerTimeoutError] = {}
+        self._hung_at_start: set[int] = set()
         self._replaced_before = 0
         self._suspects: deque[Debt] = deque()
         self._absent: set[int] = set()
@@ -236,6 +242,9 @@ class Recovery:
             self._absent.add(end.worker)
             return
         error: WorkerError | None = self._hung.pop(end.worker, None)
+        if error is not None and end.worker in self._hung_at_start:
+            work.fail_at_once(error)  # as where the start raises: another worker would come no further
+            return
         if error is None:
             doing = "while it was idle" if debt is None else f"while {work.describe(debt)}"
             what = f"worker {end.worker} (pid {end.pid}) {self._crew.describe_exit(end)} {doing}"
@@ -306,20 +315,28 @@ class Recovery:
         for worker, debt in enumerate(self._debts(work)):
             if worker in self._hung or worker in self._absent or not self._crew.pids[worker]:
                 continue
-            if debt is not None:
-                # On its way to an item of an iterable, it passes those before.
-                skipped = self._word(cell_offset(worker) + CELL_SKIPPED)
-                state: Hashable = (debt.batch.ticket, debt.task, debt.sample, skipped)
-            else:
-                # An idle worker is fine, unless it has been stopped and leaves tasks lying.
-                state = "idle" if waiting and watch.is_stopped(worker) else None
-            if watch.is_overdue(worker, state):
-                doing = "although there was work" if debt is None else f"while {work.describe(debt)}"
+            state = self._state_of(worker, debt, waiting, watch)
+            if watch.is_overdue(worker, state, starting=state is _STARTS):
+                doing = _START_TEXT if state is _STARTS else "although there was work"
+                if debt is not None:
+                    doing = f"while {work.describe(debt)}"
                 self._hung[worker] = WorkerTimeoutError(
-                    f"worker {worker} (pid {self._crew.pids[worker]}) has shown no progress for {self._options.timeout_s} s "
-                    f"{doing}:\n{watch.stack_of(worker)}"
+                    f"worker {worker} (pid {self._crew.pids[worker]}) has shown no progress for "
+                    f"{watch.limit_s(starting=state is _STARTS)} s {doing}:\n{watch.stack_of(worker)}"
                 )
+                if state is _STARTS:
+                    self._hung_at_start.add(worker)
                 self._crew.signal(worker, signal.SIGKILL)
+
+    def _state_of(self, worker: int, debt: Debt | None, waiting: bool, watch: HangWatch) -> Hashable:
+        """What a worker must not stay in for too long; None where it may."""
+        cell = cell_offset(worker)
+        if debt is not None:
+            # On its way to an item of an iterable, it passes those before.
+            return debt.batch.ticket, debt.task, debt.sample, self._word(cell + CELL_SKIPPED)
+        if waiting and watch.is_stopped(worker):
+            return "stopped"  # it leaves tasks lying
+        return None if self._word(cell + CELL_PID) else _STARTS
 
     def _may_restart(self, worker: int) -> bool:
         allowed = self._options.restarts

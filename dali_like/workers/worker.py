@@ -69,6 +69,7 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     """The life of a worker; returns its exit status."""
     space = channels.space
     cell = cell_offset(index)
+    _answer_with_stack(index, channels)
     try:
         set_worker_info(WorkerInfo(index, channels.num_workers))
         sources = make_sources()
@@ -84,7 +85,6 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
         _leave_message(index, channels, pack_exception(error))
         return START_FAILED
-    _answer_with_stack(index, channels)
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = os.getpid().to_bytes(WORD_BYTES, "little")
     take = _make_take(index, channels, cell)
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map

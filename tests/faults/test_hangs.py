@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import wait_until
+from conftest import DEADLINE_S, is_running, wait_until
 
 from dali_like import Pipeline
 from dali_like.errors import ArgumentError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import SampleInfo
+from dali_like.workers import hangs
 from faults.processes import wait_until_all, wait_until_idle, workers_of
 from faults.programs import Program, time_limit
 from faults.streams import (
@@ -31,7 +32,9 @@ from faults.streams import (
     counted,
     die_of_sigkill,
     digest,
+    happens,
     sleep_for_ever,
+    stop_oneself,
 )
 
 BATCH_SIZE = 4
@@ -39,6 +42,9 @@ BATCH_SIZE = 4
 TWO_EPOCHS = 2 * (Noise.length // BATCH_SIZE + 1)
 #: What is too long in these tests; and long enough for a worker on a busy machine to make a sample.
 TIMEOUT_S = 1.0
+
+#: What closing takes at most; half a second of it is for workers to end by themselves.
+CLOSED_S = 10.0
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -315,6 +321,95 @@ SLOW_PROGRAM = """
 """
 
 
+class TestAStartThatHangs:
+    """Another worker would come no further: it is as with a start that raises."""
+
+    @pytest.fixture(autouse=True)
+    def _short_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert hangs._LEAST_START_S >= TIMEOUT_S
+        monkeypatch.setattr(hangs, "_LEAST_START_S", TIMEOUT_S)
+
+    @pytest.mark.parametrize("hang", HANGS)
+    def test_in_worker_setup_is_an_error_that_shows_where(
+        self, hang: str, make_pipeline: MakePipeline, start_method: str
+    ) -> None:
+        pipe = make_pipeline(
+            Noise(), start_method, py_timeout_s=TIMEOUT_S, source_options={"worker_setup": HANGS[hang]}, workers=1
+        )
+
+        with pytest.raises(
+            WorkerTimeoutError, match=rf"(?s)no progress for {TIMEOUT_S} s .*worker_setup.*in {HANGS[hang].__name__}"
+        ):
+            pipe.run()
+
+        assert pipe.statistics().worker_restarts == 0
+
+    def test_is_an_error_again_at_every_further_run(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(Noise(), py_timeout_s=TIMEOUT_S, source_options={"worker_setup": sleep_for_ever})
+
+        for _ in range(3):
+            with pytest.raises(WorkerTimeoutError, match="worker_setup"):
+                pipe.run()
+
+    def test_in_unpickling_is_an_error_that_shows_where(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(HangsWhenUnpickled(), "spawn", py_timeout_s=TIMEOUT_S)
+
+        with pytest.raises(WorkerTimeoutError, match=r"(?s)unpickled.*in sleep_for_ever.*in __setstate__"):
+            pipe.run()
+
+    def test_may_be_that_of_one_worker(self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
+        """The others go on until the time-out."""
+
+        def setup() -> None:
+            if happens(tmp_path / "hangs"):
+                sleep_for_ever()
+
+        pipe = make_pipeline(
+            Noise(length=10**9), start_method, py_timeout_s=TIMEOUT_S, source_options={"worker_setup": setup}
+        )
+
+        with pytest.raises(WorkerTimeoutError, match="worker_setup"):
+            list(pipe)
+
+    def test_is_not_one_that_was_stopped(
+        self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+    ) -> None:
+        def setup() -> None:
+            if happens(tmp_path / "stops"):
+                stop_oneself()
+
+        options = {"worker_setup": setup}
+        pipe = make_pipeline(Noise(), start_method, py_timeout_s=TIMEOUT_S, source_options=options, workers=1)
+
+        assert batches_of(pipe, TWO_EPOCHS) == undisturbed
+        assert pipe.statistics().worker_restarts == 1
+
+    def test_has_some_time_however_short_the_time_out(
+        self, make_pipeline: MakePipeline, undisturbed: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(hangs, "_LEAST_START_S", DEADLINE_S)
+        options = {"worker_setup": partial(time.sleep, 2 * TIMEOUT_S)}
+        pipe = make_pipeline(Noise(), py_timeout_s=TIMEOUT_S, source_options=options, workers=1)
+
+        assert digest(pipe.run()) == undisturbed[0]
+        assert pipe.statistics().worker_restarts == 0
+
+
+class TestATeardownThatHangs:
+    def test_is_ended_without_a_word(
+        self, make_pipeline: MakePipeline, start_method: str, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        pipe = make_pipeline(Noise(), start_method, source_options={"worker_teardown": sleep_for_ever})
+        pipe.run()
+        pids = workers_of(pipe)
+
+        with time_limit(CLOSED_S):
+            pipe.close()
+
+        assert not any(map(is_running, pids))
+        assert capfd.readouterr() == ("", "")
+
+
 class TestWithoutATimeOut:
     def test_a_stopped_worker_is_left_alone(
         self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
@@ -340,13 +435,27 @@ class TestTheTimeOut:
         with pytest.raises(ArgumentError, match="py_timeout_s"):
             Pipeline(1, py_timeout_s=timeout_s)
 
-    @pytest.mark.parametrize("timeout_s", [1e-3, 1e9, float("inf"), 7])
+    @pytest.mark.parametrize("timeout_s", [1e9, float("inf"), 7])
     def test_may_be_of_any_length(
         self, timeout_s: float, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
     ) -> None:
-        pipe = make_pipeline(Noise(), start_method, py_timeout_s=timeout_s, py_worker_restarts=None)
+        pipe = make_pipeline(Noise(), start_method, py_timeout_s=timeout_s)
 
         assert digest(pipe.run()) == undisturbed[0]
+
+    def test_may_be_shorter_than_samples_take(
+        self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
+    ) -> None:
+        pipe = make_pipeline(Noise(), start_method, py_timeout_s=1e-3, py_worker_restarts=None)
+
+        seen = []
+        for _ in range(3):
+            try:
+                seen.append(digest(pipe.run()))
+            except WorkerTimeoutError:
+                seen.append("time-out")
+
+        assert all(batch in ("time-out", expected) for batch, expected in zip(seen, undisturbed[:3], strict=True))
 
 
 # Sources
@@ -359,6 +468,19 @@ def hangs_at(indices: set[int], hang: Callable[[], None]) -> Source:
         return np.int64(info.idx_in_epoch)
 
     return hanging_source
+
+
+class HangsWhenUnpickled:
+    """A source that never arrives in a worker."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"hangs": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        sleep_for_ever()
+
+    def __call__(self, info: SampleInfo) -> np.int64:
+        return np.int64(info.idx_in_epoch)
 
 
 def sleeping(source: Source, seconds: float, every: int = 1) -> Source:
