@@ -526,6 +526,26 @@ def test_iterable_that_makes_no_iterator(way: str) -> None:
         assert outcomes(pipe, 2) == ["TypeError", "TypeError"]
 
 
+class ItemsWithABadOne:
+    """A sequence by ``__getitem__`` alone."""
+
+    def __getitem__(self, number: int) -> NDArray[Any]:
+        if number == 2:
+            raise LookupError("no such item")
+        return batch_of(number)
+
+
+@in_both_places
+def test_an_item_that_raises_is_where_a_sequence_by_getitem_alone_stays(way: str) -> None:
+    """As with DALI: the interpreter's iterator over it does so. The next epoch begins with the first item."""
+    with pipeline_of((ItemsWithABadOne(), {}), way=way) as pipe:
+        seen = outcomes(pipe, 5)
+        pipe.reset()
+        seen += outcomes(pipe, 3)
+
+    assert seen == [0, 1, *["LookupError"] * 3, 0, 1, "LookupError"]
+
+
 # Room
 
 

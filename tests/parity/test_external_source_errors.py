@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("nvidia.dali")
 
 from dali_like.types import SampleInfo
-from parity.conftest import Library, play
+from parity.conftest import END, OURS, Library, play, values
 from parity.samples import ONE, Source, assert_raises_the_same, function
 
 pytestmark = pytest.mark.peers
@@ -250,3 +250,49 @@ def test_what_callbacks_raise_keeps_its_type(dali: Library, kind: type[Exception
             pipe.run()
 
     assert_raises_the_same(program, dali, kind)
+
+
+def batch_of(number: int) -> list[Any]:
+    if number == 2:
+        raise ValueError("no such item")
+    return [np.array([number])] * 4
+
+
+class Items:
+    """A sequence by ``__getitem__`` alone."""
+
+    def __getitem__(self, number: int) -> list[Any]:
+        if number == 4:
+            raise IndexError
+        return batch_of(number)
+
+
+class Mapped:
+    def __iter__(self) -> Any:
+        return map(batch_of, range(4))
+
+
+class Generated:
+    def __iter__(self) -> Any:
+        for number in range(4):
+            yield batch_of(number)
+
+
+@pytest.mark.parametrize(
+    ("source", "after"),
+    [(Items, ["ValueError"] * 3), (Mapped, [[[[3]] * 4], END, END]), (Generated, [END] * 3)],
+    ids=["by __getitem__ alone", "map", "generator"],
+)
+def test_what_comes_after_an_item_that_raises_is_up_to_the_iterable(
+    dali: Library, source: Callable[[], Any], after: list[Any]
+) -> None:
+    """The interpreter's iterator over a sequence without ``__iter__`` stays at such an item."""
+
+    def program(library: Library) -> list[Any]:
+        with library.pipeline(
+            lambda: library.fn.external_source(source=source(), batch=True), prefetch_queue_depth=1
+        ) as pipe:
+            return play(pipe, (6,), values, (ValueError,))
+
+    assert program(OURS) == program(dali)
+    assert [list(entry) if isinstance(entry, tuple) else entry for entry in program(OURS)][3:] == after
