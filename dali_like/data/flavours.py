@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,8 +45,8 @@ class Flavour(Protocol):
     def enter_worker(self, info: WorkerInfo) -> None:
         """Make known that this process is a worker, and seed its global generators."""
 
-    def seed(self, seed: int) -> None:
-        """Seed all global generators."""
+    def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:
+        """The global generators: how to seed each, and how to ask for its state."""
 
     def pin(self, batch: Any) -> Any:
         """Put a batch into page-locked memory."""
@@ -87,11 +87,9 @@ class NumpyFlavour:
         np.random.seed(numpy_seed(base_seed, info.id))
         _seed_torch(info.seed)
 
-    def seed(self, seed: int) -> None:
-        """See `Flavour.seed`."""
-        random.seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)
-        _seed_torch(seed)
+    def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:
+        """See `Flavour.generators`."""
+        return {**PYTHON_AND_NUMPY, "torch": (_seed_torch, _state_of_torch)}
 
     def pin(self, batch: Any) -> Any:
         """Arrays stay where they are; what can pin itself does."""
@@ -105,10 +103,30 @@ def numpy_seed(base_seed: int, worker: int) -> Sequence[int]:
     return words
 
 
+def _seed_numpy(seed: int) -> None:
+    np.random.seed(seed & 0xFFFFFFFF)
+
+
+def _state_of_numpy() -> Any:
+    _, key, position, *_ = np.random.get_state()
+    return bytes(key), position  # type: ignore[arg-type]
+
+
+PYTHON_AND_NUMPY: dict[str, tuple[Callable[[int], Any], Callable[[], Any]]] = {
+    "random": (random.seed, random.getstate),
+    "numpy": (_seed_numpy, _state_of_numpy),
+}
+
+
 def _seed_torch(seed: int) -> None:
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         torch.default_generator.manual_seed(seed)
+
+
+def _state_of_torch() -> Any:
+    torch: Any = sys.modules.get("torch")
+    return None if torch is None else bytes(torch.default_generator.get_state().numpy())
 
 
 def mixed_seed(*words: int) -> int:

@@ -117,6 +117,7 @@ class BatchMaker:
     worker_init_fn: Callable[[int], Any] | None
     whole: bool
     _form: tuple[bytes, SampleForm | None] = (b"", None)
+    _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, Walk] = field(default_factory=OrderedDict)
 
     @property
@@ -151,8 +152,12 @@ class BatchMaker:
         """See `dali_like.workers.requests.Maker`; the notice is the base seed."""
         base_seed = int(notice)
         self.flavour.enter_worker(WorkerInfo(worker, num_workers, base_seed + worker, self.dataset))
+        generators = self.flavour.generators()
+        before = {name: state() for name, (_, state) in generators.items()}
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker)
+        # What that has seeded is the user's affair from now on.
+        self._seeders = tuple(seed for name, (seed, state) in generators.items() if state() == before[name])
 
     def make(self, request: Request) -> Samples | Whole | None:
         """See `dali_like.workers.requests.Maker`."""
@@ -173,7 +178,7 @@ class BatchMaker:
         get, seed_every, cell, begin = self._get, self.seed_every, request.cell, request.start
         for i, row in enumerate(request.rows[: request.stop - begin], begin):
             if seed is not None and i % seed_every == 0:  # type: ignore[operator]
-                self.flavour.seed(mixed_seed(seed, number, i))
+                self._seed(seed, number, i)
             cell[0] = i
             sample = get(keys, i, request)
             if put is not None and put(sample, row, texts):
@@ -294,4 +299,6 @@ class BatchMaker:
 
     def _seed(self, seed: int | None, number: int, sample: int) -> None:
         if seed is not None:
-            self.flavour.seed(mixed_seed(seed, number, sample))
+            mixed = mixed_seed(seed, number, sample)
+            for seeder in self._seeders:
+                seeder(mixed)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dali_like import by_value
 from dali_like.data import samplers as own_samplers
-from dali_like.data.flavours import numpy_seed
+from dali_like.data.flavours import PYTHON_AND_NUMPY, numpy_seed
 from dali_like.data.forms import (
     ArrayLeaf,
     ComplexLeaf,
@@ -167,11 +167,10 @@ class TorchFlavour:
         torch.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
 
-    def seed(self, seed: int) -> None:
+    def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:
         """Those of Python, NumPy and PyTorch for the CPU."""
-        random.seed(seed)
-        np.random.seed(seed & 0xFFFFFFFF)
-        torch.default_generator.manual_seed(seed)
+        generator = torch.default_generator
+        return {**PYTHON_AND_NUMPY, "torch": (generator.manual_seed, lambda: bytes(generator.get_state().numpy()))}
 
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it."""

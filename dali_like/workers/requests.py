@@ -134,7 +134,6 @@ class RequestStage(Stage):
 
     def renew(self, source: Source) -> None:
         super().renew(source)
-        self._maker = source.callback  # type: ignore[assignment]
         self.known = False
         self._form = None
         self._use(outputs=())
