@@ -175,12 +175,13 @@ class BatchMaker:
         texts: list[list[Any]] = [[] for _ in range(0 if form is None else form.num_texts)]
         others: list[Any] = []
         put = None if form is None else form.root.put
-        get, seed_every, cell, begin = self._get, self.seed_every, request.cell, request.start
+        get = None if self.on_error == "raise" else self._get
+        dataset, seed_every, cell, begin = self.dataset, self.seed_every, request.cell, request.start
         for i, row in enumerate(request.rows[: request.stop - begin], begin):
             if seed is not None and i % seed_every == 0:  # type: ignore[operator]
                 self._seed(seed, number, i)
             cell[0] = i
-            sample = get(keys, i, request)
+            sample = dataset[keys[i]] if get is None else get(keys, i, request)
             if put is not None and put(sample, row, texts):
                 continue
             if put is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import pickle
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -212,8 +213,9 @@ class WorkerPass(Pass):
         """The workers, as far as they have started; a list as PyTorch's iterators have it."""
         return self._crew.workers if self._crew is not None else []
 
-    def __del__(self) -> None:
-        self._shutdown_workers()
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_finalizing():  # then the workers have been ended already
+            self._shutdown_workers()
 
     def _shutdown_workers(self) -> None:
         crew, self._crew = getattr(self, "_crew", None), None
