@@ -28,7 +28,7 @@ def reduce_tensor(tensor: torch.Tensor) -> Any:
         what ``__reduce__`` may return.
     """
     if not _is_plain(tensor):
-        return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]
+        return tensor.__reduce_ex__(5)
     elements = tensor.detach().resolve_conj().resolve_neg()
     shape = elements.shape
     # Dimensions along which all elements are the same memory travel as one.

@@ -174,10 +174,10 @@ class TorchFlavour:
 
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it."""
-        return pin_memory(batch)  # type: ignore[no-untyped-call]
+        return pin_memory(batch)
 
 
-class DataLoader(Loading, torch_data.DataLoader[T_co]):  # type: ignore[misc]  # iteration is another here
+class DataLoader(Loading, torch_data.DataLoader[T_co]):
     """``torch.utils.data.DataLoader``, with this package's workers.
 
     Takes what that takes, and is one, so that libraries accept it. What it can be told besides, and what is different, is
