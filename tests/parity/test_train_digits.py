@@ -16,12 +16,14 @@ pytest.importorskip("sklearn")
 pytestmark = pytest.mark.peers
 
 ROOT = Path(__file__).resolve().parents[2]
+#: That there are more workers than cores is said on small machines, and right.
+WARNINGS = ("-W", "error", "-W", "ignore:This DataLoader will create")
 
 
 @functools.cache
 def losses(*arguments: str) -> list[str]:
     """What `examples.train_digits` prints, as lines. One thread, since with several PyTorch may add in another order."""
-    command = [sys.executable, "-W", "error", "-m", "examples.train_digits", "--epochs", "2", *arguments]
+    command = [sys.executable, *WARNINGS, "-m", "examples.train_digits", "--epochs", "2", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     program = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert program.returncode == 0, program.stderr
@@ -44,7 +46,7 @@ def test_the_script_repeats_itself_and_learns() -> None:
 
 def test_augmentation_and_where_it_happens_change_losses() -> None:
     """Else the comparisons below would say less than they seem to."""
-    assert len({losses()[0], losses("--no-augment")[0], losses("--workers", "0")[0], losses("--workers", "1")[0]}) == 4
+    assert len({losses()[0], losses("--no-augment")[0], losses("--workers", "0")[0], losses("--workers", "3")[0]}) == 4
 
 
 @pytest.mark.parametrize(
@@ -56,13 +58,12 @@ def test_with_random_augmentation_when_workers_are_seeded_as_in_pytorch(more: tu
     assert ours("--worker-seeding", "torch", *more) == losses(*more)
 
 
-@pytest.mark.parametrize("more", [(), ("--workers", "0")], ids=["2 workers", "no workers"])
-def test_without_augmentation_whatever_the_seeding(more: tuple[str, ...]) -> None:
-    assert ours("--no-augment", *more) == losses("--no-augment", *more)
+def test_without_augmentation_whatever_the_seeding() -> None:
+    assert ours("--no-augment") == losses("--no-augment")
 
 
 def test_tasks_are_seeded_so_that_the_number_of_workers_does_not_matter() -> None:
-    assert ours("--workers", "1") == ours("--workers", "3")
+    assert ours() == ours("--workers", "1")
 
 
 def test_the_argument_that_is_ours_alone_is_refused_for_pytorch() -> None:
