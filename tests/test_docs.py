@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+from documents import FROM_PYTORCH, run_program_of
 
 from dali_like import data, errors
-from documents import FROM_PYTORCH, run_program_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

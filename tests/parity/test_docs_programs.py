@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from documents import FROM_PYTORCH, run_program_of
 
 pytest.importorskip("torch")
