@@ -15,6 +15,7 @@ import operator
 import types
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_sharer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,21 +89,22 @@ def epoch_with_errors(loader: Any) -> list[Any]:
 def played(
     make: Callable[..., Any], dataset: Any, run: Callable[[Any], list[Any]], epochs: int, options: dict[str, Any]
 ) -> tuple[list[Any], Any]:
-    """What some epochs give, and where they leave PyTorch's global generator."""
+    """What some epochs give, and the next number of PyTorch's global generator after them."""
     torch.manual_seed(7)
     events: list[Any] = []
     try:
-        loader = make(dataset() if isinstance(dataset, types.FunctionType) else dataset, **fresh(options))
+        loader = make(dataset, **fresh(options))
     except Exception as error:
-        return [error.with_traceback(None)], None
+        return [error.with_traceback(None)], torch.rand(1)
     for _ in range(epochs):
         events.append(run(loader))
         gc.collect()  # exceptions make cycles; a loader that is in one would be collected in a worker
+    resource_sharer.stop()  # the thread that PyTorch starts to send tensors to workers
     return events, torch.rand(1)
 
 
 def fresh(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of which those that are functions without arguments, in `Made`, are made anew."""
+    """The options, where those that have a state are made anew."""
     return {name: value.make() if isinstance(value, Made) else value for name, value in options.items()}
 
 
@@ -117,7 +119,6 @@ def compare(dataset: Any, *, run: Callable[[Any], list[Any]] = epoch, epochs: in
     """Run both loaders with the same arguments, and return what PyTorch's has given.
 
     Args:
-        dataset: the dataset, or a function that makes it.
         run: runs through one epoch.
         epochs: how many.
         options: further arguments of both.
@@ -130,8 +131,8 @@ def compare(dataset: Any, *, run: Callable[[Any], list[Any]] = epoch, epochs: in
 
 
 def compare_zoo(dataset: Any, num_workers: int, **options: Any) -> None:
-    """Compare epochs with batches of several sizes."""
-    sizes = [(3, False), (20, False)] if num_workers else [(1, False), (3, False), (3, True), (8, False), (20, True)]
+    """Compare epochs with batches of several sizes; with workers, whose start takes time, of one size."""
+    sizes = [(3, False)] if num_workers else [(1, False), (3, False), (3, True), (8, False), (20, True)]
     for batch_size, drop_last in sizes:
         compare(dataset, batch_size=batch_size, drop_last=drop_last, num_workers=num_workers, **options)
 
@@ -287,7 +288,7 @@ NUMBERS: dict[str, Callable[[int], Any]] = {
     "Decimal": decimal.Decimal,
     "Fraction": fractions.Fraction,
     "IntEnum": lambda i: Level.LOW if i % 2 else Level.HIGH,
-    **{f"scalar of {code}": lambda i, code=code: np.array([i]).astype(code)[0] for code in ARRAY_DTYPES},
+    "scalar of every dtype": lambda i: {code: np.array([i]).astype(code)[0] for code in ARRAY_DTYPES},
     **{
         f"scalar of {code}": lambda i, code=code: np.zeros(1, code)[0]
         for code in ["Q", "g", "G", "M8[s]", "U2", "V2", ">f4"]
@@ -423,7 +424,10 @@ def test_epochs_go_on_after_exceptions(places: tuple[int, ...], num_workers: int
 
 
 def test_stop_iteration_of_a_map_style_dataset_ends_the_epoch(num_workers: int) -> None:
-    compare(Samples(failing(StopIteration, 4)), batch_size=2, num_workers=num_workers)
+    """PyTorch's workers do the same, but it waits for each of them for seconds."""
+    samples = Samples(failing(StopIteration, 4))
+
+    assert_same(list(torch.utils.data.DataLoader(samples, 2)), list(DataLoader(samples, 2, num_workers=num_workers)))
 
 
 # Collation by functions of users
@@ -550,7 +554,7 @@ def test_datasets(dataset: Any, num_workers: int) -> None:
 #: Arguments that say which samples a batch has; the dataset gives back the key and its type.
 CHOICES: dict[str, dict[str, Any]] = {
     "in order": {"batch_size": 3, "in_order": True},
-    "any order of errors": {"batch_size": 0},
+    "batches of nothing": {"batch_size": 0},
     "shuffled": {"batch_size": 3, "shuffle": True},
     "shuffled by a generator": {
         "batch_size": 3,
@@ -559,7 +563,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     },
     "shuffled one by one": {"batch_size": None, "shuffle": True},
     "list of indices": {"batch_size": 3, "sampler": [4, 2, 4, 9]},
-    "tensor of indices": {"batch_size": 3, "sampler": torch.tensor([4, 2, 4, 9])},
+    "tensor of indices": {"batch_size": 3, "sampler": Made(lambda: torch.tensor([4, 2, 4, 9]))},
     "array of indices": {"batch_size": 3, "sampler": np.array([4, 2, 4, 9], np.int16)},
     "texts": {"batch_size": 2, "sampler": list("fab")},
     "tuples": {"batch_size": 2, "sampler": [(1, "a"), (2, "b"), (3, "c")]},
@@ -579,7 +583,7 @@ CHOICES: dict[str, dict[str, Any]] = {
     "BatchSampler as sampler": {"sampler": BatchSampler(range(7), 3, drop_last=False), "batch_size": None},
     "batches of many sizes": {"batch_sampler": [[1], [2, 3, 4], (5, 6), [7] * 40]},
     "rows of an array": {"batch_sampler": np.arange(10).reshape(5, 2)},
-    "rows of a tensor": {"batch_sampler": torch.arange(10).reshape(5, 2)},
+    "rows of a tensor": {"batch_sampler": Made(lambda: torch.arange(10).reshape(5, 2))},
     "batches that end for good": {"batch_sampler": Made(lambda: ([i, i + 1] for i in range(5)))},
     "an empty batch": {"batch_sampler": [[1], [], [2]]},
     "batches of texts": {"batch_sampler": [["a", "b"], ["c"]]},
@@ -686,9 +690,9 @@ def test_iterables_go_on_after_exceptions(workers: int) -> None:
 
 
 def test_an_iterable_that_is_longer_than_it_says(num_workers: int) -> None:
-    theirs, ours = (make(Measured([3, 3]), batch_size=2, num_workers=num_workers) for make in LOADERS)
+    theirs, ours = (make(Measured([3, 3]), num_workers=num_workers) for make in LOADERS)
     for loader in (theirs, ours):
-        assert len(loader) == 3
+        assert len(loader) == 6
         loader.dataset.shares = [4, 4]
 
     for loader in (theirs, ours):
