@@ -128,6 +128,8 @@ class LoaderCrew:
     @property
     def workers(self) -> list[WorkerHandle]:
         """As PyTorch's iterators have them."""
+        if self._pid != os.getpid():
+            return []
         with self._lock:
             pids = self._pool.wait_for_pids()
         return [WorkerHandle(pid, f"dali_like:{number}", self._pool.exitcodes) for number, pid in enumerate(pids)]

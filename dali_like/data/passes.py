@@ -195,6 +195,7 @@ class WorkerPass(Pass):
     ) -> None:
         self._pending: deque[Batch] = deque()
         self._crew: LoaderCrew | None = crew
+        self._handles: list[WorkerHandle] = []
         super().__init__(plan, progress)
         self._number = number
         self._seed = progress.seed if plan.seeded_by_task else None
@@ -210,8 +211,8 @@ class WorkerPass(Pass):
 
     @property
     def _workers(self) -> list[WorkerHandle]:
-        """The workers, as far as they have started; a list as PyTorch's iterators have it."""
-        return self._crew.workers if self._crew is not None else []
+        """The workers, also when the pass has ended: PyTorch's iterators have such a list."""
+        return self._handles if self._crew is None else self._crew.workers
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():  # then the workers have been ended already
@@ -220,6 +221,7 @@ class WorkerPass(Pass):
     def _shutdown_workers(self) -> None:
         crew, self._crew = getattr(self, "_crew", None), None
         if crew is not None:
+            self._handles = crew.workers
             crew.leave(self._pending)
             self._pending.clear()
 
