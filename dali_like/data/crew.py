@@ -79,7 +79,6 @@ class LoaderCrew:
     Args:
         maker: what they do.
         base_seed: what their global generators depend on.
-        first_pass: the number of the first pass that they work for.
         batch_size: samples in the largest batch; None where batches are made as ones.
         is_bound: whether each batch is to be made by one certain worker.
         is_kept: whether they go on when a pass ends.
@@ -94,7 +93,6 @@ class LoaderCrew:
         self,
         maker: BatchMaker,
         base_seed: int,
-        first_pass: int = 0,
         *,
         num_workers: int,
         batch_size: int | None,
@@ -113,8 +111,10 @@ class LoaderCrew:
         self._is_kept = is_kept
         self._can_rest = start_method == "spawn"
         self.is_resting = False
+        self._is_changed = False
+        self._num_passes = 0
         self._turns = itertools.count()
-        self._passes = itertools.count(first_pass)
+        self._walks = itertools.count()
         self._lock = InterruptSafeLock()
         self._pid = os.getpid()
         pickle_source = functools.partial(pickling.dumps, pickler=None)
@@ -143,9 +143,10 @@ class LoaderCrew:
         """The turn of the next batch: those that are asked for first are made first."""
         return next(self._turns)
 
-    def next_pass(self) -> int:
-        """The number of the next pass."""
-        return next(self._passes)
+    def join(self) -> int:
+        """Another pass is to be worked for, until `leave`; a number for it."""
+        self._num_passes += 1
+        return next(self._walks)
 
     def submit(self, key: BatchKey, pending: Any) -> None:
         """Begin a batch, and add it to those of a pass."""
@@ -179,6 +180,7 @@ class LoaderCrew:
             except Exception as error:
                 if error is not batch.outcome:
                     raise
+                error.__traceback__ = None  # whoever raises it decides what its frames hold
                 return _in_words_of_torch(error) if isinstance(error, WorkerDiedError) else error
 
     def note_form(self, is_odd: bool, messages: dict[int, Any]) -> None:
@@ -198,39 +200,51 @@ class LoaderCrew:
         if self._pid != os.getpid():
             return
         with self._lock:
+            self._num_passes -= 1
             if not self._pool.is_closed:
                 for batch in pending:
                     self._pool.cancel(batch)
-        if self._is_kept:
+        if self._is_kept or self._num_passes:
             return
         if self._can_rest and not (self.has_failed or self._pool.is_closed):
             self.rest()
         else:
             self.close()
 
+    def let_go(self) -> None:
+        """The loader will not need it any more. It is closed when no pass does."""
+        self._is_kept = self._can_rest = False
+        if not self._num_passes:
+            self.close()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there are passes that it works for."""
+        return self._num_passes > 0
+
     def can_go_on(self, is_kept: bool) -> bool:
         """Whether it can work for another pass: it has not failed, and is at rest or kept."""
         return not (self.has_failed or self._pool.is_closed) and (self.is_resting or (is_kept and self._is_kept))
 
-    def wake(self, base_seed: int, first_pass: int, maker: BatchMaker | None) -> None:
-        """Start workers after a rest.
+    def rest(self, maker: BatchMaker | None = None) -> None:
+        """End the workers, but not what starts them.
 
         Args:
             maker: what they do from now on, if that has changed.
         """
-        self.base_seed = base_seed
-        self._passes = itertools.count(first_pass)
-        with self._lock:
-            if maker is not None:
-                self.maker = maker
-            self._pool.wake(str(base_seed).encode(), None if maker is None else [self._source(maker)])
-            self.is_resting = False
-
-    def rest(self) -> None:
-        """End the workers, but not what starts them."""
+        if maker is not None:
+            self.maker, self._is_changed = maker, True
         with self._lock:
             self._pool.rest()
             self.is_resting = True
+
+    def wake(self, base_seed: int) -> None:
+        """Start workers after a rest."""
+        self.base_seed = base_seed
+        sources = [self._source(self.maker)] if self._is_changed else None
+        with self._lock:
+            self._pool.wake(str(base_seed).encode(), sources)
+            self.is_resting = self._is_changed = False
 
     def close(self) -> None:
         """End the workers."""

@@ -14,6 +14,7 @@ import multiprocessing
 import pickle
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
 from typing import Any
 
 from dali_like import by_value
@@ -65,6 +66,7 @@ class Loading:
     _fingerprint: bytes | None = None
     _ahead: _Ahead | None = None
     _latest: Progress | None = None
+    _latest_pass: weakref.ref[Pass] | None = None
     _resumed: dict[str, Any] | None = None
 
     def __iter__(self) -> Pass:
@@ -84,15 +86,18 @@ class Loading:
 
         With a sampler of another library that cannot be resumed itself, that is exact if it gives the same indices again.
         """
-        progress, generator = self._latest, None
-        if self.generator is not None and (progress is None or progress.is_over):
-            generator = randomness_of(self.generator).state()
+        if self._resumed is not None:
+            return copy.deepcopy(self._resumed)
+        if self._latest_pass is not None and (latest_pass := self._latest_pass()) is not None:
+            latest_pass.begin()
+        progress = self._latest
         return {
             "version": _STATE_VERSION,
             "iterable": self._is_iterable,
             "num_workers": self.num_workers,
-            "generator": generator,
-            "progress": None if progress is None else copy.deepcopy(dataclasses.asdict(progress)),
+            "batch_size": self.batch_size,
+            "generator": self._state_of_generator() if progress is None or progress.is_over else progress.generator,
+            "progress": None if progress is None else dataclasses.asdict(progress),
         }
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -103,8 +108,9 @@ class Loading:
         """
         if not state_dict:
             return
-        self._resumed = _checked_state(state_dict, self._is_iterable, self.num_workers)
+        resumed = _checked_state(state_dict, self._is_iterable, self.num_workers, self.batch_size)
         self._drop_ahead()
+        self._resumed = resumed
 
     @property
     def _is_iterable(self) -> bool:
@@ -112,30 +118,48 @@ class Loading:
 
     def _get_iterator(self) -> Pass:
         plan = self._plan()
+        self._look_for_changes()
         resumed, self._resumed = self._resumed, None
-        if resumed is None and (ahead := self._take_ahead(plan)) is not None:
-            self._latest = ahead.progress
-            return ahead
-        progress = _progress_of(resumed)
-        if resumed is not None and resumed["generator"] is not None and self.generator is not None:
-            randomness_of(self.generator).restore(resumed["generator"])
-        made = self._begin_pass(plan, progress)
-        self._latest = made.progress
+        if resumed is not None:
+            made = self._resume(plan, resumed)
+        else:
+            made = self._take_ahead(plan) or self._begin_pass(plan, self._next_progress(plan, self._latest))
+        self._latest, self._latest_pass = made.progress, weakref.ref(made)
+        if self.prefetch_epochs and isinstance(made, WorkerPass):
+            made.call_on_last_batch(self._make_begin_ahead())
         return made
 
-    def _begin_pass(self, plan: Plan, progress: Progress | None) -> Pass:
-        crew = self._kept_crew()
-        if crew is not None and not crew.is_resting and progress is None:
-            base_seed = crew.base_seed  # kept workers are seeded once, and so nothing is drawn for their later passes
+    def _resume(self, plan: Plan, state: dict[str, Any]) -> Pass:
+        if state["generator"] is not None and self.generator is not None:
+            randomness_of(self.generator).restore(state["generator"])
+        progress = None if state["progress"] is None else Progress(**state["progress"])
+        if progress is None or progress.is_over:
+            progress = self._next_progress(plan, progress)
+        return self._begin_pass(plan, progress)
+
+    def _next_progress(self, plan: Plan, last: Progress | None) -> Progress:
+        """Of a pass that follows another. Nothing is drawn for it where workers are kept, which are seeded once."""
+        crew = self._crew
+        goes_on = plan.seeded_by_task or (crew is not None and not crew.is_resting)
+        if last is not None and self._keeps_workers and goes_on:
+            base_seed, number = last.base_seed, last.number + 1
         else:
-            base_seed = self._flavour.draw_seed(self.generator)
-        if progress is not None:
-            base_seed = progress.base_seed
+            base_seed, number = self._flavour.draw_seed(self.generator), 0
+        return Progress(base_seed, number, self._state_of_generator())
+
+    def _begin_pass(self, plan: Plan, progress: Progress) -> Pass:
         if not self.num_workers:
-            return SerialPass(plan, progress or Progress(base_seed, 0), self._make_maker())
-        crew = self._crew_for(base_seed, crew, 0 if progress is None else progress.number)
-        number = crew.next_pass()
-        return WorkerPass(plan, progress or Progress(base_seed, number), crew, number, self._on_last_batch())
+            return SerialPass(plan, progress, self._make_maker())
+        return WorkerPass(plan, progress, self._crew_for(progress.base_seed))
+
+    def _state_of_generator(self) -> dict[str, Any] | None:
+        """Of the loader's own; as it was before the next pass was begun ahead of time."""
+        if self.generator is None:
+            return None
+        state = randomness_of(self.generator).state()
+        if self._ahead is not None and state == self._ahead.generator_after:
+            return self._ahead.generator_before
+        return state
 
     def _plan(self) -> Plan:
         return Plan(
@@ -180,32 +204,43 @@ class Loading:
 
     @property
     def _keeps_workers(self) -> bool:
-        return self.persistent_workers or self.prefetch_epochs
+        """Whether they go on when a pass ends."""
+        return self.num_workers > 0 and (self.persistent_workers or self.prefetch_epochs)
 
-    def _kept_crew(self) -> LoaderCrew | None:
-        """The workers of an earlier pass, if they can work for another."""
-        crew = self._crew
-        if crew is None or (crew.num_workers == self.num_workers and crew.can_go_on(self._keeps_workers)):
-            return crew
-        self._drop_crew()
-        return None
-
-    def _crew_for(self, base_seed: int, crew: LoaderCrew | None, first_pass: int) -> LoaderCrew:
-        """Workers whose copies of the dataset, and of what else they have, are like the originals."""
-        fingerprint = self._make_fingerprint() if self._start_method == "spawn" or self._keeps_workers else None
+    def _look_for_changes(self) -> None:
+        """Let the workers of earlier passes go that are not wanted any more, or whose copies are not like the originals."""
+        can_have = self.num_workers > 0 and (self._keeps_workers or self._start_method == "spawn")
+        fingerprint = self._make_fingerprint() if can_have else None
         is_changed, self._fingerprint = fingerprint != self._fingerprint, fingerprint
-        if crew is not None and not (is_changed and self._start_method == "fork"):
-            if crew.base_seed != base_seed or is_changed:
-                crew.rest()
-            if crew.is_resting:
-                crew.wake(base_seed, first_pass, self._make_maker() if is_changed else None)
-            return crew
-        self._drop_crew()
+        crew = self._crew
+        if crew is None:
+            return
+        can_go_on = crew.num_workers == self.num_workers and crew.can_go_on(self._keeps_workers)
+        if not can_go_on or (is_changed and (crew.is_in_use or self._start_method == "fork")):
+            self._drop_crew()
+        elif is_changed:
+            self._drop_ahead()
+            crew.rest(self._make_maker())
+
+    def _crew_for(self, base_seed: int) -> LoaderCrew:
+        """Those of earlier passes, or others."""
+        crew = self._crew
+        if crew is not None and crew.base_seed != base_seed and crew.is_in_use:
+            self._drop_crew()
+            crew = None
+        if crew is None:
+            return self._make_crew(base_seed)
+        if crew.base_seed != base_seed:
+            crew.rest()
+        if crew.is_resting:
+            crew.wake(base_seed)
+        return crew
+
+    def _make_crew(self, base_seed: int) -> LoaderCrew:
         maker = self._make_maker()
         crew = LoaderCrew(
             maker,
             base_seed,
-            first_pass,
             num_workers=self.num_workers,
             batch_size=None if maker.whole else self.batch_size,
             is_bound=self._is_iterable or self.worker_seeding == "torch",
@@ -222,8 +257,8 @@ class Loading:
     def _drop_crew(self) -> None:
         self._drop_ahead()
         crew, self._crew = self._crew, None
-        if crew is not None and (crew.is_resting or self._keeps_workers):
-            crew.close()
+        if crew is not None:
+            crew.let_go()
 
     @property
     def _start_method(self) -> str:
@@ -246,47 +281,60 @@ class Loading:
 
     # The next epoch ahead of time
 
-    def _on_last_batch(self) -> Callable[[], None] | None:
+    def _make_begin_ahead(self) -> Callable[[], None]:
         """What a pass is to call when it has begun its last batch."""
-        if not self.prefetch_epochs:
-            return None
         loader = weakref.ref(self)
 
-        def begin_next() -> None:
+        def begin_ahead() -> None:
             if (target := loader()) is not None:
                 target._begin_ahead()
 
-        return begin_next
+        return begin_ahead
 
     def _begin_ahead(self) -> None:
         if self._ahead is None:
             plan = self._plan()
-            latest = self._latest
-            self._ahead = _Ahead(self._begin_pass(plan, None), plan, _state_of_samplers(plan))
-            self._latest = latest
+            before = self._state_of_generator()
+            made = self._begin_pass(plan, self._next_progress(plan, self._latest))
+            self._ahead = _Ahead(made, plan, _state_of_samplers(plan), before, self._state_of_generator())
 
     def _take_ahead(self, plan: Plan) -> Pass | None:
         """The pass that has been begun ahead, unless something has changed since."""
         ahead = self._ahead
-        if ahead is None or self._kept_crew() is None or not ahead.fits(plan):
+        if ahead is None:
+            return None
+        if not ahead.fits(plan) or self._state_of_generator() != ahead.generator_before:
             self._drop_ahead()
             return None
         self._ahead = None
         return ahead.made
 
     def _drop_ahead(self) -> None:
+        """Let it be as if the next pass had not been begun."""
+        generator = self._state_of_generator()
         ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.made._shutdown_workers()
+        if ahead is None:
+            return
+        ahead.made._shutdown_workers()
+        if generator is not None:
+            randomness_of(self.generator).restore(generator)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Ahead:
-    """A pass that has been begun before it was asked for, and what it went by."""
+    """A pass that has been begun before it was asked for, and what it went by.
+
+    Attributes:
+        samplers: what could be set in them.
+        generator_before: the state of the loader's generator before it had drawn anything.
+        generator_after: and after that.
+    """
 
     made: Pass
     plan: Plan
     samplers: Any
+    generator_before: dict[str, Any] | None
+    generator_after: dict[str, Any] | None
 
     def fits(self, plan: Plan) -> bool:
         """Whether a pass that is begun now would be like it."""
@@ -330,7 +378,7 @@ def _is_small(buffer: pickle.PickleBuffer) -> bool:
         return True
 
 
-def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int) -> dict[str, Any]:
+def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
     """A loader's state, if it is one of this kind of loader.
 
     Raises:
@@ -338,7 +386,7 @@ def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int
     """
     if not isinstance(state, Mapping) or state.get("version") != _STATE_VERSION:
         raise CheckpointError(f"Invalid state_dict: this is no state of a DataLoader: {state!r:.200}")
-    missing = {"iterable", "num_workers", "generator", "progress"} - set(state)
+    missing = {"iterable", "num_workers", "batch_size", "generator", "progress"} - set(state)
     if missing:
         raise CheckpointError(f"Invalid state_dict: it has no {', '.join(sorted(missing))}")
     if bool(state["iterable"]) != is_iterable:
@@ -351,15 +399,29 @@ def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int
             f"Invalid state_dict: {state['num_workers']} workers had divided the iterable dataset among themselves, "
             f"and this loader has {num_workers}"
         )
-    progress = state["progress"]
-    names = {field.name for field in dataclasses.fields(Progress)}
-    if progress is not None and (not isinstance(progress, Mapping) or set(progress) != names):
+    if state["batch_size"] != batch_size:
+        raise CheckpointError(
+            f"Invalid state_dict: it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}"
+        )
+    if not isinstance(state["generator"], (Mapping, NoneType)) or not _is_progress(state["progress"]):
         raise CheckpointError("Invalid state_dict: its progress is not what a DataLoader has written")
     return copy.deepcopy(dict(state))
 
 
-def _progress_of(state: dict[str, Any] | None) -> Progress | None:
-    """Where to go on; None: with the next pass."""
-    if state is None or state["progress"] is None or state["progress"]["is_over"]:
-        return None
-    return Progress(**state["progress"])
+def _is_progress(state: Any) -> bool:
+    """Whether these may be the fields of a `Progress`, or there is none."""
+    if state is None:
+        return True
+    return (
+        isinstance(state, Mapping)
+        and set(state) == {field.name for field in dataclasses.fields(Progress)}
+        and all(_is_count(state[name]) for name in ("base_seed", "number", "yielded", "turn"))
+        and all(isinstance(state[name], (list, tuple)) for name in ("ahead", "steps", "ended"))
+        and all(_is_count(number) for name in ("ahead", "steps", "ended") for number in state[name])
+        and all(isinstance(state[name], (Mapping, NoneType)) for name in ("generator", "sampler"))
+        and isinstance(state["is_over"], bool)
+    )
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -6,6 +6,7 @@ batch's slot. Everything else is made batch by batch: what the user's collation 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import pickle
@@ -125,6 +126,11 @@ class BatchMaker:
         """See `dali_like.workers.requests.Maker`."""
         return self.flavour.reducers
 
+    @property
+    def getitems(self) -> Callable[[Any], Any] | None:
+        """What gives all samples of a batch at once, if the dataset has it and none of them may have to be replaced."""
+        return (getattr(self.dataset, "__getitems__", None) or None) if self.on_error == "raise" else None
+
     # In the main process
 
     def learn(self, message: Any) -> SampleForm | None:
@@ -142,7 +148,7 @@ class BatchMaker:
             return f"batch {asked.number} of worker {asked.worker}"
         if not self.batched:
             return f"index {asked.keys!r}"
-        if asked.whole and sample >= len(asked.keys):
+        if asked.whole and (self.getitems is not None or sample >= len(asked.keys)):
             return f"batch {asked.number}"
         return f"index {asked.keys[sample]!r} (sample {sample} of batch {asked.number})"
 
@@ -162,6 +168,7 @@ class BatchMaker:
     def make(self, request: Request) -> Samples | Whole | None:
         """See `dali_like.workers.requests.Maker`."""
         asked = pickle.loads(request.text)
+        request.cell[0] = request.start
         if isinstance(asked, Step):
             return Whole(self.step(asked, request))
         if asked.whole:
@@ -204,11 +211,11 @@ class BatchMaker:
         if not self.batched:
             self._seed(seed, number, 0)
             return self.collate_fn(self._get([keys], 0, request))
-        getitems = getattr(self.dataset, "__getitems__", None)
-        if getitems and self.on_error == "raise":
+        if self.getitems is not None:
             self._seed(seed, number, 0)
-            return self.collate_fn(getitems(keys))
+            return self.collate_fn(self.getitems(keys))
         samples = []
+        keys = as_sequence(keys)
         for i in range(len(keys)):
             if i == 0 or (self.seed_every is not None and i % self.seed_every == 0):
                 self._seed(seed, number, i)
@@ -216,7 +223,7 @@ class BatchMaker:
                 request.cell[0] = i
             samples.append(self._get(keys, i, request))
         if request is not None:
-            request.cell[0] = 0
+            request.cell[0] = len(keys)
         return self.collate_fn(samples)
 
     def step(self, asked: Step, request: Request | None = None) -> Any:
@@ -227,7 +234,8 @@ class BatchMaker:
         """
         walk = self._walk_of(asked)
         while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
-            self._take(walk, asked._replace(number=walk.steps), request)
+            with contextlib.suppress(Exception):  # that has been raised before
+                self._take(walk, asked._replace(number=walk.steps), request)
         samples = self._take(walk, asked, request)
         if walk.has_ended and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
             raise StopIteration
@@ -241,6 +249,7 @@ class BatchMaker:
     def _walk_of(self, asked: Step) -> Walk:
         walk = self._walks.get(asked.walk)
         if walk is None or walk.steps > asked.number:
+            self._seed(asked.seed, asked.worker)
             walk = self.open_walk(asked.walk)
         self._walks.move_to_end(asked.walk)
         if len(self._walks) > _MOST_WALKS:
@@ -298,8 +307,13 @@ class BatchMaker:
             request.cell[1] += 1
         _log.warning("%s is replaced by %s: %s", what, by, repr(error))
 
-    def _seed(self, seed: int | None, number: int, sample: int) -> None:
+    def _seed(self, seed: int | None, *position: int) -> None:
         if seed is not None:
-            mixed = mixed_seed(seed, number, sample)
+            mixed = mixed_seed(seed, *position)
             for seeder in self._seeders:
                 seeder(mixed)
+
+
+def as_sequence(keys: Any) -> Sequence[Any]:
+    """The keys of a batch, of whatever kind a batch sampler has them, for one to be asked for after the other."""
+    return keys if isinstance(keys, (list, tuple)) else list(keys)

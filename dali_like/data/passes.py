@@ -13,11 +13,11 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.iteration import SamplerIterator
-from dali_like.data.making import BatchMaker, Keys, Samples, Step, Whole
+from dali_like.data.making import BatchMaker, Keys, Samples, Step, Whole, as_sequence
 from dali_like.errors import CheckpointError, LoaderTimeoutError, PassPicklingError
 from dali_like.notices import warn
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
@@ -54,7 +54,8 @@ class Progress:
 
     Attributes:
         base_seed: what the random numbers of its samples depend on.
-        number: and this: which pass it is, of those that the same workers work for.
+        number: and this: which pass it is, of those with this base seed.
+        generator: the state of the loader's generator at its beginning; None if it has none.
         sampler: the state of the pass over the sampler at its beginning; of an iterable dataset, None.
         yielded: how many batches have been delivered, of which there is none missing.
         ahead: the batches behind them that have been delivered already.
@@ -66,6 +67,7 @@ class Progress:
 
     base_seed: int
     number: int
+    generator: dict[str, Any] | None = None
     sampler: dict[str, Any] | None = None
     yielded: int = 0
     ahead: list[int] = field(default_factory=list)
@@ -98,6 +100,7 @@ class Pass(Iterator[Any]):
         self.progress = progress
         self._plan = plan
         self._indices: SamplerIterator[Any] = plan.flavour.passes(plan.index_sampler)
+        self._has_begun = plan.is_iterable
         #: PyTorch's iterators have it, and some programs look at it.
         self._num_yielded = progress.yielded + len(progress.ahead)
 
@@ -123,8 +126,11 @@ class Pass(Iterator[Any]):
     def _shutdown_workers(self) -> None:
         """End the pass. Workers end with it, unless the loader keeps them."""
 
-    def _begin_indices(self) -> None:
-        """Go to where the pass is to begin."""
+    def begin(self) -> None:
+        """Go to where the pass is to begin, unless it is there. From then on its progress says which samples will come."""
+        if self._has_begun:
+            return
+        self._has_begun = True
         if self.progress.sampler is None:
             self.progress.sampler = self._indices.state_dict()
             return
@@ -160,53 +166,57 @@ class SerialPass(Pass):
     def __init__(self, plan: Plan, progress: Progress, maker: BatchMaker) -> None:
         super().__init__(plan, progress)
         self._maker = maker
-        self._has_begun = False
         if plan.is_iterable:
             self._maker.open_walk(0)
+        elif progress.sampler is not None:
+            self.begin()
 
     def _next(self) -> Any:
-        plan, number = self._plan, self.progress.yielded
+        if self.progress.is_over:
+            raise StopIteration
+        self.begin()
+        number = self.progress.yielded
         try:
-            if plan.is_iterable:
-                return self._maker.step(Step(None, 0, 0, number, plan.batch_size, plan.drop_last))
-            if not self._has_begun:
-                self._has_begun = True
-                self._begin_indices()
-            return self._maker.fetch(Keys(None, number, next(self._indices), True))
+            return self._make(number)
         except StopIteration:
             self.progress.is_over = True
             raise
         finally:
             if not self.progress.is_over:
-                self.progress.deliver(number)
+                self._note(number)
+
+    def _make(self, number: int) -> Any:
+        plan = self._plan
+        if plan.is_iterable:
+            return self._maker.step(Step(None, 0, 0, number, plan.batch_size, plan.drop_last))
+        return self._maker.fetch(Keys(None, number, next(self._indices), True))
+
+    def _note(self, number: int) -> None:
+        """Take note of a batch that has been delivered, and go past those behind it that had been before."""
+        self.progress.deliver(number)
+        if not self._plan.is_iterable:
+            for _ in range(number + 1, self.progress.yielded):
+                next(self._indices, None)
 
 
 class WorkerPass(Pass):
-    """A pass whose batches are made by workers.
+    """A pass whose batches are made by workers."""
 
-    Args:
-        crew: the workers.
-        number: of the pass, among those that these workers have worked for.
-        on_last_batch: called when the last batch has been begun.
-    """
-
-    def __init__(
-        self, plan: Plan, progress: Progress, crew: LoaderCrew, number: int, on_last_batch: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, progress: Progress, crew: LoaderCrew) -> None:
         self._pending: deque[Batch] = deque()
+        self._walk = crew.join()
         self._crew: LoaderCrew | None = crew
         self._handles: list[WorkerHandle] = []
         super().__init__(plan, progress)
-        self._number = number
         self._seed = progress.seed if plan.seeded_by_task else None
-        self._on_last_batch = on_last_batch
+        self._on_last_batch: Callable[[], None] | None = None
         self._begun = progress.yielded
         self._exhausted = False
+        self._sampler_error: Exception | None = None
         progress.steps = progress.steps or [0] * plan.num_workers
         self._steps = list(progress.steps)
         self._turn = progress.turn
-        if not plan.is_iterable:
-            self._begin_indices()
+        self.begin()
         self._fill(crew)
 
     @property
@@ -218,6 +228,12 @@ class WorkerPass(Pass):
         if not is_finalizing():  # then the workers have been ended already
             self._shutdown_workers()
 
+    def call_on_last_batch(self, callback: Callable[[], None]) -> None:
+        """Call this when the last batch has been begun; now, if it has been."""
+        self._on_last_batch = callback
+        if self._exhausted:
+            callback()
+
     def _shutdown_workers(self) -> None:
         crew, self._crew = getattr(self, "_crew", None), None
         if crew is not None:
@@ -228,10 +244,8 @@ class WorkerPass(Pass):
     def _next(self) -> Any:
         while True:
             crew = self._crew
-            if not self._pending or crew is None:
-                self.progress.is_over = True
-                self._shutdown_workers()
-                raise StopIteration
+            if crew is None or not self._pending:
+                self._raise_end()
             batch = self._wait(crew)
             self._pending.remove(batch)
             outcome = crew.take(batch)
@@ -242,8 +256,28 @@ class WorkerPass(Pass):
             self._fill(crew)
             if isinstance(outcome, Delivery):
                 return _made_of(outcome, crew)
-            if not (isinstance(outcome, StopIteration) and self._plan.is_iterable):
-                raise outcome
+            if not isinstance(outcome, StopIteration):
+                try:
+                    raise outcome
+                finally:  # what its traceback holds must not hold it: the pass would not end when it is dropped
+                    del outcome, batch
+            if not self._plan.is_iterable:
+                self._raise_end()
+
+    def _raise_end(self) -> NoReturn:
+        """End the pass.
+
+        Raises:
+            Exception: what the sampler has raised.
+            StopIteration: nothing.
+        """
+        error, self._sampler_error = self._sampler_error, None
+        self.progress.is_over = True
+        self._shutdown_workers()
+        try:
+            raise error or StopIteration
+        finally:
+            del error
 
     def _wait(self, crew: LoaderCrew) -> Batch:
         """Wait for the next batch, or for any.
@@ -271,34 +305,46 @@ class WorkerPass(Pass):
             progress.ended.append(worker)
 
     def _fill(self, crew: LoaderCrew) -> None:
-        """Begin as many batches as may be on their way."""
+        """Begin as many batches as may be on their way. An error of the sampler is kept until its turn comes."""
         while len(self._pending) < self._plan.num_ahead and not self._exhausted:
             try:
-                request, size, worker = self._next_step() if self._plan.is_iterable else self._next_keys(crew)
-            except StopIteration:
+                asked = self._next_step() if self._plan.is_iterable else self._next_keys(crew)
+                text = pickle.dumps(asked, pickle.HIGHEST_PROTOCOL)
+            except Exception as error:
                 self._exhausted = True
+                if not isinstance(error, StopIteration):
+                    self._sampler_error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
                 if self._on_last_batch is not None:
                     self._on_last_batch()
                 return
             if self._begun not in self.progress.ahead:
-                text = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
-                key = BatchKey(0, self._number, self._begun, 0, size, worker, crew.next_turn(), text)
-                crew.submit(key, self._pending)
+                crew.submit(self._key_of(asked, text, crew), self._pending)
             self._begun += 1
 
-    def _next_keys(self, crew: LoaderCrew) -> tuple[Keys, int, int]:
-        """The keys of the next batch, how many samples it has for the workers, and which of them is to make it."""
-        keys = next(self._indices)
-        worker = self._begun % self._plan.num_workers if crew.is_bound else ANY_WORKER
-        if not self._plan.batched:
-            return Keys(self._seed, self._begun, keys, True), 1, worker
-        if not isinstance(keys, (list, tuple)):
-            keys = list(keys)
-        if crew.maker.whole or not 0 < len(keys) <= crew.capacity:
-            return Keys(self._seed, self._begun, keys, True), 1, worker
-        return Keys(self._seed, self._begun, keys, False), len(keys), worker
+    def _key_of(self, asked: Keys | Step, text: bytes, crew: LoaderCrew) -> BatchKey:
+        """The batch that is asked for, as the pool sees it."""
+        size = parts = 1
+        worker = ANY_WORKER
+        if isinstance(asked, Step):
+            worker = asked.worker
+        else:
+            if crew.is_bound:
+                worker = asked.number % self._plan.num_workers
+            if not asked.whole:
+                size = len(asked.keys)
+            elif self._plan.batched and crew.maker.getitems is None:
+                parts = len(asked.keys) + 1  # the last is their collation
+        return BatchKey(0, self._walk, self._begun, 0, size, worker, crew.next_turn(), text, parts)
 
-    def _next_step(self) -> tuple[Step, int, int]:
+    def _next_keys(self, crew: LoaderCrew) -> Keys:
+        """What the next batch is made of."""
+        keys = next(self._indices)
+        if not self._plan.batched or crew.maker.getitems is not None:
+            return Keys(self._seed, self._begun, keys, True)
+        keys = as_sequence(keys)
+        return Keys(self._seed, self._begun, keys, crew.maker.whole or not 0 < len(keys) <= crew.capacity)
+
+    def _next_step(self) -> Step:
         """The next worker's step: each takes one in turn, and those that have ended are left out.
 
         Raises:
@@ -312,7 +358,7 @@ class WorkerPass(Pass):
         worker, self._turn = self._turn, (self._turn + 1) % plan.num_workers
         number = self._steps[worker]
         self._steps[worker] += 1
-        return Step(self._seed, self._number, worker, number, plan.batch_size, plan.drop_last), 1, worker
+        return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last)
 
 
 def _made_of(delivery: Delivery, crew: LoaderCrew) -> Any:

@@ -53,6 +53,7 @@ class BatchKey(NamedTuple):
         worker: the one that must make it, or ANY_WORKER.
         turn: batches with lower numbers are needed earlier.
         request: what is sent along to a source that wants to be told what to make.
+        parts: how many parts a batch of size 1 is made of that one task makes as a whole; a task may fail at any of them.
     """
 
     source: int
@@ -63,6 +64,12 @@ class BatchKey(NamedTuple):
     worker: int = ANY_WORKER
     turn: int = 0
     request: bytes = b""
+    parts: int = 1
+
+    @property
+    def stop(self) -> int:
+        """The first number that no sample has, or no part."""
+        return max(self.size, self.parts)
 
     @property
     def words(self) -> tuple[int, ...]:
@@ -136,12 +143,12 @@ class Batch:
         self.region_bytes = 0
         self.largest_region_bytes = 0
         self.needed_bytes = 0
-        self.failed_sample = self.key.size
+        self.failed_sample = self.key.stop
         self.failed_task = -1
         self.failed_worker = -1
         self.fatal: Exception | None = None
         self.short_bytes = 0
-        self.first_unmade = self.key.size
+        self.first_unmade = self.key.stop
         self.size = self.key.size
 
     def fail(self, sample: int, task: int, worker: int) -> None:

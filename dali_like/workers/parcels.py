@@ -57,7 +57,7 @@ def _dumps(value: Any, reducers: Reducers, buffers: list[pickle.PickleBuffer]) -
     try:
         return _dumps_by(cloudpickle.Pickler, value, reducers, put_large_aside(buffers))
     except Exception as error:
-        raise SampleTypeError(f"a worker made a {type(value).__qualname__} that cannot be pickled: {error}") from error
+        raise SampleTypeError(f"what a worker made cannot be pickled: {error}") from error
 
 
 def put_large_aside(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.PickleBuffer], bool]:

@@ -465,7 +465,7 @@ class ProcessPool:
         return (
             (status == Status.DENSE and geometry.all_dense)
             or (status == Status.DESCRIBED and value <= geometry.region_bytes)
-            or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.size)
+            or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.stop)
             or (status == Status.TOO_LARGE and value > geometry.region_bytes)
             or (status == Status.SKIPPED and batch.cancelled)
             or (status == Status.NO_MEMORY and value > 0)

@@ -367,7 +367,9 @@ class Recovery:
             return None
         task_size = batch.slot.geometry.task_size
         # A worker that has only just taken the task may not have said yet which sample it begins with.
-        sample = min(max(self._word(cell + CELL_SAMPLE), task * task_size), (task + 1) * task_size - 1, batch.key.size - 1)
+        key = batch.key
+        stop = key.parts if key.parts > 1 else min((task + 1) * task_size, key.size)
+        sample = min(max(self._word(cell + CELL_SAMPLE), task * task_size), stop - 1)
         return Debt(batch, task, sample)
 
     def _clear_traces(self, worker: int) -> None:

@@ -162,7 +162,7 @@ class RequestStage(Stage):
         self._learn(message)
 
     def end_of(self, batch: Batch, slot: Slot) -> int:
-        return batch.key.size
+        return batch.key.stop
 
     def finish(self, batch: Batch, slot: Slot) -> Outcome:
         if not self.known:
