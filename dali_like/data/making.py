@@ -200,7 +200,7 @@ class BatchMaker:
 
     def _form_of(self, packed: bytes) -> SampleForm | None:
         if packed != self._form[0]:
-            self._form = packed, pickle.loads(packed)
+            self._form = packed, pickle.loads(packed) if packed else None
         return self._form[1]
 
     # Wherever batches are made

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import pickle
 import sys
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from dali_like.notices import warn
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
 from dali_like.workers.parcels import LEAST_BUFFER_BYTES
 from dali_like.workers.requests import Delivery
+from dali_like.workers.transport import add_note
 
 if TYPE_CHECKING:
     from dali_like.data.crew import LoaderCrew, WorkerHandle
@@ -313,7 +315,7 @@ class WorkerPass(Pass):
             except Exception as error:
                 self._exhausted = True
                 if not isinstance(error, StopIteration):
-                    self._sampler_error = error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+                    self._sampler_error = _for_later(error)
                 if self._on_last_batch is not None:
                     self._on_last_batch()
                 return
@@ -359,6 +361,12 @@ class WorkerPass(Pass):
         number = self._steps[worker]
         self._steps[worker] += 1
         return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last)
+
+
+def _for_later(error: Exception) -> Exception:
+    """An error that a pass keeps for a while. Its traceback, which would keep the pass, becomes a note."""
+    add_note(error, f"raised by the sampler:\n{''.join(traceback.format_tb(error.__traceback__))}")
+    return error.with_traceback(None)
 
 
 def _made_of(delivery: Delivery, crew: LoaderCrew) -> Any:

@@ -81,7 +81,7 @@ class Box:
     label: Any
 
 
-def loader_of(dataset: Any, workers: int = 0, method: str | None = "fork", **options: Any) -> DataLoader[Any]:
+def loader_of(dataset: Any, workers: int = 0, method: Any = "fork", **options: Any) -> DataLoader[Any]:
     """A loader with so many workers, which are started in this way."""
     if workers:
         options["multiprocessing_context"] = method

@@ -399,8 +399,9 @@ def test_an_error_of_the_sampler_comes_behind_the_batches_before_it(workers: int
     batches = iter(loader_of(Squares(), workers, sampler=sampler(), batch_size=2))
 
     assert [next(batches)[1].tolist() for _ in range(2)] == [[0, 1], [2, 3]]
-    with pytest.raises(ArithmeticError, match="no more"):
+    with pytest.raises(ArithmeticError, match="no more") as caught:
         next(batches)
+    assert not workers or "in sampler" in caught.value.__notes__[0]
     assert list(batches) == []
 
 
@@ -648,6 +649,17 @@ def test_workers_end_with_a_loader_that_is_dropped_in_the_middle_of_an_epoch(per
     pids = pids_of(batches)
 
     del loader, batches
+
+    assert_gone(pids)
+
+
+@pytest.mark.usefixtures("_no_garbage_collection")
+def test_workers_end_with_a_pass_that_is_dropped_before_an_error_of_its_sampler() -> None:
+    batches = iter(loader_of(Squares(), 2, batch_size=2, sampler=map(five_is_wrong, range(9))))
+    next(batches)
+    pids = pids_of(batches)
+
+    del batches
 
     assert_gone(pids)
 
