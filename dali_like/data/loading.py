@@ -71,6 +71,7 @@ class Loading:
 
     def __iter__(self) -> Pass:
         self._check_iteration()
+        self._iterator = None  # a pass that has been broken off is not to be worked for any more
         made = self._get_iterator()
         if self.persistent_workers and self.num_workers:
             self._iterator = made
@@ -215,11 +216,12 @@ class Loading:
         crew = self._crew
         if crew is None:
             return
+        if is_changed:
+            self._drop_ahead()
         can_go_on = crew.num_workers == self.num_workers and crew.can_go_on(self._keeps_workers)
         if not can_go_on or (is_changed and (crew.is_in_use or self._start_method == "fork")):
             self._drop_crew()
         elif is_changed:
-            self._drop_ahead()
             crew.rest(self._make_maker())
 
     def _crew_for(self, base_seed: int) -> LoaderCrew:

@@ -7,6 +7,7 @@ import gc
 import itertools
 import pickle
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -564,6 +565,24 @@ def test_an_epoch_after_a_break_begins_at_the_beginning(persistent: bool, kind: 
         pass
 
     assert all_of(loader) == expected
+
+
+def test_a_pass_that_has_been_broken_off_ends_before_the_next_begins() -> None:
+    class Watching(Gate):
+        broken_off: Any = None
+
+        def __iter__(self) -> Iterator[int]:
+            if self.broken_off is not None:
+                assert self.broken_off() is None
+            return super().__iter__()
+
+    sampler = Watching(8)
+    loader = loader_of(Squares(), 1, sampler=sampler, batch_size=2, persistent_workers=True)
+    for _ in loader:
+        sampler.broken_off = weakref.ref(loader._iterator)
+        break
+
+    assert len(list(loader)) == 4
 
 
 def test_persistent_workers_are_the_same_in_each_epoch() -> None:
