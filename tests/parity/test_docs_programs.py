@@ -11,6 +11,4 @@ pytestmark = pytest.mark.peers
 
 
 def test_programs_run() -> None:
-    pytest.importorskip("dali_like.plugin.pytorch")
-
     run_program_of(FROM_PYTORCH, "python torch")

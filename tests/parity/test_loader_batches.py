@@ -39,12 +39,8 @@ from torch.utils.data import (  # noqa: E402
     random_split,
 )
 
+from dali_like.plugin.pytorch import DataLoader  # noqa: E402
 from parity.same import assert_same  # noqa: E402
-
-try:
-    from dali_like.plugin.pytorch import DataLoader
-except ModuleNotFoundError:
-    DataLoader = torch.utils.data.DataLoader
 
 pytestmark = [
     pytest.mark.peers,

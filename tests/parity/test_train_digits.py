@@ -31,7 +31,6 @@ def losses(*arguments: str) -> list[str]:
 
 
 def ours(*arguments: str) -> list[str]:
-    pytest.importorskip("dali_like.plugin.pytorch")
     return losses("--loader", "dali_like", *arguments)
 
 
