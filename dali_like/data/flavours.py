@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.random  # NumPy would do so when it is first used: in each worker
 
 from dali_like.data.collate import default_collate, default_collate_fn_map
 from dali_like.data.forms import Leaf, numpy_leaf

@@ -164,7 +164,7 @@ class TorchFlavour:
             id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
         )
         random.seed(info.seed)
-        torch.manual_seed(info.seed)
+        torch.default_generator.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
 
     def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:

@@ -85,6 +85,9 @@ def start_template(sources: Sequence[Source], options: WorkerOptions, space: Sha
 
 def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
     main_pid = os.getpid()
+    if options.threads is not None:
+        import threadpoolctl  # noqa: F401, PLC0415  # here it is imported once, and not in each fork
+
     flush_streams()
     announce_exceptions()
     # The child must not run the finalizers of this process's garbage: it freezes what is there before it collects anything.
