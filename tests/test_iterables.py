@@ -885,6 +885,50 @@ def test_stream_that_cannot_begin_anew_says_what_is_lost(walks: Walks) -> None:
     assert [stream(BatchInfo(i, 0)) for i in (2, 5)] == [(1, 2), (1, 5)]
 
 
+@pytest.mark.parametrize("once", [False, True])
+def test_stream_that_has_ended_has_no_item_behind_its_end_in_whatever_order_it_is_asked(walks: Walks, once: bool) -> None:
+    stream = Stream(walks, once=once)
+
+    for position in (13, 10, 12, 11, 14):  # on the way to the first, it meets its end
+        with pytest.raises(StopIteration):
+            stream(BatchInfo(position, 0))
+
+    assert walks.number == 1
+
+
+def test_stream_that_has_ended_says_what_is_lost_before_its_end(walks: Walks) -> None:
+    stream = Stream(walks, once=True)
+    with pytest.raises(StopIteration):
+        stream(BatchInfo(10, 0))
+
+    with pytest.raises(errors.LostItemError, match="item 9"):
+        stream(BatchInfo(9, 0))
+
+
+def test_stream_goes_on_with_an_iterator_that_goes_on_behind_its_end() -> None:
+    """As those do that begin anew when they raise StopIteration."""
+
+    class Periodic:
+        def __init__(self) -> None:
+            self.numbers = itertools.count()
+
+        def __iter__(self) -> Iterator[int]:
+            return self
+
+        def __next__(self) -> int:
+            if (number := next(self.numbers)) % 3 == 2:
+                raise StopIteration
+            return number
+
+    stream = Stream(Periodic, once=True)
+    with pytest.raises(StopIteration):
+        stream(BatchInfo(2, 0))
+
+    assert [stream(BatchInfo(i, 0)) for i in (3, 4)] == [3, 4]
+    with pytest.raises(errors.LostItemError):
+        stream(BatchInfo(3, 0))
+
+
 def test_stream_that_cannot_begin_anew_has_one_epoch(walks: Walks) -> None:
     stream = Stream(walks, once=True)
 

@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dali_like import get_worker_info
+from dali_like.graph.shards import ShardsPool
 from dali_like.types import SampleInfo
+from dali_like.workers.base import Pool, result_of
+from dali_like.workers.batch import Batch, BatchKey, Output
 
 MIB = 1 << 20
 SHARDED = {"sharded": True, "parallel": True}
@@ -361,6 +364,48 @@ def test_batches_that_are_held_do_not_change() -> None:
         held = list(pipe)
 
     assert [batches_in(outputs) for outputs in held] == merged(lengths)
+
+
+# Turns: what a worker has left undone is done in the order of them
+
+
+class Recorder(Pool):
+    """Makes nothing, and notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[Batch] = []
+
+    def submit(self, key: BatchKey) -> Batch:
+        self.asked.append(Batch(key))
+        return self.asked[-1]
+
+    def poll(self) -> None:
+        pass
+
+    def wait(self, batch: Batch) -> Sequence[Output]:
+        return result_of(batch)
+
+    def cancel(self, batch: Batch) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("first", [0, 3])
+def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> None:
+    """Where one has ended, those that are left answer more calls than they have been asked to."""
+    recorder = Recorder()
+    shards = ShardsPool(recorder, 2)
+    for turn in range(6):
+        shards.submit(BatchKey(0, 0, first + turn, 0, BATCH_SIZE, turn=turn))
+
+    next(batch for batch in recorder.asked if batch.key.worker == 0).outcome = StopIteration()
+    shards.poll()
+
+    of_other = [batch.key for batch in recorder.asked if batch.key.worker == 1]
+    assert [key.iteration for key in of_other] == list(range(len(of_other)))
+    assert [key.turn for key in of_other] == sorted(key.turn for key in of_other)
 
 
 # Checkpoints

@@ -138,7 +138,9 @@ class _Epoch:
     def _begin(self, key: BatchKey) -> None:
         worker, number = self._turns.popleft()
         self._turns.append((worker, number + 1))
-        shard_key = key._replace(iteration=number, first_sample=number * key.size, worker=worker)
+        # It may answer an earlier call than it would have, since a shard has ended. But a shard can only go forward.
+        turn = max(key.turn, self._begun[-1].key.turn) if self._begun else key.turn
+        shard_key = key._replace(iteration=number, first_sample=number * key.size, worker=worker, turn=turn)
         self._begun.append(self._pool.submit(shard_key))
 
     def _end(self, worker: int) -> None:

@@ -512,8 +512,8 @@ class ProcessPool:
         return None
 
     def _queue_again(self, batch: Batch) -> None:
-        older = sum(_order_of(other) < _order_of(batch) for other in self._backlog)
-        self._backlog.insert(older, batch)
+        # Sources are not equally far ahead, so that the backlog as it is need not be in order.
+        self._backlog = deque(sorted((*self._backlog, batch), key=_order_of))
 
     def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
         if batch.failed_task == _STOPPED:

@@ -41,6 +41,7 @@ class Stream:
         self._iterator: Iterator[Any] = iter(())
         self._epoch: int | None = None  # before the first walk
         self._position = 0  # of the item that comes next
+        self._end: int | None = None  # from here on, up to that position, there was no item
         self._given = 0  # the position of the item that was given last
         self._put_back: dict[int, Any] = {}
 
@@ -52,6 +53,8 @@ class Stream:
         if position in self._put_back:
             return self._put_back.pop(position)
         if position < self._position:
+            if self._end is not None and position >= self._end:
+                raise StopIteration
             if self.once:
                 raise LostItemError(
                     f"an interrupt has cost item {position} of an iterator, which cannot go back to it; the next is item "
@@ -71,17 +74,24 @@ class Stream:
 
     def _begin_walk(self, epoch: int) -> None:
         self._put_back.clear()
-        self._iterator, self._epoch, self._position = self.begin(), epoch, 0
+        self._iterator, self._epoch, self._position, self._end = self.begin(), epoch, 0, None
 
     def _go_to(self, position: int) -> Any:
         while self._position < position:
-            self._position += 1
             if self.on_skip is not None:
                 self.on_skip()
             with contextlib.suppress(Exception):  # raised when it was that item's turn
-                next(self._iterator)
-        self._position += 1  # even if it raises
-        return next(self._iterator)
+                self._take()
+        return self._take()
+
+    def _take(self) -> Any:
+        position, end = self._position, self._end
+        self._position, self._end = position + 1, None  # even if it raises
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            self._end = position if end is None else end
+            raise
 
 
 class Walk:

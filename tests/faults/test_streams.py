@@ -532,13 +532,16 @@ class TestAShardWhoseWorkerDies:
         with pipeline_of((source, SHARDED), py_timeout_s=TIMEOUT_S) as pipe:
             assert outcomes(pipe, 9) == EPOCH_OF_SHARDS
 
-    def test_may_go_on_from_a_checkpoint(self, tmp_path: Path) -> None:
-        with pipeline_of((DisturbedShards((3, 5), batch_of), SHARDED), enable_checkpointing=True) as pipe:
+    @pytest.mark.parametrize("depth", [1, 4])
+    @pytest.mark.parametrize("cycle", [None, "no"])
+    def test_may_go_on_from_a_checkpoint(self, cycle: str | None, depth: int, tmp_path: Path) -> None:
+        options = SHARDED | {"cycle": cycle, "prefetch_queue_depth": depth}
+        with pipeline_of((DisturbedShards((3, 5), batch_of), options), enable_checkpointing=True) as pipe:
             outcomes(pipe, 5)
             checkpoint = pipe.checkpoint()
         source = DisturbedShards((3, 5), disturbed(tmp_path, {0, 2, 11, 13}, die_of_sigkill))
 
-        with pipeline_of((source, SHARDED), checkpoint=checkpoint) as pipe:
+        with pipeline_of((source, options), checkpoint=checkpoint) as pipe:
             assert outcomes(pipe, 4) == EPOCH_OF_SHARDS[5:]
 
 
