@@ -7,7 +7,6 @@ when, is `dali_like.pipeline`'s affair.
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import itertools
 import os
@@ -16,7 +15,7 @@ from dali_like import pickling
 from dali_like.arguments import Arguments
 from dali_like.checkpoints import Checkpoint
 from dali_like.device.driver import cuda_is_initialized
-from dali_like.errors import ArgumentClashError, ArgumentError, CudaForkError, DescriptorLimitError
+from dali_like.errors import ArgumentClashError, ArgumentError, CudaForkError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
@@ -28,6 +27,7 @@ from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
+from dali_like.workers.descriptors import enough_descriptors
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
@@ -66,18 +66,10 @@ class Engine:
         self.executor: Executor | None = None
         self._buffers: BufferPool | None = None
         parallel = [node for node in graph.sources if node.external.parallel]
-        try:
+        with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-            raise DescriptorLimitError(
-                error.errno,
-                "no file descriptors are left for a pipeline, which needs 8 and up to three for each worker; close some, or "
-                "raise `ulimit -n`",
-            ) from error
 
     def build(self) -> Executor:
         """Make all the rest, unless that has been done.

@@ -8,18 +8,21 @@ import itertools
 import math
 import os
 import signal
+import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
-from dali_like.errors import WorkerDiedError, WorkerStartError
+from dali_like.errors import ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.descriptors import enough_descriptors
 from dali_like.workers.geometry import TASKS_PER_WORKER
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
@@ -116,10 +119,11 @@ class LoaderCrew:
         self._turns = itertools.count()
         self._walks = itertools.count()
         self._lock = InterruptSafeLock()
+        self._left: deque[list[Batch]] = deque()
         self._pid = os.getpid()
         pickle_source = functools.partial(pickling.dumps, pickler=None)
         options = WorkerOptions(num_workers, start_method, threads, None, restarts, pickle_source)
-        with self._lock:
+        with self._lock, enough_descriptors("a loader"):
             if start_method == "fork":
                 announce_local_classes_of((maker.dataset, maker.collate_fn))
             space = SharedSpace.create(max_held_bytes)
@@ -130,8 +134,10 @@ class LoaderCrew:
         """As PyTorch's iterators have them."""
         if self._pid != os.getpid():
             return []
-        with self._lock:
-            pids = self._pool.wait_for_pids()
+        pids = self._pool.worker_pids
+        if len(pids) < self.num_workers:
+            with self._lock:
+                pids = self._pool.wait_for_pids()
         return [WorkerHandle(pid, f"dali_like:{number}", self._pool.exitcodes) for number, pid in enumerate(pids)]
 
     @property
@@ -148,9 +154,25 @@ class LoaderCrew:
         self._num_passes += 1
         return next(self._walks)
 
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Nobody else may use the workers in such a context, and Ctrl-C waits for its end, or for where it may come.
+
+        Raises:
+            ForkedError: this process has been forked from the one that the workers belong to.
+        """
+        if self._pid != os.getpid():
+            raise ForkedError(
+                f"the workers of this iterator belong to process {self._pid}, which this one was forked from; "
+                "begin another iterator here"
+            )
+        with self._lock:
+            self._settle()
+            yield
+
     def submit(self, key: BatchKey, pending: Any) -> None:
         """Begin a batch, and add it to those of a pass."""
-        with self._lock:
+        with self.lock():
             pending.append(self._pool.submit(key))
 
     def wait_for(self, batches: Sequence[Batch], timeout_s: float) -> Batch | None:
@@ -162,7 +184,7 @@ class LoaderCrew:
         """
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
-            with self._lock:
+            with self.lock():
                 return self._pool.wait_for(batches, deadline_s)
         except WorkerStartError as error:
             if error.__cause__ is None:
@@ -174,7 +196,7 @@ class LoaderCrew:
 
     def take(self, batch: Batch) -> Any:
         """What has become of a batch that is there: a delivery, or an exception."""
-        with self._lock:
+        with self.lock():
             try:
                 return self._pool.take(batch)
             except Exception as error:
@@ -187,40 +209,57 @@ class LoaderCrew:
         """Take note of whether the samples of a batch were of the form that was expected."""
         stage = self._pool.stages[0]
         assert isinstance(stage, RequestStage)
-        with self._lock:
+        with self.lock():
             stage.note_form(is_odd, next((message for message in messages.values() if message.others), None))
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
-        """For each worker that is on a batch: which, what it is making, and its Python stack."""
-        with self._lock:
-            return self._pool.describe_workers_on(batch)
+        """For each worker that is on a batch, or else on others: which, what it is making, and its Python stack."""
+        with self.lock():
+            started = len(self._pool.worker_pids)
+            nobody = [f"no worker is on anything; {started} of {self.num_workers} have started"]
+            return self._pool.describe_workers_on(batch) or nobody
 
     def leave(self, pending: Iterable[Batch]) -> None:
-        """A pass has ended, and will not ask for what is still pending. The workers end, unless they are kept."""
+        """A pass has ended, and will not ask for what is still pending. The workers end, unless they are kept.
+
+        Finalizers call this, at any instruction and in any thread: workers that others may be using at this moment hear of
+        it when they are used next.
+        """
         if self._pid != os.getpid():
             return
-        with self._lock:
-            self._num_passes -= 1
-            if not self._pool.is_closed:
-                for batch in pending:
-                    self._pool.cancel(batch)
-        if self._is_kept or self._num_passes:
+        self._left.append(list(pending))
+        if self._is_kept or self.is_in_use:
             return
-        if self._can_rest and not (self.has_failed or self._pool.is_closed):
-            self.rest()
-        else:
+        # If somebody has the lock, it is to wait for what nobody will make.
+        can_rest = self._can_rest and not (self.has_failed or self._pool.is_closed)
+        if not (can_rest and self._lock.take_unless(lambda: True)):
             self.close()
+            return
+        try:
+            self._settle()
+            self.rest()
+        finally:
+            self._lock.__exit__(*sys.exc_info())
+
+    def _settle(self) -> None:
+        """Cancel what passes that have ended had begun."""
+        while self._left:
+            pending = self._left.popleft()
+            self._num_passes -= 1
+            for batch in pending:
+                if not self._pool.is_closed:
+                    self._pool.cancel(batch)
 
     def let_go(self) -> None:
         """The loader will not need it any more. It is closed when no pass does."""
         self._is_kept = self._can_rest = False
-        if not self._num_passes:
+        if not self.is_in_use:
             self.close()
 
     @property
     def is_in_use(self) -> bool:
         """Whether there are passes that it works for."""
-        return self._num_passes > 0
+        return self._num_passes > len(self._left)
 
     def can_go_on(self, is_kept: bool) -> bool:
         """Whether it can work for another pass: it has not failed, and is at rest or kept."""
@@ -247,7 +286,10 @@ class LoaderCrew:
             self.is_resting = self._is_changed = False
 
     def close(self) -> None:
-        """End the workers."""
+        """End the workers. Whoever waits for a batch of theirs raises ClosedError."""
+        if self._pid != os.getpid():
+            return
+        self._pool.stop_waiting()
         with self._lock:
             self._pool.close()
 

@@ -11,7 +11,9 @@ import copy
 import dataclasses
 import hashlib
 import multiprocessing
+import os
 import pickle
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
@@ -24,6 +26,7 @@ from dali_like.data.making import BatchMaker
 from dali_like.data.passes import Pass, Plan, Progress, SerialPass, WorkerPass
 from dali_like.data.randomness import randomness_of
 from dali_like.errors import CheckpointError
+from dali_like.interrupts import InterruptSafeLock
 
 _STATE_VERSION = 1
 #: Arrays of at least so many bytes are not looked into for changes.
@@ -71,10 +74,11 @@ class Loading:
 
     def __iter__(self) -> Pass:
         self._check_iteration()
-        self._iterator = None  # a pass that has been broken off is not to be worked for any more
-        made = self._get_iterator()
-        if self.persistent_workers and self.num_workers:
-            self._iterator = made
+        with self._lock:
+            self._iterator = None  # a pass that has been broken off is not to be worked for any more
+            made = self._get_iterator()
+            if self.persistent_workers and self.num_workers:
+                self._iterator = made
         return made
 
     def state_dict(self) -> dict[str, Any]:
@@ -112,6 +116,12 @@ class Loading:
         resumed = _checked_state(state_dict, self._is_iterable, self.num_workers, self.batch_size)
         self._drop_ahead()
         self._resumed = resumed
+
+    @property
+    def _lock(self) -> InterruptSafeLock:
+        """For whoever begins a pass. Forked children have another: it may be taken at that moment."""
+        lock: InterruptSafeLock = vars(self).setdefault(f"_lock_{os.getpid()}", _Lock())
+        return lock
 
     @property
     def _is_iterable(self) -> bool:
@@ -294,11 +304,17 @@ class Loading:
         return begin_ahead
 
     def _begin_ahead(self) -> None:
-        if self._ahead is None:
-            plan = self._plan()
-            before = self._state_of_generator()
-            made = self._begin_pass(plan, self._next_progress(plan, self._latest))
-            self._ahead = _Ahead(made, plan, _state_of_samplers(plan), before, self._state_of_generator())
+        # A thread that has the lock may wait for what this one has: then there is no next epoch ahead of time.
+        if not self._lock.take_unless(lambda: True):
+            return
+        try:
+            if self._ahead is None:
+                plan = self._plan()
+                before = self._state_of_generator()
+                made = self._begin_pass(plan, self._next_progress(plan, self._latest))
+                self._ahead = _Ahead(made, plan, _state_of_samplers(plan), before, self._state_of_generator())
+        finally:
+            self._lock.__exit__(*sys.exc_info())
 
     def _take_ahead(self, plan: Plan) -> Pass | None:
         """The pass that has been begun ahead, unless something has changed since."""
@@ -343,6 +359,13 @@ class _Ahead:
         pairs = zip(vars(self.plan).values(), vars(plan).values(), strict=True)
         same = all(before is now or (isinstance(now, _PLAIN) and before == now) for before, now in pairs)
         return same and self.samplers == _state_of_samplers(plan)
+
+
+class _Lock(InterruptSafeLock):
+    """A lock that copies of its owner do not share."""
+
+    def __reduce__(self) -> Any:
+        return _Lock, ()
 
 
 _PLAIN = (int, float, str, bytes, type(None))

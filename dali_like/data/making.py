@@ -28,6 +28,9 @@ SEEDS_PER_BATCH = 8
 #: Walks through an iterable dataset that are under way at the same time: nested loops over one loader.
 _MOST_WALKS = 16
 
+#: A step through an iterable dataset that fails more often than this is not tried again.
+_MOST_FAILURES = 1000
+
 _log = logging.getLogger("dali_like")
 
 
@@ -87,11 +90,19 @@ class Whole(NamedTuple):
 
 @dataclass
 class Walk:
-    """A walk through an iterable dataset."""
+    """A walk through an iterable dataset.
+
+    Attributes:
+        items: what is left of it.
+        steps: how many have been taken.
+        has_ended: whether nothing is left.
+        homeless: what steps have made that found no room, by their number: they will be asked for again.
+    """
 
     items: Iterator[Any]
     steps: int = 0
     has_ended: bool = False
+    homeless: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -175,6 +186,12 @@ class BatchMaker:
             return Whole(self.fetch(asked, request))
         return self._fill(asked, request)
 
+    def put_back(self, request: Request, message: Samples | Whole) -> None:
+        """See `dali_like.workers.requests.Maker`. Only walks cannot do a step again."""
+        asked = pickle.loads(request.text)
+        if isinstance(asked, Step) and isinstance(message, Whole):
+            self._walks[asked.walk].homeless[asked.number] = message.batch
+
     def _fill(self, asked: Keys, request: Request) -> Samples | None:
         """Make samples and write them into their rows, for as long as they are of the expected form."""
         seed, number, keys, _ = asked
@@ -233,6 +250,8 @@ class BatchMaker:
             StopIteration: the walk has ended.
         """
         walk = self._walk_of(asked)
+        if asked.number in walk.homeless:
+            return walk.homeless.pop(asked.number)
         while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
             with contextlib.suppress(Exception):  # that has been raised before
                 self._take(walk, asked._replace(number=walk.steps), request)
@@ -248,7 +267,7 @@ class BatchMaker:
 
     def _walk_of(self, asked: Step) -> Walk:
         walk = self._walks.get(asked.walk)
-        if walk is None or walk.steps > asked.number:
+        if walk is None or (walk.steps > asked.number and asked.number not in walk.homeless):
             self._seed(asked.seed, asked.worker)
             walk = self.open_walk(asked.walk)
         self._walks.move_to_end(asked.walk)
@@ -260,17 +279,21 @@ class BatchMaker:
         self._seed(asked.seed, asked.number, asked.worker)
         walk.steps += 1
         samples: list[Any] = []
+        failures = 0
         while len(samples) < (1 if asked.size is None else asked.size) and not walk.has_ended:
             try:
                 samples.append(next(walk.items))
             except StopIteration:
                 walk.has_ended = True
             except Exception as error:
-                if self.on_error == "raise":
+                failures += 1
+                if self.on_error == "raise" or failures > _MOST_FAILURES:
                     raise
+                by = "the next one"
                 if callable(self.on_error):
-                    samples.append(self.on_error(asked.number, error))
-                self._note_replacement("an item of the dataset", "the next one", error, request)
+                    samples.append(self._replacement(asked.number, error))
+                    by = "what on_error returned"
+                self._note_replacement("an item of the dataset", by, error, request)
         return samples
 
     def _get(self, keys: Sequence[Any], i: int, request: Request | None) -> Any:
@@ -282,7 +305,7 @@ class BatchMaker:
             if self.on_error == "raise":
                 raise
             if callable(self.on_error):
-                sample = self.on_error(keys[i], error)
+                sample = self._replacement(keys[i], error)
                 self._note_replacement(f"sample {keys[i]!r}", "what on_error returned", error, request)
                 return sample
             return self._get_another(keys, i, error, request)
@@ -301,6 +324,13 @@ class BatchMaker:
             self._note_replacement(f"sample {keys[i]!r}", f"sample {key!r}", error, request)
             return sample
         raise error
+
+    def _replacement(self, key: Any, error: Exception) -> Any:
+        assert callable(self.on_error)
+        try:
+            return self.on_error(key, error)
+        except StopIteration as stop:
+            raise RuntimeError("on_error raised StopIteration; only the dataset ends the epoch") from stop
 
     def _note_replacement(self, what: str, by: str, error: Exception, request: Request | None) -> None:
         if request is not None:

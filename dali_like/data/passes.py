@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.iteration import SamplerIterator
 from dali_like.data.making import BatchMaker, Keys, Samples, Step, Whole, as_sequence
-from dali_like.errors import CheckpointError, LoaderTimeoutError, PassPicklingError
+from dali_like.errors import CheckpointError, LoaderTimeoutError, LostItemError, PassPicklingError
+from dali_like.interrupts import interruptible
 from dali_like.notices import warn
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
 from dali_like.workers.parcels import LEAST_BUFFER_BYTES
@@ -215,11 +216,13 @@ class WorkerPass(Pass):
         self._begun = progress.yielded
         self._exhausted = False
         self._sampler_error: Exception | None = None
+        self._sampler_was_interrupted = False
         progress.steps = progress.steps or [0] * plan.num_workers
         self._steps = list(progress.steps)
         self._turn = progress.turn
         self.begin()
-        self._fill(crew)
+        with crew.lock():
+            self._fill(crew, plan.num_ahead)
 
     @property
     def _workers(self) -> list[WorkerHandle]:
@@ -228,7 +231,7 @@ class WorkerPass(Pass):
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         if not is_finalizing():  # then the workers have been ended already
-            self._shutdown_workers()
+            self._leave()
 
     def call_on_last_batch(self, callback: Callable[[], None]) -> None:
         """Call this when the last batch has been begun; now, if it has been."""
@@ -237,9 +240,13 @@ class WorkerPass(Pass):
             callback()
 
     def _shutdown_workers(self) -> None:
+        if self._crew is not None:
+            self._handles = self._crew.workers
+        self._leave()
+
+    def _leave(self) -> None:
         crew, self._crew = getattr(self, "_crew", None), None
         if crew is not None:
-            self._handles = crew.workers
             crew.leave(self._pending)
             self._pending.clear()
 
@@ -248,23 +255,32 @@ class WorkerPass(Pass):
             crew = self._crew
             if crew is None or not self._pending:
                 self._raise_end()
-            batch = self._wait(crew)
-            self._pending.remove(batch)
-            outcome = crew.take(batch)
-            if self._plan.is_iterable:
-                self._note_step(batch, outcome)
-            else:
-                self.progress.deliver(batch.key.iteration)
-            self._fill(crew)
+            number, outcome = self._take_next(crew)
             if isinstance(outcome, Delivery):
-                return _made_of(outcome, crew)
+                try:
+                    return _made_of(outcome, crew)
+                except Exception as error:
+                    add_note(error, f"raised by the main process for batch {number}, which workers have made")
+                    raise
             if not isinstance(outcome, StopIteration):
                 try:
                     raise outcome
                 finally:  # what its traceback holds must not hold it: the pass would not end when it is dropped
-                    del outcome, batch
+                    del outcome
             if not self._plan.is_iterable:
                 self._raise_end()
+
+    def _take_next(self, crew: LoaderCrew) -> tuple[int, Any]:
+        """The next batch's number and what has become of it. Where that is interrupted, the next call goes on with it."""
+        with crew.lock():
+            batch = self._wait(crew)
+            if self._plan.is_iterable:
+                self._note_step(batch)
+            self._fill(crew, self._plan.num_ahead + 1)
+            self._pending.remove(batch)
+            if not self._plan.is_iterable:
+                self.progress.deliver(batch.key.iteration)
+            return batch.key.iteration, crew.take(batch)
 
     def _raise_end(self) -> NoReturn:
         """End the pass.
@@ -296,19 +312,19 @@ class WorkerPass(Pass):
             )
         return batch
 
-    def _note_step(self, batch: Batch, outcome: Any) -> None:
+    def _note_step(self, batch: Batch) -> None:
         """Take note of a worker's step through an iterable dataset."""
         progress, worker = self.progress, batch.key.worker
         progress.steps[worker] += 1
         progress.turn = (worker + 1) % self._plan.num_workers
-        if not isinstance(outcome, StopIteration):
+        if not isinstance(batch.outcome, StopIteration):
             progress.yielded += 1
         elif worker not in progress.ended:
             progress.ended.append(worker)
 
-    def _fill(self, crew: LoaderCrew) -> None:
-        """Begin as many batches as may be on their way. An error of the sampler is kept until its turn comes."""
-        while len(self._pending) < self._plan.num_ahead and not self._exhausted:
+    def _fill(self, crew: LoaderCrew, most: int) -> None:
+        """Begin batches until so many are on their way. An error of the sampler is kept until its turn comes."""
+        while len(self._pending) < most and not self._exhausted:
             try:
                 asked = self._next_step() if self._plan.is_iterable else self._next_keys(crew)
                 text = pickle.dumps(asked, pickle.HIGHEST_PROTOCOL)
@@ -340,11 +356,34 @@ class WorkerPass(Pass):
 
     def _next_keys(self, crew: LoaderCrew) -> Keys:
         """What the next batch is made of."""
-        keys = next(self._indices)
+        keys = self._draw_keys(crew)
         if not self._plan.batched or crew.maker.getitems is not None:
             return Keys(self._seed, self._begun, keys, True)
-        keys = as_sequence(keys)
         return Keys(self._seed, self._begun, keys, crew.maker.whole or not 0 < len(keys) <= crew.capacity)
+
+    def _draw_keys(self, crew: LoaderCrew) -> Any:
+        """What the sampler gives next. Its code can be interrupted, which a generator does not survive.
+
+        Raises:
+            LostItemError: it ends where it has been interrupted.
+        """
+        try:
+            with interruptible():
+                keys = next(self._indices)
+                if self._plan.batched and crew.maker.getitems is None:
+                    keys = as_sequence(keys)
+        except StopIteration:
+            if not self._sampler_was_interrupted:
+                raise
+            raise LostItemError(
+                "the sampler was interrupted and has ended, as generators do, so that the rest of this epoch is lost; an "
+                "iterator with a __next__ of its own would go on"
+            ) from None
+        except KeyboardInterrupt:
+            self._sampler_was_interrupted = True
+            raise
+        self._sampler_was_interrupted = False
+        return keys
 
     def _next_step(self) -> Step:
         """The next worker's step: each takes one in turn, and those that have ended are left out.

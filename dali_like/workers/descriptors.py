@@ -7,11 +7,15 @@ holds it might close it again when it means something new.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import weakref
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
+
+from dali_like.errors import DescriptorLimitError
 
 _FIRST_FREE = 3
 
@@ -50,3 +54,22 @@ class Descriptor:
         for descriptor in list(cls._open):
             if descriptor not in kept:
                 descriptor.close()
+
+
+@contextmanager
+def enough_descriptors(whose: str) -> Iterator[None]:
+    """A context in which workers are started, and the error says what to do if there are no descriptors for that.
+
+    Raises:
+        DescriptorLimitError: there are not.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise DescriptorLimitError(
+            error.errno,
+            f"no file descriptors are left for {whose}, which needs 8 and up to three for each worker; close some, or raise "
+            "`ulimit -n`",
+        ) from error

@@ -216,12 +216,13 @@ class Recovery:
         self._start_absent()
 
     def describe_workers_on(self, batch: Batch, work: Work) -> list[str]:
-        """For each worker that is on a batch: which, what it is making, and its Python stack."""
+        """For each worker that is on a batch, or if none is, on others: which, what it is making, and its Python stack."""
         watch = self._watch or HangWatch(self._crew, self._space, self._options.num_workers, math.inf)
+        debts = {worker: debt for worker, debt in enumerate(self._debts(work)) if debt is not None}
+        on_batch = {worker: debt for worker, debt in debts.items() if debt.batch is batch}
         return [
             f"worker {worker} (pid {self._crew.pids[worker]}): {work.describe(debt)}:\n{watch.stack_of(worker)}"
-            for worker, debt in enumerate(self._debts(work))
-            if debt is not None and debt.batch is batch
+            for worker, debt in (on_batch or debts).items()
         ]
 
     def _handle(self, end: End, work: Work) -> None:

@@ -22,7 +22,7 @@ from dali_like.workers.protocol import DTYPES, Header
 from dali_like.workers.ring import Lease, Slot, leased_array
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import Stage
-from dali_like.workers.task import Cell, Task
+from dali_like.workers.task import Cell, NoMemoryError, RegionFullError, Task
 
 _FIRST_REQUEST_BYTES = 1 << 11
 _FORM_BYTES = struct.Struct("<q")
@@ -77,6 +77,9 @@ class Maker(Protocol):
 
     def make(self, request: Request) -> Any:
         """Make what is asked for: fill rows, and return what else there is to say, or None."""
+
+    def put_back(self, request: Request, message: Any) -> None:
+        """There was no room for what `make` has returned; the same will be asked for again."""
 
     def learn(self, message: Any) -> Form | None:
         """What samples are like, given what `make` has returned for the first of a batch; None: nothing is expected."""
@@ -201,6 +204,12 @@ class RequestStage(Stage):
 def answer(task: Task, cell: memoryview) -> None:
     """Let the maker of a source make a task."""
     maker: Maker = task.source.callback  # type: ignore[assignment]
-    message = maker.make(Request(task, cell))
-    if message is not None:
+    request = Request(task, cell)
+    message = maker.make(request)
+    if message is None:
+        return
+    try:
         write_parcel(message, task.clean_region(), maker.reducers)
+    except (RegionFullError, NoMemoryError):
+        maker.put_back(request, message)
+        raise

@@ -1,30 +1,26 @@
 """Ctrl-C: one traceback, and a pipeline that goes on where the user catches the exception.
 
 Interrupts come in three ways here: as SIGINT to all processes of a program, as a terminal sends it; as SIGINT at random
-moments; and as SIGINT at each point in turn at which the interpreter looks for signals (see `Interrupter`).
+moments; and as SIGINT at each point in turn at which the interpreter looks for signals (see `faults.interrupting`).
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
-from conftest import wait_until
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
-from faults.programs import GONE_S, Program, time_limit
+from faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
+from faults.programs import Program, time_limit
 
 BATCH_SIZE = 4
 
@@ -178,9 +174,9 @@ class TestCtrlC:
             except KeyboardInterrupt:
                 tell("interrupted: true")
             opened = os.open(gate, os.O_RDWR)
+            os.unlink(gate)
             for _ in range(2):
                 tell(f"batch: {pipe.run()[0].as_array().tolist()}")
-            os.unlink(gate)  # not before: a worker may have told that it comes to it, and not have opened it yet
             """,
             arguments=(start_method,),
         )
@@ -297,59 +293,6 @@ class TestAStormOfInterrupts:
         assert program.lines("done") == [True]
 
 
-class Interrupter:
-    """Sends SIGINT at one of the points in the library where the interpreter looks for signals.
-
-    These are the beginnings of Python functions and the returns of C functions (whose results are lost if the signal raises
-    an exception). Finalizers are left out, since exceptions do not pass through them.
-
-    Args:
-        at: which point, from 0 on.
-    """
-
-    def __init__(self, at: int) -> None:
-        self._left = at
-        self._pid = os.getpid()
-        self.has_come = False
-
-    def __enter__(self) -> None:
-        sys.setprofile(self._look)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _look(self, frame: FrameType, event: str, _: Any) -> None:
-        if os.getpid() != self._pid:
-            sys.setprofile(None)
-        elif event in ("call", "c_return") and _is_of_the_library(frame) and not _is_in_finalizer(frame):
-            self._left -= 1
-            if self._left < 0:
-                sys.setprofile(None)
-                self.has_come = True
-                signal.raise_signal(signal.SIGINT)
-
-
-def _is_of_the_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("dali_like.")
-
-
-def _is_in_finalizer(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_name == "__del__":
-            return True
-        frame = frame.f_back
-    return False
-
-
-def interrupt_at(point: int, function: Callable[[], Any]) -> tuple[bool, Any]:
-    """Call a function and interrupt it there: whether that point has come, and what it has returned, if it has."""
-    value = None
-    interrupter = Interrupter(point)
-    with suppress(KeyboardInterrupt), interrupter:
-        value = function()
-    return interrupter.has_come, value
-
-
 def make(way: str, pause_s: float = 0.0) -> Pipeline:
     """A pipeline with an output whose samples lie in rows, and one whose samples do not."""
 
@@ -374,14 +317,6 @@ def iteration_of(batch: tuple[Any, ...]) -> int:
     assert numbers == list(range(numbers[0], numbers[0] + BATCH_SIZE))
     assert [others.at(i).tolist() for i in range(BATCH_SIZE)] == [[number] * (number % 5) for number in numbers]
     return int(numbers[0]) // BATCH_SIZE
-
-
-def wait_until_no_child_is_left() -> None:
-    wait_until(lambda: not psutil.Process().children(recursive=True), "the end of all processes", GONE_S)
-
-
-#: Where every point needs a pipeline of its own, only every so many are tried.
-STRIDE = 17
 
 
 class TestAnInterruptAtEachPoint:

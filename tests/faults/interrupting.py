@@ -1,0 +1,77 @@
+"""Ctrl-C at each point in turn at which the interpreter looks for signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import psutil
+from conftest import wait_until
+
+from faults.programs import GONE_S
+
+
+class Interrupter:
+    """Sends SIGINT at one of the points in the library where the interpreter looks for signals.
+
+    These are the beginnings of Python functions and the returns of C functions (whose results are lost if the signal raises
+    an exception). Finalizers are left out, since exceptions do not pass through them.
+
+    Args:
+        at: which point, from 0 on.
+    """
+
+    def __init__(self, at: int) -> None:
+        self._left = at
+        self._pid = os.getpid()
+        self.has_come = False
+
+    def __enter__(self) -> None:
+        sys.setprofile(self._look)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _look(self, frame: FrameType, event: str, _: Any) -> None:
+        if os.getpid() != self._pid:
+            sys.setprofile(None)
+        elif event in ("call", "c_return") and _is_of_the_library(frame) and not _is_in_finalizer(frame):
+            self._left -= 1
+            if self._left < 0:
+                sys.setprofile(None)
+                self.has_come = True
+                signal.raise_signal(signal.SIGINT)
+
+
+def _is_of_the_library(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).startswith("dali_like.")
+
+
+def _is_in_finalizer(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def interrupt_at(point: int, function: Callable[[], Any]) -> tuple[bool, Any]:
+    """Call a function and interrupt it there: whether that point has come, and what it has returned, if it has."""
+    value = None
+    interrupter = Interrupter(point)
+    with suppress(KeyboardInterrupt), interrupter:
+        value = function()
+    return interrupter.has_come, value
+
+
+def wait_until_no_child_is_left() -> None:
+    wait_until(lambda: not psutil.Process().children(recursive=True), "the end of all processes", GONE_S)
+
+
+#: Where every point needs workers of its own, only every so many are tried.
+STRIDE = 17
