@@ -174,9 +174,9 @@ class TestCtrlC:
             except KeyboardInterrupt:
                 tell("interrupted: true")
             opened = os.open(gate, os.O_RDWR)
-            os.unlink(gate)
             for _ in range(2):
                 tell(f"batch: {pipe.run()[0].as_array().tolist()}")
+            os.unlink(gate)  # not before: a worker may have told that it comes to it, and not have opened it yet
             """,
             arguments=(start_method,),
         )

@@ -159,7 +159,7 @@ class TestAWorkerThatDies:
 
         assert isinstance(error, WorkerDiedError)
         where = "batch 1" if kind == "__getitems__" else "index 6 (sample 2 of batch 1)"
-        assert re.fullmatch(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was making .*", str(error))
+        assert re.search(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was making ", str(error))
         assert str(error).endswith(where)
         assert "given up" in error.__notes__[0]
         assert [first, *others] == [list(range(4 * i, 4 * i + 4)) for i in range(LENGTH) if i != 1]
@@ -361,15 +361,14 @@ class Hopeless(IterableDataset[int]):
 
 
 class TestASamplerThatRaises:
-    def test_costs_no_batch(self, start_method: str) -> None:
+    def test_costs_none_of_the_batches_before(self, start_method: str) -> None:
         loader = DataLoader(
             Samples(), batch_sampler=Drawing(fails_at=5), num_workers=2, multiprocessing_context=start_method
         )
 
         seen = outcomes(iter(loader))
 
-        assert str(seen[5]) == "no indices"
-        assert [item for item in seen if isinstance(item, list)] == [[i] for i in range(LENGTH) if i != 5]
+        assert [str(item) for item in seen] == ["[0]", "[1]", "[2]", "[3]", "[4]", "no indices"]
 
 
 class Drawing:
