@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import gc
 import itertools
+import os
 import pickle
 import re
+import signal
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,7 +18,7 @@ import pytest
 from conftest import is_running, wait_until
 
 from dali_like.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, SubsetRandomSampler
-from dali_like.errors import CollateError, CollateTypeError, PassPicklingError
+from dali_like.errors import CollateError, CollateTypeError, PassPicklingError, WorkerDiedError
 from dali_like.workers.parcels import LEAST_BUFFER_BYTES
 from data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stream, all_of, labels_of, loader_of, plain
 
@@ -310,6 +312,17 @@ def test_a_form_that_has_changed_for_good_is_followed() -> None:
     assert [layout.shape for layout in stage._form.layouts] == [(9,)]
 
 
+def test_a_form_that_changes_to_and_fro_is_kept() -> None:
+    batches = iter(loader_of(Made(lambda i: float(i) if i // 4 % 2 else i, 60), 1, batch_size=4))
+    stage = batches._crew._pool.stages[0]  # type: ignore[attr-defined]
+    next(batches)
+    form = stage._form
+
+    list(batches)
+
+    assert stage._form is form
+
+
 BAD: dict[str, Callable[[int], Any]] = {
     "type": lambda i: None,
     "type in the middle": lambda i: None if i == 6 else i,
@@ -380,6 +393,19 @@ def test_an_error_says_which_sample_it_is_about(options: Any, where: str) -> Non
 
     (note,) = caught.value.__notes__
     assert re.fullmatch(rf"raised by dataset Made for {where}, in worker 0 \(pid \d+\)", note)
+
+
+@pytest.mark.parametrize("options", [{}, {"collate_fn": list}], ids=["rows", "whole"])
+def test_so_does_the_death_of_a_worker(options: Any) -> None:
+    def die_at_five(index: int) -> int:
+        if index == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+    loader = loader_of(Made(die_at_five), 1, batch_size=4, worker_restarts=None, **options)
+
+    with pytest.raises(WorkerDiedError, match=r"index 5 \(sample 1 of batch 1\)"):
+        list(loader)
 
 
 def test_an_error_of_a_collation_says_which_batch_it_is_about() -> None:
@@ -567,6 +593,26 @@ def test_an_epoch_after_a_break_begins_at_the_beginning(persistent: bool, kind: 
     assert all_of(loader) == expected
 
 
+def test_what_nobody_will_ask_for_is_not_made(tmp_path: Any) -> None:
+    def note(index: int) -> int:
+        (tmp_path / str(index)).touch()
+        if index == 1:
+            wait_until((tmp_path / "go").exists, "permission to go on")
+        return index
+
+    sampler = [0, 1, 2, 3, 4, 5]
+    loader = loader_of(Made(note), 1, sampler=sampler, prefetch_factor=6, persistent_workers=True)
+    next(iter(loader))
+    wait_until((tmp_path / "1").exists, "making the second sample")
+
+    sampler[:] = [7]
+    batches = iter(loader)
+    (tmp_path / "go").touch()
+
+    assert [batch.item() for batch in batches] == [7]
+    assert {path.name for path in tmp_path.iterdir()} == {"0", "1", "7", "go"}
+
+
 def test_a_pass_that_has_been_broken_off_ends_before_the_next_begins() -> None:
     class Watching(Gate):
         broken_off: Any = None
@@ -586,15 +632,9 @@ def test_a_pass_that_has_been_broken_off_ends_before_the_next_begins() -> None:
 
 
 def test_persistent_workers_are_the_same_in_each_epoch() -> None:
-    loader = loader_of(Made(lambda i: get_pid(), 8), 2, batch_size=1, persistent_workers=True)
+    loader = loader_of(Made(lambda i: os.getpid(), 8), 2, batch_size=1, persistent_workers=True)
 
     assert len({batch.item() for _ in range(3) for batch in loader}) <= 2
-
-
-def get_pid() -> int:
-    import os  # noqa: PLC0415
-
-    return os.getpid()
 
 
 @pytest.mark.parametrize("persistent", [False, True])

@@ -312,11 +312,22 @@ def test_what_worker_init_fn_raises_is_raised() -> None:
         next(iter(loader_of(Squares(), 1, worker_init_fn=refuse)))
 
 
-def test_an_iterable_dataset_may_be_shuffled_where_it_begins() -> None:
-    class Shuffled(IterableDataset[int]):
-        def __iter__(self) -> Iterator[int]:
-            return iter(random.sample(range(10), 10))
+class Shuffled(IterableDataset[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter(random.sample(range(10), 10))
 
+
+def test_going_on_makes_no_difference_to_a_dataset_that_is_shuffled_where_it_begins() -> None:
+    before, after = (loader_of(Shuffled(), 2, batch_size=4, persistent_workers=True) for _ in range(2))
+    list(before)
+    next(batches := iter(before))
+
+    after.load_state_dict(before.state_dict())
+
+    assert all_of(after) == all_of(batches)
+
+
+def test_an_iterable_dataset_may_be_shuffled_where_it_begins() -> None:
     def epochs() -> list[Any]:
         loader = loader_of(Shuffled(), 1, batch_size=5, generator=1, persistent_workers=True)
         return [all_of(loader) for _ in range(3)]
