@@ -458,11 +458,15 @@ def test_who_keeps_labels_does_not_keep_images(collate_fn: Any) -> None:
     assert [label[0, 0] for label in labels] == list(range(0, 160, 4))
 
 
-def test_batches_that_are_kept_stay_as_they_were() -> None:
+@pytest.mark.parametrize("options", [{}, {"batch_sampler": [[i, i + 1] for i in range(0, 60, 2)], "batch_size": 1}])
+def test_batches_that_are_kept_stay_as_they_were(options: Any) -> None:
     dataset = Made(lambda i: (np.full((16, 1024), i), np.full((2, 2), i), str(i)), 60)
 
-    kept = list(loader_of(dataset, 2, batch_size=2, prefetch_factor=1))
-    list(loader_of(dataset, 2, batch_size=2, prefetch_factor=1))
+    loader = loader_of(dataset, 2, **{"batch_size": 2, "prefetch_factor": 1, "persistent_workers": True, **options})
+
+    kept = list(loader)
+    list(loader)
+    del loader
 
     assert [(np.unique(images).tolist(), np.unique(labels).tolist(), texts) for images, labels, texts in kept] == [
         ([i, i + 1], [i, i + 1], (str(i), str(i + 1))) for i in range(0, 60, 2)
@@ -666,6 +670,20 @@ def test_a_pass_that_is_under_way_goes_on_when_the_loader_changes(change: str) -
 
     assert len(inner) == 4
     assert labels_of(outer) == [[2, 3], [4, 5], [6, 7]]
+
+
+def test_after_workers_that_have_died_too_often_the_next_epoch_has_others(tmp_path: Any) -> None:
+    def die_once(index: int) -> int:
+        if not (tmp_path / "dead").exists():
+            (tmp_path / "dead").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+    loader = loader_of(Made(die_once, 4), 1, batch_size=2, persistent_workers=True, worker_restarts=0)
+    with pytest.raises(WorkerDiedError):
+        list(loader)
+
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]
 
 
 def test_changes_of_the_dataset_reach_persistent_workers() -> None:

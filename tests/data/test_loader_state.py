@@ -185,6 +185,27 @@ def test_batches_out_of_order_come_once(ahead: int, workers: int, tmp_path: Any)
     list(batches)
 
 
+@pytest.mark.parametrize("ahead", range(3))
+def test_items_of_an_iterable_dataset_out_of_order_come_once(ahead: int, tmp_path: Any) -> None:
+    class Slow(Stream):
+        def sample(self, number: int) -> int:
+            while number == 0 and not (tmp_path / "go").exists():
+                pass
+            return number
+
+    loader = loader_of(Slow(8), 2, batch_size=1, in_order=False)
+    batches = iter(loader)
+    delivered = [next(batches).item() for _ in range(ahead)]
+    state = through_json(loader.state_dict())
+    (tmp_path / "go").touch()
+
+    rest = [batch.item() for batch in _resumed(loader_of(Slow(8), 2, batch_size=1), state)]
+
+    assert delivered == [1, 3][:ahead]
+    assert sorted(delivered + rest) == list(range(8))
+    list(batches)
+
+
 def _resumed(loader: DataLoader[Any], state: dict[str, Any]) -> DataLoader[Any]:
     loader.load_state_dict(state)
     return loader
