@@ -101,7 +101,7 @@ class Loading:
             "iterable": self._is_iterable,
             "num_workers": self.num_workers,
             "batch_size": self.batch_size,
-            "generator": self._state_of_generator() if progress is None or progress.is_over else progress.generator,
+            "generator": self._state_of_generator() if progress is None or progress.is_over else None,
             "progress": None if progress is None else dataclasses.asdict(progress),
         }
 
@@ -141,9 +141,10 @@ class Loading:
         return made
 
     def _resume(self, plan: Plan, state: dict[str, Any]) -> Pass:
-        if state["generator"] is not None and self.generator is not None:
-            randomness_of(self.generator).restore(state["generator"])
         progress = None if state["progress"] is None else Progress(**state["progress"])
+        generator = state["generator"] if progress is None or progress.is_over else progress.generator
+        if generator is not None and self.generator is not None:
+            randomness_of(self.generator).restore(generator)
         if progress is None or progress.is_over:
             progress = self._next_progress(plan, progress)
         return self._begin_pass(plan, progress)
