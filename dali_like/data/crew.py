@@ -116,6 +116,7 @@ class LoaderCrew:
         self.is_resting = False
         self._is_changed = False
         self._num_passes = 0
+        self._failure: BaseException | None = None
         self._turns = itertools.count()
         self._walks = itertools.count()
         self._lock = InterruptSafeLock()
@@ -182,17 +183,18 @@ class LoaderCrew:
             Exception: what the user's code has raised where workers start.
             WorkerError: workers have died, or cannot start.
         """
+        if self._failure is not None:
+            raise self._failure
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
             with self.lock():
                 return self._pool.wait_for(batches, deadline_s)
         except WorkerStartError as error:
-            if error.__cause__ is None:
-                raise
-            reason: BaseException = error.__cause__
+            self._failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
-            reason = _in_words_of_torch(error)
-        raise reason
+            self._failure = _in_words_of_torch(error)
+        self.close()  # now: its traceback keeps the crew for as long as somebody keeps the error
+        raise self._failure
 
     def take(self, batch: Batch) -> Any:
         """What has become of a batch that is there: a delivery, or an exception."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import gc
 import itertools
@@ -758,6 +759,25 @@ def test_workers_end_with_a_pass_that_is_dropped_after_an_error(kind: str) -> No
     del batches
 
     assert_gone(pids)
+
+
+@pytest.mark.usefixtures("_no_garbage_collection")
+@pytest.mark.parametrize("persistent", [False, True])
+def test_workers_end_when_one_of_them_cannot_start(persistent: bool) -> None:
+    def refuse(worker: int) -> None:
+        if worker == 0:
+            raise LookupError("no key")
+
+    endless = itertools.count()
+    batches = iter(loader_of(Squares(), 2, sampler=endless, worker_init_fn=refuse, persistent_workers=persistent))
+    pids = pids_of(batches)
+
+    with pytest.raises(LookupError, match="no key"):
+        collections.deque(batches, maxlen=0)
+
+    assert_gone(pids)
+    with pytest.raises(LookupError, match="no key"):
+        next(batches)
 
 
 def test_workers_that_are_not_kept_end_with_their_epoch() -> None:
