@@ -19,6 +19,7 @@ A loader asks `resumable` for an iterator of any sampler, of its own or of anoth
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -286,12 +287,19 @@ class ItemIterator(IndexIterator[T_co]):
 
 
 class BatchIterator(SamplerIterator[list[T_co]]):
-    """A pass over lists of indices; each takes as many from another pass as it needs, and not before."""
+    """A pass over lists of indices; each takes as many from another pass as it needs, and not before.
 
-    def __init__(self, indices: SamplerIterator[T_co], batch_size: int, drop_last: bool) -> None:
-        self._indices = indices
+    The other pass begins when something is asked for, as in PyTorch: until then its sampler may be changed.
+    """
+
+    def __init__(self, begin: Callable[[], SamplerIterator[T_co]], batch_size: int, drop_last: bool) -> None:
+        self._begin = begin
         self._batch_size = batch_size
         self._smallest = batch_size if drop_last else 1
+
+    @functools.cached_property
+    def _indices(self) -> SamplerIterator[T_co]:
+        return self._begin()
 
     def __next__(self) -> list[T_co]:
         batch = self._indices.take(self._batch_size)

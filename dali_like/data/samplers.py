@@ -242,7 +242,7 @@ class BatchSampler(Sampler[list[T_co]]):
         self.drop_last = drop_last
 
     def __iter__(self) -> BatchIterator[T_co]:
-        return BatchIterator(resumable(self.sampler), self.batch_size, self.drop_last)
+        return BatchIterator(lambda: resumable(self.sampler), self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
         """The number of batches.

@@ -26,7 +26,7 @@ from dali_like.data.forms import (
     UnfitError,
     numpy_leaf,
 )
-from dali_like.data.iteration import SamplerIterator, resumable
+from dali_like.data.iteration import BatchIterator, SamplerIterator, resumable
 from dali_like.data.loading import Loading
 from dali_like.data.options import LoaderOptions, OwnOptions
 from dali_like.data.randomness import TorchRandomness
@@ -222,6 +222,11 @@ class _RandomSampler(own_samplers.RandomSampler):
     randomness = TorchRandomness
 
 
+class _BatchSampler(own_samplers.BatchSampler[Any]):
+    def __iter__(self) -> BatchIterator[Any]:
+        return BatchIterator(lambda: resumable(_own(self.sampler)), self.batch_size, self.drop_last)
+
+
 class _DistributedSampler(own_samplers.DistributedSampler):
     randomness = TorchRandomness
 
@@ -252,6 +257,6 @@ _TRANSLATIONS: dict[type, Callable[[Any], Any]] = {
     torch_data.WeightedRandomSampler: lambda its: own_samplers.WeightedRandomSampler(
         its.weights, its.num_samples, its.replacement, _generator_of(its)
     ),
-    torch_data.BatchSampler: lambda its: own_samplers.BatchSampler(_own(its.sampler), its.batch_size, its.drop_last),
+    torch_data.BatchSampler: lambda its: _BatchSampler(its.sampler, its.batch_size, its.drop_last),
     torch_data.DistributedSampler: _own_distributed,
 }
