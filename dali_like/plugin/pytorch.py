@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterable, Mapping
+from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 import numpy as np
@@ -183,9 +184,8 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
     Takes what that takes, and is one, so that libraries accept it. What it can be told besides, and what is different, is
     in `dali_like.data.DataLoader` and in docs/migrating-from-pytorch.md.
 
-    Args:
-        args, kwargs: as PyTorch's; and worker_seeding, on_error, worker_restarts, prefetch_epochs, max_held_bytes and
-            worker_threads, as `dali_like.data.DataLoader` has them.
+    All arguments are named in its signature, and are attributes: some libraries make a loader anew of what these are. The
+    last six, from `worker_seeding` on, are ours.
 
     Raises:
         ArgumentError, ArgumentTypeError: one of our own arguments is not allowed.
@@ -196,11 +196,62 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
     _check_iteration = LoaderOptions._check_iteration
     _warn_of_pinning = LoaderOptions._warn_of_pinning
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        own = {name: kwargs.pop(name) for name in _OWN_NAMES if name in kwargs}
-        for name, value in vars(OwnOptions.checked(**own)).items():
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        worker_seeding: str = "tasks",
+        on_error: str | Callable[[Any, Exception], Any] = "raise",
+        worker_restarts: int | None = 3,
+        prefetch_epochs: bool = False,
+        max_held_bytes: int | None = None,
+        worker_threads: int | None = 1,
+    ) -> None:
+        own = OwnOptions.checked(
+            worker_seeding=worker_seeding,
+            on_error=on_error,
+            worker_restarts=worker_restarts,
+            prefetch_epochs=prefetch_epochs,
+            max_held_bytes=max_held_bytes,
+            worker_threads=worker_threads,
+        )
+        for name, value in vars(own).items():
             setattr(self, name, value)
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN_NAMES and "_iterator" in vars(self):
