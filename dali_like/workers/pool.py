@@ -327,6 +327,11 @@ class ProcessPool:
         """How those workers have ended that have, by process id."""
         return self._crew.exitcodes
 
+    @property
+    def forked_pids(self) -> list[int]:
+        """The process ids of the workers that are known to have been forked; nobody waits for the others."""
+        return [pid for pid in self._crew.pids if pid]
+
     def wait_for_pids(self) -> list[int]:
         """The process ids of the workers, once all have been forked."""
         while not all(self._crew.pids) and not self._closed and self._failure is None:
