@@ -528,8 +528,8 @@ CHILDREN = {
     "goes on": """
         try:
             next(batches)
-        except ForkedError:
-            assert kind != "serial"
+        except ForkedError as error:
+            assert kind != "serial" and "begin another iterator" in str(error)
         else:
             assert kind == "serial"
     """,
