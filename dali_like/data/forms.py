@@ -182,17 +182,13 @@ class Dict(Node):
 
     def __init__(self, parts: Mapping[Any, Node]) -> None:
         self.parts = dict(parts)
+        self._keys = tuple(parts)
 
     def put(self, value: Any, row: Row, texts: Texts) -> bool:
-        if value.__class__ is not dict or len(value) != len(self.parts):
+        if value.__class__ is not dict or tuple(value) != self._keys:  # batches have the order of their first sample
             return False
-        try:
-            for key, part in self.parts.items():
-                if not part.put(value[key], row, texts):
-                    return False
-        except KeyError:
-            return False
-        return True
+        contents = value.values()
+        return all(part.put(content, row, texts) for part, content in zip(self.parts.values(), contents, strict=True))
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
         return {key: part.batch(rows, texts, False) for key, part in self.parts.items()}

@@ -134,7 +134,7 @@ class Loading:
         if resumed is not None:
             made = self._resume(plan, resumed)
         else:
-            made = self._take_ahead(plan) or self._begin_pass(plan, self._next_progress(plan, self._latest))
+            made = self._take_ahead(plan) or self._begin_pass(plan, self._latest)
         self._latest, self._latest_pass = made.progress, weakref.ref(made)
         if self.prefetch_epochs and isinstance(made, WorkerPass):
             made.call_on_last_batch(self._make_begin_ahead())
@@ -145,9 +145,8 @@ class Loading:
         generator = state["generator"] if progress is None or progress.is_over else progress.generator
         if generator is not None and self.generator is not None:
             randomness_of(self.generator).restore(generator)
-        if progress is None or progress.is_over:
-            progress = self._next_progress(plan, progress)
-        return self._begin_pass(plan, progress)
+        is_over = progress is None or progress.is_over
+        return self._begin_pass(plan, progress if is_over else None, None if is_over else progress)
 
     def _next_progress(self, plan: Plan, last: Progress | None) -> Progress:
         """Of a pass that follows another. Nothing is drawn for it where workers are kept, which are seeded once."""
@@ -159,10 +158,15 @@ class Loading:
             base_seed, number = self._flavour.draw_seed(self.generator), 0
         return Progress(base_seed, number, self._state_of_generator())
 
-    def _begin_pass(self, plan: Plan, progress: Progress) -> Pass:
+    def _begin_pass(self, plan: Plan, last: Progress | None, progress: Progress | None = None) -> Pass:
+        """Begin a pass that follows another, or that goes on from where `progress` says."""
+        # In PyTorch's order: some samplers draw from the same generator, and as soon as a pass over them begins.
+        indices = self._flavour.passes(plan.index_sampler)
+        if progress is None:
+            progress = self._next_progress(plan, last)
         if not self.num_workers:
-            return SerialPass(plan, progress, self._make_maker())
-        return WorkerPass(plan, progress, self._crew_for(progress.base_seed))
+            return SerialPass(plan, progress, indices, self._make_maker())
+        return WorkerPass(plan, progress, indices, self._crew_for(progress.base_seed))
 
     def _state_of_generator(self) -> dict[str, Any] | None:
         """Of the loader's own; as it was before the next pass was begun ahead of time."""
@@ -312,7 +316,7 @@ class Loading:
             if self._ahead is None:
                 plan = self._plan()
                 before = self._state_of_generator()
-                made = self._begin_pass(plan, self._next_progress(plan, self._latest))
+                made = self._begin_pass(plan, self._latest)
                 self._ahead = _Ahead(made, plan, _state_of_samplers(plan), before, self._state_of_generator())
         finally:
             self._lock.__exit__(*sys.exc_info())

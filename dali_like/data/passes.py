@@ -99,10 +99,10 @@ class Pass(Iterator[Any]):
         progress: how far it has come.
     """
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
+    def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any]) -> None:
         self.progress = progress
         self._plan = plan
-        self._indices: SamplerIterator[Any] = plan.flavour.passes(plan.index_sampler)
+        self._indices = indices
         self._has_begun = plan.is_iterable
         #: PyTorch's iterators have it, and some programs look at it.
         self._num_yielded = progress.yielded + len(progress.ahead)
@@ -166,8 +166,8 @@ class Pass(Iterator[Any]):
 class SerialPass(Pass):
     """A pass that makes its batches itself, when they are asked for."""
 
-    def __init__(self, plan: Plan, progress: Progress, maker: BatchMaker) -> None:
-        super().__init__(plan, progress)
+    def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], maker: BatchMaker) -> None:
+        super().__init__(plan, progress, indices)
         self._maker = maker
         if plan.is_iterable:
             self._maker.open_walk(0)
@@ -205,12 +205,12 @@ class SerialPass(Pass):
 class WorkerPass(Pass):
     """A pass whose batches are made by workers."""
 
-    def __init__(self, plan: Plan, progress: Progress, crew: LoaderCrew) -> None:
+    def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], crew: LoaderCrew) -> None:
         self._pending: deque[Batch] = deque()
         self._walk = crew.join()
         self._crew: LoaderCrew | None = crew
         self._handles: list[WorkerHandle] = []
-        super().__init__(plan, progress)
+        super().__init__(plan, progress, indices)
         self._seed = progress.seed if plan.seeded_by_task else None
         self._on_last_batch: Callable[[], None] | None = None
         self._begun = progress.yielded
