@@ -11,11 +11,13 @@ for functions and classes, and leaves the rest to pickle, which would go wrong w
 - other objects that are pickled as a name in ``__main__``, which workers do not have: they are refused;
 - ``numpy.memmap``, whose content would go into the pickle: it can stay apart, as that of other arrays;
 - open text files: they are refused, where cloudpickle would quietly send their content;
+- primitives of `multiprocessing`, see `dali_like.inheritance`;
 - the standard streams: in a worker they are the worker's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import pickle
@@ -30,6 +32,7 @@ import cloudpickle
 import numpy as np
 
 from dali_like.errors import PicklingError
+from dali_like.inheritance import Heritage
 
 _MAIN = "__main__"
 
@@ -66,30 +69,39 @@ def dumps(
     value: Any,
     buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
     note_module: Callable[[str], object] | None = None,
+    heritage: Heritage | None = None,
 ) -> bytes:
     """What ``pickle.loads`` reads in a process that has not run the program's main module.
 
     Args:
         buffer_callback: as for ``pickle.dumps``.
         note_module: called with the name of each module that is referred to, itself or for what is in it.
+        heritage: takes the descriptors of primitives of `multiprocessing`; None: these are refused.
     """
     with io.BytesIO() as file:
         pickler = _Pickler(file, buffer_callback=buffer_callback)
         pickler.note_module = note_module
-        pickler.dump(value)
+        pickler.heritage = heritage
+        with heritage or contextlib.nullcontext():
+            pickler.dump(value)
         return file.getvalue()
 
 
 def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> None:
-    """As `dumps`, into a file, but for the buffers that are not to be kept in it."""
-    _Pickler(file, buffer_callback=keep).dump(value)
+    """As `dumps`, into a file, but for the buffers that are not to be kept in it, and only to be compared."""
+    pickler = _Pickler(file, buffer_callback=keep)
+    with Heritage(for_spawned=False) as pickler.heritage:
+        pickler.dump(value)
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
     note_module: Callable[[str], object] | None = None
+    heritage: Heritage | None = None
 
     def reducer_override(self, value: Any) -> Any:
-        reduced = self._reduce(value)
+        reduced = NotImplemented if self.heritage is None else self.heritage.reduce(value)
+        if reduced is NotImplemented:
+            reduced = self._reduce(value)
         if self.note_module is not None and isinstance(value, _NAMED):
             if isinstance(value, types.ModuleType):
                 self.note_module(value.__name__)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from dali_like import by_value
 from dali_like.errors import ArgumentError, ArgumentTypeError, PicklingError
+from dali_like.inheritance import Heritage
 from dali_like.introspection import parts_of
 from dali_like.workers.parcels import put_large_aside
 from dali_like.workers.shipment import PickledSource
@@ -120,8 +121,9 @@ def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = No
 def _dump(value: Any) -> PickledSource:
     buffers: list[pickle.PickleBuffer] = []
     modules: dict[str, None] = {}
-    data = by_value.dumps(value, put_large_aside(buffers), modules.setdefault)
-    return PickledSource(data, tuple(buffers), tuple(modules))
+    heritage = Heritage()
+    data = by_value.dumps(value, put_large_aside(buffers), modules.setdefault, heritage)
+    return PickledSource(data, tuple(buffers), tuple(modules), tuple(heritage.descriptors.values()))
 
 
 def _pack(pickler: CallbackPickler, source: Any, *others: Any) -> Any:
@@ -170,6 +172,8 @@ class _CulpritSearch:
 
 
 def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    if type(value).__module__.startswith("multiprocessing."):
+        return  # what refuses in it is not what the user has made
     with contextlib.suppress(Exception):  # objects may say anything of themselves, or refuse to
         yield from parts_of(value)
         yield ".__class__", type(value)

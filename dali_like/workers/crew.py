@@ -19,7 +19,7 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource, pack, pickle_sources
 from dali_like.workers.starting import TemplateEnds, WorkerOptions, start_template
-from dali_like.workers.template import MESSAGE, Message
+from dali_like.workers.template import MESSAGE, MOST_FDS, Message
 
 #: How long workers have to finish their sample when they are told to stop; then they are killed.
 _GRACE_S = 0.5
@@ -101,10 +101,14 @@ class Crew:
             PicklingError: one of them cannot be pickled.
             OutOfMemoryError: there is no memory for what has been pickled.
         """
-        shipment = pack(sources, pickled or pickle_sources(sources, self._options.pickle_source))
+        pickled = pickled or pickle_sources(sources, self._options.pickle_source)
+        shipment = pack(sources, pickled)
+        fds = [shipment.fileno(), *(descriptor.fileno() for source in pickled for descriptor in source.descriptors)]
         try:
             with _socket(self.control) as control, contextlib.suppress(ConnectionError):  # as in `_send`
-                socket.send_fds(control, [MESSAGE.pack(Message.RENEW, 0, 0)], [shipment.fileno()])
+                for start in range(0, len(fds), MOST_FDS):
+                    missing = max(0, len(fds) - start - MOST_FDS)
+                    socket.send_fds(control, [MESSAGE.pack(Message.RENEW, 0, missing)], fds[start : start + MOST_FDS])
         finally:
             shipment.close()
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
 from dali_like.errors import OutOfMemoryError
+from dali_like.inheritance import inheriting
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import available_bytes
 from dali_like.workers.memory import mib
@@ -46,11 +47,13 @@ class PickledSource:
         data: ``pickle.loads(data, buffers=buffers)`` gives the source, on_error, worker_setup and worker_teardown.
         buffers: the memory of the arrays that are not in `data`. They are the arrays' own, and change with them.
         modules: the names of the modules that `data` refers to.
+        descriptors: what workers are to inherit; see `dali_like.inheritance`.
     """
 
     data: bytes
     buffers: tuple[pickle.PickleBuffer, ...] = ()
     modules: tuple[str, ...] = ()
+    descriptors: tuple[Descriptor, ...] = ()
 
 
 #: Pickles what a source consists of, given by how messages call it; and how they call the source. See `dali_like.pickling`.
@@ -104,10 +107,12 @@ class Shipment:
 
     Args:
         fd: its descriptor, which is the shipment's from now on.
+        inherited: the descriptors that have come with it, likewise.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *inherited: int) -> None:
         self._fd = Descriptor(fd)
+        self._inherited = tuple(map(Descriptor, inherited))
 
     def import_modules(self) -> None:
         """Import what the sources refer to, so that workers that are forked from this process need not.
@@ -125,12 +130,15 @@ class Shipment:
         """The sources. The shipment is closed: their arrays keep what they need of it."""
         view = memoryview(mmap.mmap(self._fd.fileno(), 0, access=mmap.ACCESS_COPY))
         packed = _read_index(self._fd.fileno()).sources
+        with inheriting(self._inherited):
+            sources = [source.unpack(view) for source in packed]
         self.close()
-        return [source.unpack(view) for source in packed]
+        return sources
 
     def close(self) -> None:
         """Give it up, without regard to what has been unpacked."""
-        self._fd.close()
+        for descriptor in (self._fd, *self._inherited):
+            descriptor.close()
 
 
 class _Extent(NamedTuple):

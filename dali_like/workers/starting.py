@@ -125,7 +125,8 @@ def _run_fork(
 
 
 def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
-    shipment = pack(sources, pickle_sources(sources, options.pickle_source))
+    pickled = pickle_sources(sources, options.pickle_source)
+    shipment = pack(sources, pickled)
     boot = Boot(
         main_pid=os.getpid(),
         control_fd=ends.control.fileno(),
@@ -138,7 +139,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         num_workers=options.num_workers,
         threads=options.threads,
         logging=logging_setup(),
-        shipment_fd=shipment.fileno(),
+        shipment_fds=(shipment.fileno(), *(descriptor.fileno() for source in pickled for descriptor in source.descriptors)),
     )
     boot_fd = os.memfd_create("dali_like_boot", os.MFD_CLOEXEC)
     try:
@@ -146,7 +147,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
             pickle.dump((sys.path, sys.argv), file)
             pickle.dump(boot, file)
         os.lseek(boot_fd, 0, os.SEEK_SET)
-        kept = (boot_fd, boot.shipment_fd, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
+        kept = (boot_fd, *boot.shipment_fds, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
         command = [sys.executable, *_interpreter_flags(), "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
         return _launch(command, {**os.environ, **threads}, kept)

@@ -34,6 +34,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
+from dali_like.inheritance import finish_queues
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
@@ -42,8 +43,12 @@ from dali_like.workers.shipment import Shipment
 from dali_like.workers.worker import Channels, limit_threads, run_worker
 
 #: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
-#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW comes the descriptor of a shipment.
+#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW come the descriptors of a shipment,
+#: and how many further ones other such messages bring.
 MESSAGE = struct.Struct("<iii")
+
+#: As many descriptors as the kernel lets one message have (SCM_MAX_FD).
+MOST_FDS = 253
 
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
@@ -78,7 +83,7 @@ class Boot:
     num_workers: int
     threads: int | None
     logging: LoggingSetup
-    shipment_fd: int
+    shipment_fds: tuple[int, ...]
 
 
 def spawned(boot: Boot) -> NoReturn:
@@ -89,7 +94,7 @@ def spawned(boot: Boot) -> NoReturn:
     channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers)
     _close_stdin()
     log_as_in(boot.logging)
-    shipment = Shipment(boot.shipment_fd)
+    shipment = Shipment(*boot.shipment_fds)
     shipment.import_modules()
     serve(boot.main_pid, boot.control_fd, channels, shipment, boot.threads)
 
@@ -140,6 +145,7 @@ class _Template:
         self._poll = select.poll()
         self._poll.register(main, select.POLLIN)
         self._poll.register(control, select.POLLIN)
+        self._arrived: list[int] = []  # of the descriptors of a shipment
         self._stopping = False
         self._deadline: float | None = None  # when workers that have not ended by then are killed
 
@@ -151,7 +157,7 @@ class _Template:
             for fd in ready:
                 if fd == self._control.fileno():
                     # Descriptors would be lost to a mere read.
-                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, 1, socket.MSG_CMSG_CLOEXEC)
+                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
                     if not message:
                         return
                     self._obey(*MESSAGE.unpack(message), *fds)
@@ -176,7 +182,10 @@ class _Template:
                 if index == worker:
                     os.kill(pid, value)
         elif kind == Message.RENEW:
-            self._renew(Shipment(*fds))
+            self._arrived += fds
+            if not value:
+                self._renew(Shipment(*self._arrived))
+                self._arrived = []
 
     def _start(self, index: int) -> None:
         template = os.getpid()
@@ -223,6 +232,7 @@ class _Template:
                 os.close(fd)
             mark_output(index)
             status = run_worker(index, self._channels, self._make_sources)
+            finish_queues()
         except SystemExit as stop:
             status = _exit_status(stop)
         except BaseException:
