@@ -501,6 +501,29 @@ class TestAShardWhoseWorkerDies:
             assert outcomes(pipe, 9) == EPOCH_OF_SHARDS
             assert outcomes(pipe, 1) == ([0] if cycle is None else [END])
 
+    def test_after_another_has_ended_late_leaves_no_trace(self, tmp_path: Path) -> None:
+        """Its next batches then answer earlier calls than those that had been begun."""
+        end, death = tmp_path / "end", tmp_path / "death"
+
+        def shard() -> Iterator[Any]:
+            is_first = get_worker_info().id == 0  # type: ignore[union-attr]
+            yield from map(batch_of, range(3) if is_first else range(10, 14))
+            while not (end if is_first else death).exists():
+                time.sleep(0.001)
+            if not is_first:
+                if happens(tmp_path / "14"):
+                    die_of_sigkill()
+                yield batch_of(14)
+
+        with pipeline_of((shard, SHARDED | {"cycle": "no"})) as pipe:
+            seen = outcomes(pipe, 6)
+            end.touch()
+            seen += outcomes(pipe, 1)
+            death.touch()
+            seen += outcomes(pipe, 2)
+
+        assert seen == EPOCH_OF_SHARDS
+
     def test_is_given_up_after_three_batch_by_batch(self, tmp_path: Path) -> None:
         source = DisturbedShards((3, 5), disturbed(tmp_path, {12}, die_of_sigkill, times=3))
         expected = [number if number != 12 else "WorkerDiedError" for number in EPOCH_OF_SHARDS]
