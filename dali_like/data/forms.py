@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.workers.geometry import OutputLayout
-from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM
+from dali_like.workers.protocol import DTYPE_CODES, DTYPES, MAX_NDIM
 from dali_like.workers.task import Cell
 
 #: The rows of one sample, by their number.
@@ -236,6 +236,17 @@ class SampleForm:
     def packed(self) -> bytes:
         """The form, for workers."""
         return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
+
+
+def batch_of(samples: Sequence[Any], form: SampleForm) -> Any:
+    """The batch of samples that lie anywhere, put together as if they lay in rows; None if one is of another form."""
+    rows = [np.empty((len(samples), *(layout.shape or ())), DTYPES[layout.dtype]) for layout in form.layouts]
+    texts: list[list[Any]] = [[] for _ in range(form.num_texts)]
+    for i, sample in enumerate(samples):
+        cells = [Cell(row[i, ...], row.dtype, row.shape[1:]) for row in rows]
+        if not form.root.put(sample, cells, texts):
+            return None
+    return form.root.batch(rows, texts, False)
 
 
 #: Makes a leaf of what is neither a container nor text; None where the default collation is to see it itself.

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dali_like.data.flavours import Flavour, mixed_seed
-from dali_like.data.forms import SampleForm, form_of
+from dali_like.data.forms import SampleForm, batch_of, form_of
 from dali_like.workers.batch import BatchKey
 from dali_like.workers.info import WorkerInfo
 from dali_like.workers.parcels import Reducers
@@ -151,6 +151,12 @@ class BatchMaker:
         form = form_of(message.others[0], self.flavour.leaf_of)
         self.whole = form is None
         return form
+
+    def collate(self, samples: Sequence[Any]) -> Any:
+        """The batch of samples that have come in parcels. It is made like those in rows, as far as that is possible."""
+        form = form_of(samples[0], self.flavour.leaf_of)
+        batch = None if form is None else batch_of(samples, form)
+        return self.collate_fn(samples) if batch is None else batch
 
     def describe(self, key: BatchKey, sample: int) -> str:
         """See `dali_like.workers.requests.Maker`."""

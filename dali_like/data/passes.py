@@ -417,7 +417,7 @@ def _made_of(delivery: Delivery, crew: LoaderCrew) -> Any:
     form: Any = delivery.form
     if any(message.others for message in messages.values()):
         crew.note_form(True, messages)
-        return crew.maker.collate_fn(_samples(messages, delivery, form))
+        return crew.maker.collate(_samples(messages, delivery, form))
     crew.note_form(False, messages)
     rows = [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in delivery.rows]
     return form.root.batch(rows, _joined_texts(messages, form), False)
