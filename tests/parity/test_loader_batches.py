@@ -360,8 +360,8 @@ ZOO = {
 }
 
 
-#: Not compared where there are workers. Those of PyTorch give up silently what cannot be pickled, and it waits for ever; ours
-#: take an unsigned long long for what it is, whatever its name, and arrays that run backwards.
+#: Not compared where there are workers. Those of PyTorch give up silently what cannot be pickled, and it waits for ever.
+#: Ours take an unsigned long long for what it is, whatever its name, and arrays that run backwards.
 NOT_WITH_WORKERS = (CONTAINERS["mapping proxy"], ARRAYS["of Q"], NUMBERS["scalar of Q"], ARRAYS["backwards"])
 #: PyTorch's workers stack tensors into memory of the first one's dtype, and so do otherwise than the loader without workers.
 #: Ours do as that.
