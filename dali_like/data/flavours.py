@@ -5,9 +5,11 @@ The second is in `dali_like.plugin.pytorch`. A flavour travels to the workers, a
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,6 +54,12 @@ class Flavour(Protocol):
     def pin(self, batch: Any) -> Any:
         """Put a batch into page-locked memory."""
 
+    def recording(self, name: str) -> AbstractContextManager[Any]:
+        """A context whose time the library's profiler, if there is one at work, records under a name."""
+
+
+UNRECORDED: AbstractContextManager[Any] = contextlib.nullcontext()
+
 
 class NumpyFlavour:
     """Arrays, and NumPy's generators."""
@@ -95,6 +103,10 @@ class NumpyFlavour:
     def pin(self, batch: Any) -> Any:
         """Arrays stay where they are; what can pin itself does."""
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
+
+    def recording(self, name: str) -> AbstractContextManager[Any]:
+        """NumPy has no profiler."""
+        return UNRECORDED
 
 
 def numpy_seed(base_seed: int, worker: int) -> Sequence[int]:

@@ -104,6 +104,7 @@ class Pass(Iterator[Any]):
         self._plan = plan
         self._indices = indices
         self._has_begun = plan.is_iterable
+        self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
         #: PyTorch's iterators have it, and some programs look at it.
         self._num_yielded = progress.yielded + len(progress.ahead)
 
@@ -111,7 +112,8 @@ class Pass(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        batch = self._next()
+        with self._plan.flavour.recording(self._recorded_as):
+            batch = self._next()
         self._num_yielded += 1
         self._warn_of_length()
         return self._plan.flavour.pin(batch) if self._plan.pins else batch

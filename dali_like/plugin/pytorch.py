@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from dali_like import by_value
 from dali_like.data import samplers as own_samplers
-from dali_like.data.flavours import PYTHON_AND_NUMPY, numpy_seed
+from dali_like.data.flavours import PYTHON_AND_NUMPY, UNRECORDED, numpy_seed
 from dali_like.data.forms import (
     ArrayLeaf,
     ComplexLeaf,
@@ -176,6 +177,10 @@ class TorchFlavour:
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it."""
         return pin_memory(batch)
+
+    def recording(self, name: str) -> AbstractContextManager[Any]:
+        """As in PyTorch's iterators, whose ``__next__`` shows in profiles."""
+        return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else UNRECORDED
 
 
 class DataLoader(Loading, torch_data.DataLoader[T_co]):

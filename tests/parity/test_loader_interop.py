@@ -419,3 +419,13 @@ def test_without_an_accelerator_nothing_is_asked_to_pin_itself() -> None:
         (batch,) = loader
 
     assert batch.pinned_in == ""
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_profiles_show_what_the_loop_waits_for(num_workers: int) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        numbers(DataLoader(range(4), batch_size=2, num_workers=num_workers))
+
+    counts = {event.key: event.count for event in profile.key_averages()}
+    (waits,) = (count for key, count in counts.items() if key.startswith("enumerate(DataLoader)#"))
+    assert waits == 3  # two batches, and the end
