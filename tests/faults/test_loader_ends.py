@@ -222,7 +222,9 @@ STORM = """
         last = number
     signal.setitimer(signal.ITIMER_REAL, 0)
     rest = list(map(number_of, batches))
-    assert rest == list(range(100 - len(rest), 100))
+    # What an interrupt has cost may have been asked for ahead of time, and be missing only here.
+    assert rest == sorted({*rest} - {*range(last + 1)})
+    assert delivered + len(rest) + interrupts - interrupts_before >= 100, (rest, delivered, interrupts)
     tell("done: true")
 """
 
