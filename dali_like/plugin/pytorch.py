@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import random
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -165,6 +166,9 @@ class TorchFlavour:
         torch_worker._worker_info = torch_worker.WorkerInfo(
             id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
         )
+        for kind, function in _ORIGINAL_FUNCTIONS.items():
+            if default_collate_fn_map.get(kind) is function:
+                default_collate_fn_map[kind] = functools.partial(_collate_privately, function)
         random.seed(info.seed)
         torch.default_generator.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
@@ -181,6 +185,15 @@ class TorchFlavour:
     def recording(self, name: str) -> AbstractContextManager[Any]:
         """As in PyTorch's iterators, whose ``__next__`` shows in profiles."""
         return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else UNRECORDED
+
+
+def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any) -> Any:
+    """Let PyTorch collate as it does without workers. With them, it would put tensors into files in /dev/shm."""
+    info, torch_worker._worker_info = torch_worker._worker_info, None
+    try:
+        return function(batch, **options)
+    finally:
+        torch_worker._worker_info = info
 
 
 class DataLoader(Loading, torch_data.DataLoader[T_co]):

@@ -362,11 +362,17 @@ ZOO = {
 
 #: Not compared where there are workers. Those of PyTorch give up silently what cannot be pickled, and it waits for ever.
 #: Ours take an unsigned long long for what it is, whatever its name, and arrays that run backwards.
-NOT_WITH_WORKERS = (CONTAINERS["mapping proxy"], ARRAYS["of Q"], NUMBERS["scalar of Q"], ARRAYS["backwards"])
+#: PyTorch's refuse tensors that require gradients; with ours, these have no history in the main process.
+NOT_WITH_WORKERS = (
+    CONTAINERS["mapping proxy"],
+    ARRAYS["of Q"],
+    NUMBERS["scalar of Q"],
+    ARRAYS["backwards"],
+    TENSORS["requires_grad"],
+)
 #: PyTorch's workers stack tensors into memory of the first one's dtype, and so do otherwise than the loader without workers.
 #: Ours do as that.
 AS_WITHOUT_WORKERS = (
-    TENSORS["requires_grad"],
     CHANGING["dtype within a batch"],
     CHANGING["dtype of tensors within a batch"],
     CHANGING["tensor, then array"],
@@ -387,6 +393,15 @@ def test_batches(make: Callable[[int], Any], num_workers: int) -> None:
 def test_samples_that_are_not_batched(make: Callable[[int], Any], num_workers: int) -> None:
     if not (num_workers and make in NOT_WITH_WORKERS):
         compare(Samples(make, 4), batch_size=None, num_workers=num_workers)
+
+
+@pytest.mark.parametrize("make", AS_WITHOUT_WORKERS)
+def test_whole_batches_of_workers_are_collated_as_without_workers(make: Callable[[int], Any]) -> None:
+    options: dict[str, Any] = {"batch_sampler": [[0, 1, 2], [3, 4, 5]]}
+    theirs, _ = played(torch.utils.data.DataLoader, Samples(make), epoch, 1, options)
+    ours, _ = played(DataLoader, Samples(make), epoch, 1, {**options, "num_workers": 2})
+
+    assert_same(theirs, ours)
 
 
 # Exceptions of datasets
