@@ -61,7 +61,6 @@ class Loading:
     _pins_memory: bool
     _index_sampler: Iterable[Any]
     _IterableDataset_len_called: int | None
-    _iterator: Any
     _check_iteration: Callable[[], None]
 
     _flavour: Flavour = NumpyFlavour()
@@ -75,11 +74,27 @@ class Loading:
     def __iter__(self) -> Pass:
         self._check_iteration()
         with self._lock:
-            self._iterator = None  # a pass that has been broken off is not to be worked for any more
+            vars(self)["_iterator"] = None  # a pass that has been broken off is not to be worked for any more
             made = self._get_iterator()
             if self.persistent_workers and self.num_workers:
                 self._iterator = made
         return made
+
+    @property
+    def _iterator(self) -> Pass | None:
+        """The pass that was begun last, where workers are kept. Programs set it to None to end these."""
+        made: Pass | None = vars(self).get("_iterator")
+        return made
+
+    @_iterator.setter
+    def _iterator(self, made: Pass | None) -> None:
+        vars(self)["_iterator"] = made
+        if made is None and self._crew is not None:
+            self._drop_crew()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name not in _OF_PASSES}
+        return {**state, "_iterator": None}
 
     def state_dict(self) -> dict[str, Any]:
         """How far the pass that was begun last has come: numbers and text, which can be stored as JSON.
@@ -338,7 +353,7 @@ class Loading:
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return
-        ahead.made._shutdown_workers()
+        ahead.made.end()
         if generator is not None:
             randomness_of(self.generator).restore(generator)
 
@@ -373,6 +388,8 @@ class _Lock(InterruptSafeLock):
         return _Lock, ()
 
 
+#: The attributes that copies of a loader do not have: they belong to what it is doing.
+_OF_PASSES = {"_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass"}
 _PLAIN = (int, float, str, bytes, type(None))
 
 

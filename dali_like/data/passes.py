@@ -11,6 +11,7 @@ import abc
 import pickle
 import sys
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -129,6 +130,10 @@ class Pass(Iterator[Any]):
         """The next batch."""
 
     def _shutdown_workers(self) -> None:
+        """End the pass, and its workers even if the loader keeps them: some programs do that with PyTorch's iterators."""
+        self.end()
+
+    def end(self) -> None:
         """End the pass. Workers end with it, unless the loader keeps them."""
 
     def begin(self) -> None:
@@ -211,6 +216,7 @@ class WorkerPass(Pass):
         self._pending: deque[Batch] = deque()
         self._walk = crew.join()
         self._crew: LoaderCrew | None = crew
+        self._last_crew = weakref.ref(crew)
         self._handles: list[WorkerHandle] = []
         super().__init__(plan, progress, indices)
         self._seed = progress.seed if plan.seeded_by_task else None
@@ -242,6 +248,12 @@ class WorkerPass(Pass):
             callback()
 
     def _shutdown_workers(self) -> None:
+        self.end()
+        crew = self._last_crew()
+        if crew is not None:
+            crew.close()
+
+    def end(self) -> None:
         if self._crew is not None:
             self._handles = self._crew.workers
         self._leave()
@@ -293,7 +305,7 @@ class WorkerPass(Pass):
         """
         error, self._sampler_error = self._sampler_error, None
         self.progress.is_over = True
-        self._shutdown_workers()
+        self.end()
         try:
             raise error or StopIteration
         finally:
