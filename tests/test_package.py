@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import functools
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import re
@@ -21,6 +22,10 @@ from dali_like import data, definition, errors, fn, ops, pickling, pipeline, plu
 from dali_like.fn import decoders
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
+#: These cannot be imported without PyTorch.
+FOR_PYTORCH = {"dali_like.plugin.pytorch", "dali_like.plugin._torch_tensors"}
+if importlib.util.find_spec("torch") is None:
+    MODULES = [name for name in MODULES if name not in FOR_PYTORCH]
 
 #: What is public, by module.
 PUBLIC = {
@@ -31,6 +36,7 @@ PUBLIC = {
     "dali_like.backend": {"TensorCPU", "TensorListCPU"},
     "dali_like.data": {
         *("ArrayDataset", "ChainDataset", "ConcatDataset", "Dataset", "DatasetFolder", "ImageFolder", "IterableDataset"),
+        "DataLoader",
         *("StackDataset", "Subset", "random_split"),
         *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
         *("SubsetRandomSampler", "WeightedRandomSampler", "resumable"),
@@ -142,6 +148,16 @@ def test_import_without_optional_modules() -> None:
     )
 
     assert run_python(program) == "[7, 7]\n"
+
+
+def test_the_plugin_for_pytorch_says_what_it_needs() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "try: import dali_like.plugin.pytorch\n"
+        "except ImportError as error: print(error)\n"
+    )
+
+    assert run_python(program) == "dali_like.plugin.pytorch needs torch: pip install 'dali_like[pytorch]'\n"
 
 
 @functools.cache
