@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -95,16 +96,23 @@ def _target(fd: str) -> str:
         return ""
 
 
-def pytest_collection_finish() -> None:
-    """What is there before the first test stays; collecting garbage need not look at it after each."""
+#: How many modules there were when garbage collection was last told to leave alone what there is.
+_num_frozen_modules = 0
+
+
+def _collect_garbage() -> None:
+    """Collect what tests leave. What modules consist of stays, and need not be looked at after each test."""
+    global _num_frozen_modules  # noqa: PLW0603  # there is one garbage collector
     gc.collect()
-    gc.freeze()
+    if len(sys.modules) > _num_frozen_modules:
+        gc.freeze()
+        _num_frozen_modules = len(sys.modules)
 
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
-    gc.collect()
+    _collect_garbage()
     before = Resources()
     yield
     gc.collect()
