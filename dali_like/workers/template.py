@@ -50,6 +50,9 @@ MESSAGE = struct.Struct("<iii")
 #: As many descriptors as the kernel lets one message have (SCM_MAX_FD).
 MOST_FDS = 253
 
+#: Loaded here, once for all workers.
+_libc = ctypes.CDLL(None)
+
 _PR_SET_NAME = 15
 _PR_SET_PDEATHSIG = 1
 
@@ -272,8 +275,7 @@ def _close_stdin() -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(0)
 
@@ -281,10 +283,10 @@ def _die_with_parent(parent: int) -> None:
 def _keep_freed_memory() -> None:
     """Let the allocator keep the memory of samples, instead of returning it and having it zeroed again for the next."""
     with contextlib.suppress(AttributeError):  # not the allocator of glibc
-        mallopt = ctypes.CDLL(None).mallopt
+        mallopt = _libc.mallopt
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _name_process(name: str) -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15])
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15])
