@@ -706,7 +706,6 @@ STREAMS: dict[str, Any] = {
     "failing": Stream([5, 4, 5], failing(ERRORS["ValueError"], 102)),
     "arrays": Stream([5, 4, 5], lambda i: {"a": np.full(i, i), "b": [torch.tensor(i), str(i)]}),
     "arrays of one shape": Stream([5, 4, 5], lambda i: (np.full((100, 100), i), str(i))),
-    "dtype changes": Stream([5, 4, 5], lambda i: np.zeros(3, ARRAY_DTYPES[i % 100])),
 }
 
 
