@@ -62,7 +62,10 @@ def workers_of(pipe: Pipeline) -> list[int]:
 
 def template_of(pipe: Pipeline) -> int:
     pipe.build()
-    (template,) = children_of(os.getpid())
+    # Whoever has used primitives of multiprocessing has a resource tracker, too.
+    (template,) = (
+        pid for pid in children_of(os.getpid()) if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
     return template
 
 
