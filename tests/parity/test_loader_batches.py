@@ -369,6 +369,7 @@ NOT_WITH_WORKERS = (
     NUMBERS["scalar of Q"],
     ARRAYS["backwards"],
     TENSORS["requires_grad"],
+    TENSORS["channels last"],  # whose strides depend on where PyTorch has stacked them
 )
 #: PyTorch's workers stack tensors into memory of the first one's dtype, and so do otherwise than the loader without workers.
 #: Ours do as that.
