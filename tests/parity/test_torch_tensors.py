@@ -154,11 +154,11 @@ def test_large_tensors_of_sources_stay_apart() -> None:
 
 @pytest.mark.usefixtures("_registered")
 def test_tensors_of_sources_are_there_once_for_all_workers(make_pipeline: MakePipeline) -> None:
-    tensor = torch.ones(64 << 20)  # 256 MiB, beside which PyTorch is small where it is shared
+    tensor = torch.ones(64 << 20)  # 256 MiB; all else that four processes with PyTorch have may come to as much again
 
     pipe = make_pipeline(lambda info: tensor[:2].numpy() + tensor.sum().numpy(), "spawn", workers=3)
     batch = pipe.run()[0].as_array()
     processes = [*children_of(os.getpid()), *workers_of(pipe)]
 
     assert (batch == 1 + (64 << 20)).all()
-    assert sum(psutil.Process(pid).memory_full_info().pss for pid in processes) < 2 * tensor.nbytes
+    assert sum(psutil.Process(pid).memory_full_info().pss for pid in processes) < 3 * tensor.nbytes
