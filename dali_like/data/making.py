@@ -200,26 +200,45 @@ class BatchMaker:
 
     def _fill(self, asked: Keys, request: Request) -> Samples | None:
         """Make samples and write them into their rows, for as long as they are of the expected form."""
-        seed, number, keys, _ = asked
         form = self._form_of(request.form)
         texts: list[list[Any]] = [[] for _ in range(0 if form is None else form.num_texts)]
         others: list[Any] = []
-        put = None if form is None else form.root.put
-        get = None if self.on_error == "raise" else self._get
-        dataset, seed_every, cell, begin = self.dataset, self.seed_every, request.cell, request.start
-        for i, row in enumerate(request.rows[: request.stop - begin], begin):
-            if seed is not None and i % seed_every == 0:  # type: ignore[operator]
-                self._seed(seed, number, i)
-            cell[0] = i
-            sample = dataset[keys[i]] if get is None else get(keys, i, request)
-            if put is not None and put(sample, row, texts):
-                continue
-            if put is not None:
-                put = None
-                for column in texts:
-                    del column[i - begin :]
-            others.append(sample)
+        for begin, end in self._spans(request, form):
+            samples = self._make_some(asked, begin, end, request)
+            if form is not None and not others:
+                rows = [rows[begin - request.start : end - request.start] for rows in request.rows]
+                samples = samples[form.put(samples, rows, texts) :]
+            others += samples
+            del samples  # so that the next ones get the same memory, which is in the cache
         return Samples(texts, others) if others or texts else None
+
+    def _spans(self, request: Request, form: SampleForm | None) -> Iterator[tuple[int, int]]:
+        """The samples of a task, divided where the generators are seeded, and into as many as are best put together."""
+        assert self.seed_every is not None
+        most = self.seed_every if form is None else form.together
+        begin = request.start
+        while begin < request.stop:
+            end = min(begin + most, begin - begin % self.seed_every + self.seed_every, request.stop)
+            yield begin, end
+            begin = end
+
+    def _make_some(self, asked: Keys, begin: int, end: int, request: Request) -> list[Any]:
+        seed, number, keys, _ = asked
+        if seed is not None and begin % self.seed_every == 0:  # type: ignore[operator]
+            self._seed(seed, number, begin)
+        samples = []
+        cell = request.cell
+        # This loop is what a sample costs besides the dataset.
+        if self.on_error == "raise":
+            dataset = self.dataset
+            for i in range(begin, end):
+                cell[0] = i
+                samples.append(dataset[keys[i]])
+            return samples
+        for i in range(begin, end):
+            cell[0] = i
+            samples.append(self._get(keys, i, request))
+        return samples
 
     def _form_of(self, packed: bytes) -> SampleForm | None:
         if packed != self._form[0]:

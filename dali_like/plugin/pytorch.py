@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
@@ -23,7 +23,6 @@ from dali_like.data.forms import (
     ComplexLeaf,
     Leaf,
     NumberLeaf,
-    Row,
     Rows,
     Texts,
     UnfitError,
@@ -98,13 +97,14 @@ class TensorLeaf(Leaf):
         self.leaf = leaf
         self.layout = leaf.layout
 
-    def put(self, value: Any, row: Row, texts: Texts) -> bool:
-        if type(value) is not torch.Tensor or value.dtype is not self.dtype:
-            return False
-        if not _is_plain(value) or value.shape != self.shape:
-            return False
+    def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
+        for value in values:
+            if type(value) is not torch.Tensor or value.dtype is not self.dtype:
+                return False
+            if not _is_plain(value) or value.shape != self.shape:
+                return False
         self.leaf.number = self.number
-        return self.leaf.put(_array_of(value), row, texts)
+        return self.leaf.put(list(map(_array_of, values)), rows, texts)
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
         self.leaf.number = self.number

@@ -22,7 +22,7 @@ from dali_like.workers.protocol import DTYPES, Header
 from dali_like.workers.ring import Lease, Slot, leased_array
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import Stage
-from dali_like.workers.task import Cell, NoMemoryError, RegionFullError, Task
+from dali_like.workers.task import NoMemoryError, RegionFullError, Task
 
 _FIRST_REQUEST_BYTES = 1 << 11
 _FORM_BYTES = struct.Struct("<q")
@@ -49,7 +49,7 @@ class Request:
         form: what the samples are expected to be like, packed; empty while that is unknown.
         text: what the main process says of the batch.
         start, stop: the samples that are wanted, by their index in the batch.
-        rows: for each of them its row in each output.
+        rows: of those samples, an array for each output of the form.
         cell: where to say which sample is being made, so that whoever watches can tell; and how many have been replaced.
     """
 
@@ -61,7 +61,7 @@ class Request:
         self.text = text[begin:]
         self.start = task.start
         self.stop = task.stop
-        self.rows: list[tuple[Cell, ...]] = task.cells
+        self.rows = [rows[task.start : task.stop] for rows in task.view.rows if rows is not None]
         self.cell = cell
 
 
