@@ -39,7 +39,7 @@ PUBLIC = {
         "DataLoader",
         *("StackDataset", "Subset", "random_split"),
         *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
-        *("SubsetRandomSampler", "WeightedRandomSampler", "resumable"),
+        *("SubsetRandomSampler", "WeightedRandomSampler", "resumable", "BlockPermutation", "Permutation"),
         *("default_collate", "default_collate_fn_map", "default_convert"),
         *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),
         *("Resize", "ToTensor"),

@@ -25,6 +25,7 @@ from dali_like.data.folder import DatasetFolder, ImageFolder
 from dali_like.data.images import InterpolationMode
 from dali_like.data.iteration import SamplerIterator, resumable
 from dali_like.data.loader import DataLoader
+from dali_like.data.permutation import BlockPermutation, Permutation
 from dali_like.data.samplers import (
     BatchSampler,
     DistributedSampler,
@@ -48,6 +49,7 @@ from dali_like.workers.info import WorkerInfo, get_worker_info
 __all__ = [
     "ArrayDataset",
     "BatchSampler",
+    "BlockPermutation",
     "CenterCrop",
     "ChainDataset",
     "Compose",
@@ -60,6 +62,7 @@ __all__ = [
     "InterpolationMode",
     "IterableDataset",
     "Normalize",
+    "Permutation",
     "RandomHorizontalFlip",
     "RandomResizedCrop",
     "RandomSampler",
