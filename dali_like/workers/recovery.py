@@ -77,7 +77,7 @@ class Debt(NamedTuple):
 
 
 class Work(Protocol):
-    """What is to be done, as far as recovery is concerned: the pool."""
+    """What is to be done, as far as recovery is concerned: see `dali_like.workers.dispatch.Dispatcher`."""
 
     def has_waiting_tasks(self) -> bool:
         """Whether there are tasks that no worker has taken yet."""

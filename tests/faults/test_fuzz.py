@@ -232,9 +232,10 @@ class Waiting:
         assert pool is not None
         self._gate = gate
         self.pipe = pipe
-        self.note = pool._note
-        self.tickets = sorted(pool._in_flight)
-        slots = [batch.slot for batch in pool._in_flight.values() if batch.slot is not None]
+        work = pool._work
+        self.note = work._note
+        self.tickets = sorted(work._in_flight)
+        slots = [batch.slot for batch in work._in_flight.values() if batch.slot is not None]
         self.region_bytes = slots[0].geometry.region_bytes
 
     def go_on(self) -> None:

@@ -714,11 +714,10 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     seen = batches_of(pipe, 1)
     pool = pipe._engine.process_pool
     assert pool is not None
-    wait_until(
-        lambda: not pool.has_waiting_tasks() and _unread(pool._done) == pool.num_open_tasks * DONE.size, "all reports"
-    )
+    work = pool._work
+    wait_until(lambda: not work.has_waiting_tasks() and _unread(work.done) == work.num_open_tasks * DONE.size, "all reports")
 
-    pool._recovery.look_for_losses(pool)
+    pool._recovery.look_for_losses(work)
 
     assert len(seen + batches_of(pipe, 5)) == 6
 

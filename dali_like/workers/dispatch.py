@@ -1,0 +1,426 @@
+"""Tasks on their way: posted through pipes, reported by workers, until the batches that they make are complete.
+
+A `Dispatcher` knows which batches wait for their turn, which are under way, and which are complete and have not been asked
+for. It never waits and never blocks, so that Ctrl-C cannot interrupt it; who waits is `dali_like.workers.pool`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
+
+import numpy as np
+
+from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
+from dali_like.workers.batch import ANY_WORKER, Batch
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
+from dali_like.workers.protocol import CELL_PID, DONE, NO_TICKET, TASK, WORD_BYTES, Header, Status, cell_offset
+from dali_like.workers.recovery import Debt
+from dali_like.workers.ring import Slot
+from dali_like.workers.samples import Source
+from dali_like.workers.stages import Stage
+from dali_like.workers.transport import add_note, read_message, unpack_exception
+
+_TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
+#: As many reports as fit into a page of a pipe are read at a time.
+_REPORT_BYTES = 4096 // DONE.size * DONE.size
+_LITTLE: Literal["little"] = "little"
+#: In the place of the task that failed: the batch ended by StopIteration.
+_STOPPED = -2
+_NO_LIMIT = 1 << 64
+#: In the place of the worker that reported a failure: nobody did.
+_NO_WORKER = -1
+
+
+class Dispatcher:
+    """Posts the tasks of batches and takes note of what workers report; also `dali_like.workers.recovery.Work`.
+
+    Args:
+        stages: of the sources.
+        capacity: the largest batch.
+
+    Attributes:
+        worker_ends: what workers need of the pipes: the ends where tasks come from, the shared one first, and that where
+            reports go.
+        failure: why no more batches are begun.
+        no_memory: why the first of those that wait could not be begun, when that was last tried.
+    """
+
+    def __init__(self, stages: Sequence[Stage], capacity: int, space: SharedSpace, num_workers: int) -> None:
+        self._stages = stages
+        self._space = space
+        self._num_workers = num_workers
+        self._tickets = itertools.count(NO_TICKET + 1)
+        self._in_flight: dict[int, Batch] = {}
+        self._backlog: deque[Batch] = deque()
+        #: A batch that there was no memory for has it to itself while it is made again.
+        self._scarce: Batch | None = None
+        #: The workers that alone can make some batches.
+        self._bound: set[int] = set()
+        #: Complete, and not asked for yet.
+        self._ready: set[Batch] = set()
+        self._open_tasks = 0
+        #: The ticket of the first batch that will not be completed because of the failure.
+        self._first_lost = _NO_LIMIT
+        self.failure: Exception | None = None
+        self.no_memory: OutOfMemoryError | None = None
+
+        tasks_read, self._tasks = map(Descriptor, os.pipe())
+        self.done, done_write = map(Descriptor, os.pipe())
+        # Tasks that only one of the workers can do go to it through a pipe of its own.
+        self._own_tasks = OwnPipes(num_workers if any(stage.source.in_order for stage in stages) else 0)
+        self.worker_ends = (tasks_read, *self._own_tasks.read_ends), done_write
+        os.set_blocking(self.done.fileno(), False)
+        # Pipes are small, the more so once a user has many of them. Half of each is used, so that nobody ever blocks on one.
+        most = [pipe_bytes(self.done) // DONE.size]
+        most += [pipe_bytes(pipe) // TASK.size for pipe in (self._tasks, *self._own_tasks.write_ends)]
+        self._max_open_tasks = min(most) // 2
+        most_tasks = max(stage.ring.geometry.num_tasks(capacity) for stage in stages)
+        self._records = np.zeros(most_tasks, _TASK_RECORD)
+        self._records["task"] = np.arange(len(self._records))
+
+    @property
+    def farewell(self) -> Callable[[], None]:
+        """What lets workers find the end of their work, for who has no dispatcher any more."""
+        return partial(_wake_all, self._in_flight, self._tasks, self._num_workers)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it begins no more batches: its workers have died too often, say."""
+        return self.failure is not None
+
+    def add(self, batch: Batch) -> None:
+        """Let a batch wait for its turn."""
+        self._bound.add(batch.key.worker)
+        self._backlog.append(batch)
+
+    def deliver(self, batch: Batch) -> None:
+        """Take note that a batch has been asked for."""
+        self._ready.discard(batch)
+
+    def is_stuck(self, batch: Batch) -> bool:
+        """Whether a batch waits for memory that nobody is going to give back."""
+        return self.no_memory is not None and batch in self._backlog and not self._in_flight
+
+    def is_lost(self, batch: Batch) -> bool:
+        """Whether a batch will not be completed because of the failure."""
+        return batch.slot is None or batch.ticket >= self._first_lost
+
+    def retract(self, batch: Batch) -> bool:
+        """Take its memory from the last of the batches that are ready and come after this one; whether there is one."""
+        later = [other for other in self._ready if other.key.turn > batch.key.turn and self._source_of(other).makes_again]
+        if not later:
+            return False
+        last = max(later, key=lambda other: other.key.turn)
+        self._ready.discard(last)
+        last.outcome = None
+        self._queue_again(last)
+        self._space.drop_free()
+        return True
+
+    def cancel(self, batch: Batch) -> None:
+        """Forget a batch. Its slot is used again when no worker writes to it any more."""
+        self._ready.discard(batch)
+        batch.cancelled = True
+        batch.outcome = None
+        if batch.slot is not None:
+            batch.slot.header[Header.CANCELLED] = 1
+        elif batch in self._backlog:
+            self._backlog.remove(batch)
+
+    def cancel_all(self) -> None:
+        """Forget all batches."""
+        for batch in [*self._in_flight.values(), *self._backlog, *self._ready]:
+            self.cancel(batch)
+
+    def release(self) -> None:
+        """Give back the slots of what is under way."""
+        for batch in self._in_flight.values():
+            if batch.slot is not None:
+                self._stages[batch.key.source].ring.release(batch.slot)
+        self._in_flight.clear()
+        self._ready.clear()
+
+    def close(self) -> None:
+        """Close the main process's ends of the pipes."""
+        for pipe in (self._tasks, self.done, self._own_tasks):
+            pipe.close()
+
+    # Posting tasks
+
+    def post(self) -> None:
+        """Send out the tasks of the batches that wait, as far as the pipes have room for all their records."""
+        self.no_memory = None
+        while self._backlog and self.failure is None:
+            if self._scarce is not None:
+                return
+            batch = self._backlog[0]
+            stage = self._stages[batch.key.source]
+            # The first batch of a source shows what its samples look like; the others would only have to guess.
+            if stage.holds_back and any(other.key.source == batch.key.source for other in self._in_flight.values()):
+                return
+            num_tasks = stage.ring.geometry.num_tasks(batch.key.size)
+            if self._open_tasks and self._open_tasks + num_tasks > self._max_open_tasks:
+                return
+            ticket = next(self._tickets)
+            try:
+                slot = stage.begin(batch, ticket)
+            except OutOfMemoryError as error:
+                self.no_memory = error  # to be raised when the batch is asked for, if there is still none then
+                return
+            self._scarce = batch if batch.missing_bytes else None
+            self._in_flight[ticket] = batch
+            self._open_tasks += num_tasks
+            self._backlog.popleft()
+            records = self._records[:num_tasks]
+            records["ticket"] = ticket
+            records["page"] = slot.page
+            try:
+                os.write(self._pipe_of(batch).fileno(), records.data)
+            except BrokenPipeError:
+                return  # the template is gone, and the workers with it: `wait` will hear of it
+
+    def _source_of(self, batch: Batch) -> Source:
+        return self._stages[batch.key.source].source
+
+    def _pipe_of(self, batch: Batch) -> Descriptor:
+        return self._tasks if batch.key.worker == ANY_WORKER else self._own_tasks.write_ends[batch.key.worker]
+
+    # Reading reports
+
+    def read_reports(self) -> None:
+        """Note all reports that lie in the pipe."""
+        reports = b""
+        while len(reports) in (0, _REPORT_BYTES):
+            try:
+                reports = os.read(self.done.fileno(), _REPORT_BYTES)
+            except BlockingIOError:
+                return
+            if not reports:
+                return  # no worker is left
+            whole = len(reports) // DONE.size * DONE.size
+            for report in DONE.iter_unpack(reports[:whole]):
+                self._note(*report)
+            if whole < len(reports):
+                self._report_corruption("is not whole")
+
+    def _note(self, ticket: int, task: int, worker: int, status: int, value: int) -> None:
+        batch = self._in_flight.get(ticket)
+        if batch is None or not batch.open_tasks >> task & 1:
+            return
+        if not self._is_plausible(batch, worker, status, value):
+            self._report_corruption(
+                f"says what no worker says (task {task}, worker {worker}, status {status}, value {value})"
+            )
+            return
+        if status == Status.DENSE:
+            pass
+        elif status == Status.DESCRIBED:
+            batch.described |= 1 << task
+            batch.region_bytes += value
+            batch.largest_region_bytes = max(batch.largest_region_bytes, value)
+        elif status == Status.STOPPED:
+            batch.fail(value, _STOPPED, worker)
+        elif status == Status.FAILED:
+            batch.fail(value, task, worker)
+        elif status == Status.TOO_LARGE:
+            batch.grow(value, task)
+        elif status == Status.NO_MEMORY:
+            batch.lack(value, task)
+        batch.open_tasks &= ~(1 << task)
+        self._open_tasks -= 1
+        if not batch.open_tasks:
+            self._complete(batch)
+        elif task == 0 and status == Status.DESCRIBED and not self._stages[batch.key.source].known:
+            assert batch.slot is not None
+            self._stages[batch.key.source].learn_early(batch, batch.slot)
+
+    def _report_corruption(self, what: str) -> None:
+        self.fail_at_once(
+            CorruptionError(
+                f"a report {what}; a callback has written where it must not, into memory or into a file descriptor that is "
+                "not its own"
+            )
+        )
+
+    def _is_plausible(self, batch: Batch, worker: int, status: int, value: int) -> bool:
+        if (worker >= self._num_workers and worker != _NO_WORKER) or value < 0:
+            return False
+        assert batch.slot is not None
+        geometry = batch.slot.geometry
+        return (
+            (status == Status.DENSE and geometry.all_dense)
+            or (status == Status.DESCRIBED and value <= geometry.region_bytes)
+            or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.stop)
+            or (status == Status.TOO_LARGE and value > geometry.region_bytes)
+            or (status == Status.SKIPPED and batch.cancelled)
+            or (status == Status.NO_MEMORY and value > 0)
+        )
+
+    def _complete(self, batch: Batch) -> None:
+        """All tasks of a batch have been reported: what has become of it?"""
+        stage = self._stages[batch.key.source]
+        slot = batch.slot
+        assert slot is not None
+        batch.slot = None
+        del self._in_flight[batch.ticket]
+        if batch is self._scarce:
+            self._scarce = None
+        if batch.cancelled:
+            stage.ring.release(slot)
+            return
+        try:
+            batch.size = stage.end_of(batch, slot)
+            if batch.failed_sample < min(batch.first_unmade, batch.size):
+                batch.outcome = self._read_failure(batch, slot, stage)
+        except CorruptionError as error:
+            batch.outcome = error
+        if batch.outcome is not None:
+            stage.ring.release(slot)
+        elif batch.first_unmade < batch.size:
+            batch.outcome = self._make_again(batch, slot, stage)
+        else:
+            batch.outcome = stage.finish(batch, slot)
+            if not isinstance(batch.outcome, Exception):
+                self._ready.add(batch)
+
+    def _make_again(self, batch: Batch, slot: Slot, stage: Stage) -> DaliLikeError | None:
+        """Queue a batch again whose samples found no room, or no memory; or why that would not help."""
+        try:
+            if batch.needed_bytes:
+                stage.ring.release(slot)
+                stage.enlarge(batch.needed_bytes)
+            else:
+                stage.give_up_memory(batch, slot)
+        except DaliLikeError as error:
+            return error
+        self._queue_again(batch)
+        return None
+
+    def _queue_again(self, batch: Batch) -> None:
+        # Sources are not equally far ahead, so that the backlog as it is need not be in order.
+        self._backlog = deque(sorted((*self._backlog, batch), key=_order_of))
+
+    def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
+        if batch.failed_task == _STOPPED:
+            return StopIteration()
+        if batch.fatal is not None and batch.failed_worker < 0:
+            return batch.fatal
+        start = slot.offset + slot.geometry.region_offset(batch.failed_task)
+        error = unpack_exception(read_message(self._space, start, int(slot.marks[batch.failed_task])))
+        worker = batch.failed_worker
+        where = f", in worker {worker} (pid {pid_in_cell(self._space, worker)})"
+        add_note(error, f"raised by {stage.source.name} for {stage.describe(batch.key, batch.failed_sample)}{where}")
+        return error
+
+    # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
+
+    def has_waiting_tasks(self) -> bool:
+        return any(map(waiting_bytes, (self._tasks, *self._own_tasks.write_ends)))
+
+    @property
+    def num_open_tasks(self) -> int:
+        return self._open_tasks
+
+    def batch_of(self, ticket: int, task: int) -> Batch | None:
+        batch = self._in_flight.get(ticket)
+        return batch if batch is not None and batch.open_tasks >> task & 1 else None
+
+    def post_again(self, debt: Debt) -> None:
+        slot = debt.batch.slot
+        assert slot is not None
+        os.write(self._pipe_of(debt.batch).fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
+
+    def post_in_turn(self, debt: Debt) -> None:
+        if debt.batch.key.worker == ANY_WORKER:
+            self.post_again(debt)
+        else:
+            self._take_back(debt.batch)
+
+    def take_back(self, worker: int) -> None:
+        for ticket, _, task in self._own_tasks.take_back(worker):
+            batch = self.batch_of(ticket, task)
+            if batch is not None:
+                self._take_back(batch)
+
+    def _take_back(self, batch: Batch) -> None:
+        """Queue a batch again whose only task nobody works on."""
+        slot, batch.slot = batch.slot, None
+        assert slot is not None
+        del self._in_flight[batch.ticket]
+        self._open_tasks -= 1
+        if batch is self._scarce:
+            self._scarce = None
+        self._stages[batch.key.source].ring.release(slot)
+        if not batch.cancelled:
+            self._queue_again(batch)
+
+    def give_up(self, debt: Debt, error: WorkerError) -> None:
+        if debt.sample < debt.batch.failed_sample:
+            debt.batch.fatal = error
+        self._note(debt.batch.ticket, debt.task, _NO_WORKER, Status.FAILED, debt.sample)
+
+    def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
+        self.failure = self.failure or error
+        ticket = first_lost.ticket if first_lost is not None else next(self._tickets)
+        self._first_lost = min(self._first_lost, ticket)
+
+    def fail_at_once(self, error: DaliLikeError) -> None:
+        self.failure = self.failure or error
+        self._first_lost = NO_TICKET
+
+    def depends_on(self, worker: int) -> bool:
+        return worker in self._bound
+
+    def retire(self, num_workers: int) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the template is gone
+            os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+
+    def clear_tasks(self) -> None:
+        """Take the tasks back that no worker has taken; all are of batches that nobody wants."""
+        for worker in range(self._num_workers):
+            for ticket, _, task in self._own_tasks.take_back(worker):
+                self._note(ticket, task, _NO_WORKER, Status.SKIPPED, 0)
+        # The main process has only the end that is written to.
+        fd = os.open(f"/proc/self/fd/{self._tasks.fileno()}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            while records := os.read(fd, TASK.size * 256):
+                for ticket, _, task in TASK.iter_unpack(records):
+                    self._note(ticket, task, _NO_WORKER, Status.SKIPPED, 0)
+        except BlockingIOError:
+            pass  # that was all
+        finally:
+            os.close(fd)
+
+    def describe(self, debt: Debt) -> str:
+        stage = self._stages[debt.batch.key.source]
+        return f"{stage.source.name} was making {stage.describe_debt(debt.batch.key, debt.sample)}"
+
+
+def _order_of(batch: Batch) -> tuple[int, int]:
+    return batch.key.turn, batch.key.iteration
+
+
+def pid_in_cell(space: SharedSpace, worker: int) -> int:
+    """The process id of a worker; 0 if none has started there."""
+    begin = cell_offset(worker) + CELL_PID
+    return int.from_bytes(space.map[begin : begin + WORD_BYTES], _LITTLE)
+
+
+def _wake_all(in_flight: dict[int, Batch], tasks: Descriptor, num_workers: int) -> None:
+    """Let workers find the end of their work: nothing is left to be done, and nothing more will come."""
+    for batch in in_flight.values():
+        if batch.slot is not None:
+            batch.slot.header[Header.CANCELLED] = 1
+    with contextlib.suppress(BlockingIOError, BrokenPipeError):
+        # Closing would do, if nobody else could have inherited the pipe.
+        os.set_blocking(tasks.fileno(), False)
+        os.write(tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+    tasks.close()
