@@ -10,6 +10,7 @@ import contextlib
 import functools
 import itertools
 import os
+from collections.abc import Sequence
 
 from dali_like import pickling
 from dali_like.arguments import Arguments
@@ -22,12 +23,14 @@ from dali_like.graph.executor import Executor
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Feed, Lockstep, Position
 from dali_like.graph.nodes import Graph, SourceNode, unused_outputs
+from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.shards import ShardsPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import enough_descriptors
+from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
@@ -40,9 +43,10 @@ class Engine:
     Args:
         graph: what to compute.
         arguments: of the pipeline.
-        entropy: what `SampleInfo.rng` depends on.
+        entropy: what `SampleInfo.rng` and the random numbers of operators depend on.
 
     Attributes:
+        placement: where the operators run.
         pid: the process that it belongs to.
         space: the shared memory.
         process_pool: makes the batches of parallel sources; None if there are none.
@@ -59,6 +63,7 @@ class Engine:
         self._batch_size = arguments.batch_size or 0
         self._num_workers = arguments.py_num_workers or 0
         self._depth = arguments.queue_sizes[0]
+        self.placement = place(graph, arguments, entropy)
         self.pid = os.getpid()
         self.process_pool: ProcessPool | None = None
         self.inline_pool: InlinePool | None = None
@@ -83,12 +88,11 @@ class Engine:
             inputs = [node for node in sources if node.external.kind is None]
             serial = [node for node in sources if node.external.kind is not None]
             self.inputs = {node: InputPool(node.external, self._batch_size) for node in inputs}
-            self.inline_pool = InlinePool(
-                [(self._source_of(node), node.external.declared) for node in serial], self._batch_size, self.space
-            )
+            self.inline_pool = InlinePool([self._source_of(node) for node in serial], self._batch_size, self.space)
             self._buffers = BufferPool(self.space)
             self.executor = Executor(
                 self._graph,
+                self.placement,
                 Lockstep(self._feeds(self.inline_pool), self._batch_size, position),
                 self._buffers,
                 self._arguments.num_threads or len(os.sched_getaffinity(0)),
@@ -151,11 +155,14 @@ class Engine:
             given.py_worker_restarts,
             functools.partial(pickling.dumps, pickler=given.py_callback_pickler),
         )
-        sources = [(self._source_of(node), node.external.declared) for node in parallel]
-        return ProcessPool(sources, self._batch_size, self.space, options)
+        return ProcessPool([self._source_of(node) for node in parallel], self._batch_size, self.space, options)
 
-    def _source_of(self, node: SourceNode) -> Source:
-        return node.external.source(self._batch_size, (self._entropy, self._graph.sources.index(node)))
+    def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputLayout]]:
+        """What makes the samples of a source, and what has been declared of them."""
+        source = node.external.source(self._batch_size, (self._entropy, self._graph.sources.index(node)))
+        if (fusion := self.placement.fusions.get(node)) is not None:
+            return source_with_operators(source, node, fusion)
+        return source, node.external.declared
 
     def _first_position(self) -> tuple[Position | None, bool]:
         """Where to begin, and whether the end of that epoch has been seen."""
@@ -192,7 +199,7 @@ class Engine:
                 elif external.kind.in_order:
                     worker = next(homes) % self._num_workers
             # Operators have a queue of their own, as deep as the pipeline says.
-            depth = 0 if self._graph.operators else self._depth
+            depth = 0 if self.placement.stages else self._depth
             # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.
             depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
             ahead = max(depth, 1)

@@ -14,6 +14,8 @@ from dali_like.engine import Engine
 from dali_like.errors import ArgumentClashError
 from dali_like.graph.dot import dot_of
 from dali_like.graph.expectations import per_output
+from dali_like.graph.nodes import producer_names
+from dali_like.graph.placement import fused_operators, place
 from dali_like.notices import warn
 from dali_like.types import DALIDataType
 
@@ -114,6 +116,15 @@ class Reporting(HasArguments, Definable):
             "per_sample_capacities": [capacity // self._batch_size for capacity in capacities],
         }
 
+    @property
+    def operator_places(self) -> dict[str, str]:
+        """For each operator, where it runs: "workers", right behind the source whose samples it works on, or "threads"."""
+        with self._call:
+            graph = self._make_graph()
+            fused = fused_operators(place(graph, self._arguments, 0))
+        names = producer_names(graph)
+        return {names[node]: "workers" if node in fused else "threads" for node in graph.operators}
+
     def save_graph_to_dot_file(
         self,
         filename: str | os.PathLike[str],
@@ -122,7 +133,7 @@ class Reporting(HasArguments, Definable):
         show_ids: bool | None = None,
         use_colors: bool = False,
     ) -> None:
-        """Write the graph into a file, as a drawing for Graphviz.
+        """Write the graph into a file, as a drawing for Graphviz. Operators that run in the workers have a double line.
 
         Args:
             filename: the file; it is overwritten.
@@ -134,4 +145,5 @@ class Reporting(HasArguments, Definable):
             warn("show_ids is deprecated and has no effect", DeprecationWarning)
         with self._call:
             graph = self._make_graph()
-        Path(filename).write_text(dot_of(graph, show_tensors, use_colors), encoding="utf-8")
+            fused = fused_operators(place(graph, self._arguments, 0))
+        Path(filename).write_text(dot_of(graph, show_tensors, use_colors, fused), encoding="utf-8")

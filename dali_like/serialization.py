@@ -11,7 +11,8 @@ worst it asks for more memory than there is.
      "arguments": {"batch_size": 4, ...},
      "nodes": [{"kind": "source", "name": "images", "num_outputs": null, "layouts": [""], ...},
                {"kind": "constant", "dtype": "INT32", "shape": [], "layout": "", "data": base64},
-               {"kind": "operator", "name": "fn.decoders.image", "arguments": {...}, "inputs": [[0, 0]]}],
+               {"kind": "operator", "name": "fn.decoders.image", "arguments": {...}, "inputs": [[0, 0]],
+                "argument_inputs": {}}],
      "outputs": [[2, 0], [1, 0]], "sinks": []}
 
 A pair is the number of a node among the nodes before, and of one of its outputs.
@@ -128,6 +129,7 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
             "name": operator.name,
             "arguments": dict(operator.arguments),
             "inputs": pairs(producer.inputs),
+            "argument_inputs": dict(zip(producer.argument_inputs, pairs([*producer.argument_inputs.values()]), strict=True)),
         }
 
     document = {
@@ -219,7 +221,7 @@ def _make(node: dict[str, Any], before: Sequence[list[DataNode]], where: str) ->
     if kind == "constant":
         return [_read_constant(node, where)]
     if kind == "operator":
-        return [_read_operator(node, before, where)]
+        return _read_operator(node, before, where)
     raise SerializationError(f"{where}: there are nodes of the kinds source, constant and operator, not {kind!r}")
 
 
@@ -253,17 +255,21 @@ def _read_constant(node: dict[str, Any], where: str) -> DataNode:
         raise SerializationError(f"{where} is no constant: {error}") from error
 
 
-def _read_operator(node: dict[str, Any], before: Sequence[list[DataNode]], where: str) -> DataNode:
+def _read_operator(node: dict[str, Any], before: Sequence[list[DataNode]], where: str) -> list[DataNode]:
     name = _field(node, "name", str, where)
     inputs = _read_pairs(_field(node, "inputs", list, where), before, f"{where}: inputs")
-    arguments = _field(node, "arguments", dict, where)
+    arguments = dict(_field(node, "arguments", dict, where))
+    given = _field(node, "argument_inputs", dict, where)
+    pairs = _read_pairs(list(given.values()), before, f"{where}: argument_inputs")
+    arguments |= dict(zip(given, pairs, strict=True))
     function = _function(name)
     if function is None:
         raise SerializationError(f"{where}: there is no operator {name!r}")
     try:
-        return _checked(function(*inputs, **arguments), DataNode, where)
+        made = function(*inputs, **arguments)
     except (DaliLikeError, TypeError, ValueError) as error:
         raise SerializationError(f"{where}: {name} refuses its arguments: {error}") from error
+    return [_checked(output, DataNode, where) for output in (made if isinstance(made, list) else [made])]
 
 
 def _function(name: str) -> Callable[..., Any] | None:

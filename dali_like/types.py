@@ -25,6 +25,12 @@ __all__ = [
     "FLOAT16",
     "FLOAT64",
     "GRAY",
+    "INTERP_CUBIC",
+    "INTERP_GAUSSIAN",
+    "INTERP_LANCZOS3",
+    "INTERP_LINEAR",
+    "INTERP_NN",
+    "INTERP_TRIANGULAR",
     "INT8",
     "INT16",
     "INT32",
@@ -39,6 +45,7 @@ __all__ = [
     "Constant",
     "DALIDataType",
     "DALIImageType",
+    "DALIInterpType",
     "PipelineAPIType",
     "SampleInfo",
     "to_dali_type",
@@ -161,6 +168,19 @@ class DALIImageType(enum.IntEnum):
     __str__ = enum.Enum.__str__
 
 
+class DALIInterpType(enum.IntEnum):
+    """How values between pixels are made."""
+
+    INTERP_NN = 0
+    INTERP_LINEAR = 1
+    INTERP_CUBIC = 2
+    INTERP_LANCZOS3 = 3
+    INTERP_TRIANGULAR = 4
+    INTERP_GAUSSIAN = 5
+
+    __str__ = enum.Enum.__str__
+
+
 class PipelineAPIType(enum.Enum):
     """The ways to run a pipeline: by `run`, or by `schedule_run` and `outputs`. ``ITERATOR`` is that of DALI's plugins."""
 
@@ -191,6 +211,13 @@ BGR = DALIImageType.BGR
 GRAY = DALIImageType.GRAY
 YCbCr = DALIImageType.YCbCr
 ANY_DATA = DALIImageType.ANY_DATA
+
+INTERP_NN = DALIInterpType.INTERP_NN
+INTERP_LINEAR = DALIInterpType.INTERP_LINEAR
+INTERP_CUBIC = DALIInterpType.INTERP_CUBIC
+INTERP_LANCZOS3 = DALIInterpType.INTERP_LANCZOS3
+INTERP_TRIANGULAR = DALIInterpType.INTERP_TRIANGULAR
+INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
 
 _NUMPY_TYPES: dict[DALIDataType, np.dtype[Any]] = {
     UINT8: np.dtype(np.uint8),

@@ -20,12 +20,20 @@ import pytest
 import dali_like
 from dali_like import data, definition, errors, fn, ops, pickling, pipeline, plugin, tensors, types
 from dali_like.fn import decoders
+from dali_like.operators.description import descriptions
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
 #: These cannot be imported without PyTorch.
 FOR_PYTORCH = {"dali_like.plugin.pytorch", "dali_like.plugin._torch_tensors"}
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if name not in FOR_PYTORCH]
+
+
+def parts_of_fn(name: str, module: str = "") -> set[str]:
+    """The operators that stand in a module of ``fn`` or ``ops``, and the modules in it."""
+    paths = [getattr(description, name) for description in descriptions().values()]
+    return {path.removeprefix(module).split(".")[0] for path in paths if path.startswith(module)}
+
 
 #: What is public, by module.
 PUBLIC = {
@@ -46,17 +54,19 @@ PUBLIC = {
         *("WorkerInfo", "get_worker_info"),
     },
     "dali_like.data_node": {"DataNode"},
-    "dali_like.fn": {"decoders", "external_source"},
-    "dali_like.fn.decoders": {"image"},
-    "dali_like.ops": {"ExternalSource"},
+    "dali_like.fn": {"external_source", *parts_of_fn("path")},
+    "dali_like.fn.decoders": parts_of_fn("path", "decoders."),
+    "dali_like.ops": {"ExternalSource", *parts_of_fn("class_path")},
     "dali_like.pickling": {"pickle_by_value"},
     "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
     "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
+        *("INTERP_CUBIC", "INTERP_GAUSSIAN", "INTERP_LANCZOS3", "INTERP_LINEAR", "INTERP_NN", "INTERP_TRIANGULAR"),
         *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "OBJECT"),
         *("UINT8", "UINT16", "UINT32", "UINT64"),
-        *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "PipelineAPIType", "SampleInfo"),
+        *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "DALIInterpType"),
+        *("PipelineAPIType", "SampleInfo"),
         *("to_dali_type", "to_numpy_type"),
     },
 }

@@ -134,8 +134,15 @@ def test_operators_come_back() -> None:
         "name": "fn.decoders.image",
         "arguments": {"output_type": 2, "adjust_orientation": True},
         "inputs": [[0, 0]],
+        "argument_inputs": {},
     }
-    assert shape == {"kind": "operator", "name": "DataNode.shape", "arguments": {"dtype": "int16"}, "inputs": [[1, 0]]}
+    assert shape == {
+        "kind": "operator",
+        "name": "DataNode.shape",
+        "arguments": {"dtype": "int16"},
+        "inputs": [[1, 0]],
+        "argument_inputs": {},
+    }
     assert document["outputs"] == [[1, 0], [2, 0]]
 
 

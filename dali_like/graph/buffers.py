@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import os
+import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.graph.operators import SampleShape
+from dali_like.errors import DtypeMismatchError, NdimMismatchError
+from dali_like.graph.operators import Array, SampleShape
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import SAMPLE_ALIGNMENT, align
 from dali_like.workers.ring import Lease, leased_array
@@ -58,6 +62,15 @@ class BufferPool:
             address += step
         return arrays
 
+    def room(self, nbytes: int) -> Room:
+        """A buffer to be filled with arrays one by one.
+
+        Raises:
+            OutOfMemoryError: there is no memory for it.
+        """
+        buffer = self._take(max(nbytes, 1))
+        return Room(Lease(self, buffer), self._space.address + buffer.offset, buffer.nbytes)
+
     def release(self, buffer: _Buffer) -> None:
         """Give a buffer back; called by its lease, in any thread."""
         if self._closed:
@@ -103,3 +116,129 @@ class BufferPool:
                     self._space.free(*free.popleft()[0])
                 except IndexError:  # another thread took it
                     break
+
+
+class Room:
+    """A buffer that is filled with arrays, one behind the other."""
+
+    def __init__(self, lease: Lease[_Buffer], address: int, nbytes: int) -> None:
+        self._lease = lease
+        self._address = address
+        self._nbytes = nbytes
+        self._used = 0
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
+        """Uninitialised memory; None if there is no more."""
+        begin = self._used
+        end = begin + align(math.prod(shape) * dtype.itemsize, SAMPLE_ALIGNMENT)
+        if end > self._nbytes:
+            return None
+        self._used = end
+        return leased_array(self._lease, self._address + begin, shape, dtype)
+
+
+@dataclass
+class Habits:
+    """What the samples of an output have been like in the last batch.
+
+    Attributes:
+        common: what all of them were; None: several things, or there has been no batch.
+        mean_bytes: how much room one took, if they were several things; 0: there has been no such batch.
+    """
+
+    common: SampleShape | None = None
+    mean_bytes: int = 0
+
+
+class BatchMemory:
+    """Where the samples of one output of a batch are put, which threads make in whatever order.
+
+    What all samples were in the batch before, or the first one is in the first batch, all are expected to be: then the batch
+    is one array from the start. Samples that are something else lie one behind the other.
+
+    Args:
+        buffers: where the memory comes from.
+        size: how many samples there are.
+        habits: of the output; they are brought up to date in the end.
+    """
+
+    def __init__(self, buffers: BufferPool, size: int, habits: Habits) -> None:
+        self._buffers = buffers
+        self._habits = habits
+        self._lock = threading.Lock()
+        self._rows: Array | None = None if habits.common is None else self._make_rows(habits.common, size)
+        self._room: Room | None = None
+        self._places: list[Array | None] = [None] * size
+        self._samples: list[Any] = [None] * size
+
+    def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Uninitialised memory for sample `i`.
+
+        Raises:
+            OutOfMemoryError: there is none.
+        """
+        with self._lock:
+            if self._rows is None and not self._habits.mean_bytes:
+                self._rows = self._make_rows(SampleShape(shape, dtype), len(self._samples))
+            rows = self._rows
+            if rows is not None and shape == rows.shape[1:] and dtype == rows.dtype:
+                place = rows[i, ...]
+            else:
+                place = self._make_room(shape, dtype)
+            self._places[i] = place
+        return place
+
+    def put(self, i: int, sample: Array) -> None:
+        """Take sample `i`, which is copied unless it lies in its place already.
+
+        Raises:
+            OutOfMemoryError: there is no memory for it.
+        """
+        place = self._places[i]
+        if place is None or place.shape != sample.shape or place.dtype != sample.dtype:
+            place = self.empty(i, sample.shape, sample.dtype)
+        if place is not sample:
+            place[...] = sample  # costs nothing where both are the same memory
+        self._samples[i] = place
+
+    def finish(self, name: str) -> NDArray[Any] | list[Array]:
+        """The batch: one array if the samples are alike, else one each.
+
+        Args:
+            name: how messages call what made the samples.
+
+        Raises:
+            DtypeMismatchError, NdimMismatchError: the samples have several dtypes or numbers of dimensions.
+        """
+        samples, habits, rows = self._samples, self._habits, self._rows
+        first = samples[0]
+        for i, sample in enumerate(samples):
+            if sample.dtype != first.dtype:
+                raise DtypeMismatchError(f"{name} made {first.dtype} of sample 0, and {sample.dtype} of sample {i}")
+            if sample.ndim != first.ndim:
+                raise NdimMismatchError(f"{name} made {first.ndim} dimensions of sample 0, and {sample.ndim} of sample {i}")
+        if any(sample.shape != first.shape for sample in samples):
+            habits.common = None
+            sizes = [align(sample.nbytes, SAMPLE_ALIGNMENT) for sample in samples]
+            habits.mean_bytes = max(-(-sum(sizes) // len(sizes)), 1)
+            return samples
+        habits.common = SampleShape(first.shape, first.dtype)
+        if rows is None or rows.shape[1:] != first.shape or rows.dtype != first.dtype:
+            rows = self._make_rows(habits.common, len(samples))
+            for row, sample in zip(rows, samples, strict=True):
+                row[...] = sample
+        return rows
+
+    def _make_rows(self, shape: SampleShape, size: int) -> Array:
+        rows = self._buffers.arrays([shape] * size)
+        assert isinstance(rows, np.ndarray)
+        return rows
+
+    def _make_room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        if self._room is not None and (array := self._room.array(shape, dtype)) is not None:
+            return array
+        nbytes = align(math.prod(shape) * dtype.itemsize, SAMPLE_ALIGNMENT)
+        self._room = self._buffers.room(max(self._habits.mean_bytes * len(self._samples), nbytes))
+        array = self._room.array(shape, dtype)
+        assert array is not None
+        return array

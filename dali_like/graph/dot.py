@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, Producer, producer_names
 
 _COLOURS = {"SourceNode": "blue", "OperatorNode": "green", "ConstantNode": "gray"}
 
 
-def dot_of(graph: Graph, show_tensors: bool, use_colors: bool) -> str:
+def dot_of(graph: Graph, show_tensors: bool, use_colors: bool, in_workers: Container[Producer] = ()) -> str:
     """The text of a drawing of a graph.
 
     Args:
         show_tensors: draw the data between the operators, too.
         use_colors: tell sources, operators and constants apart by colour.
+        in_workers: the operators that run in the workers, which is shown by a double line.
     """
     names = {producer: json.dumps(name) for producer, name in producer_names(graph).items()}
-    lines = [
-        f"{name} [color={_COLOURS[type(producer).__name__]}];" if use_colors else f"{name};"
-        for producer, name in names.items()
-    ]
+    lines = [f"{name}{_look(producer, use_colors, producer in in_workers)};" for producer, name in names.items()]
     lines += _tensors(graph, names) if show_tensors else []
     for producer, name in names.items():
         if isinstance(producer, OperatorNode):
-            lines += [f"{_origin(node, names, show_tensors)} -> {name};" for node in producer.inputs]
+            lines += [f"{_origin(node, names, show_tensors)} -> {name};" for node in producer.needs]
     for kind, nodes in (("output", graph.outputs), ("sink", graph.sinks)):
         lines += [f'{_origin(node, names, show_tensors)} -> "{kind} {i}";' for i, node in enumerate(nodes)]
     body = "\n".join("  " + line for line in lines)
     return f"digraph pipeline {{\n{body}\n}}\n"
 
 
+def _look(producer: Producer, use_colors: bool, in_workers: bool) -> str:
+    colour = [f"color={_COLOURS[type(producer).__name__]}"] if use_colors else []
+    parts = [*colour, *(["peripheries=2"] if in_workers else [])]
+    return f" [{' '.join(parts)}]" if parts else ""
+
+
 def _tensors(graph: Graph, names: dict[Producer, str]) -> Iterator[str]:
     """The outputs of the producers that somebody uses, each as a box behind its producer."""
-    inputs = [node for operator in graph.operators for node in operator.inputs]
+    inputs = [node for operator in graph.operators for node in operator.needs]
     for node in {(node.producer, node.output): node for node in (*inputs, *graph.outputs, *graph.sinks)}.values():
         yield f"{_tensor(node, names)} [shape=box];"
         yield f"{names[node.producer]} -> {_tensor(node, names)};"

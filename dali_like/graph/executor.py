@@ -1,8 +1,9 @@
 """Runs a pipeline: takes batches from the sources and applies the operators to them, ahead of the user.
 
-Operators run in threads, sample by sample; a thread that has finished a sample takes the next one of the batch. While the
-user works on a batch, the operators work on the next ones, as many as the pipeline's prefetch_queue_depth says and as their
-source data is there. Without operators there are no threads, and batches go from the sources to the user as they are.
+Operators that do not run in the workers (see `dali_like.graph.placement`) run in threads, sample by sample; a thread that
+has finished a sample takes the next one of the batch. While the user works on a batch, the operators work on the next ones,
+as many as the pipeline's prefetch_queue_depth says and as their source data is there. Without such operators there are no
+threads, and batches go from the sources to the user as they are.
 """
 
 from __future__ import annotations
@@ -12,19 +13,22 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import BatchSizeError, OutOfMemoryError
-from dali_like.graph.buffers import BufferPool
+from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep, Position
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
-from dali_like.graph.operators import SampleShape
+from dali_like.graph.operators import choose_layout
+from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
+from dali_like.graph.program import Key, Program, key
 from dali_like.interrupts import PATIENCE_S, check_interrupts, interruptible
 from dali_like.tensors import TensorListCPU
+from dali_like.types import SampleInfo
 from dali_like.workers.batch import Output
 from dali_like.workers.samples import load_objects
 
@@ -32,12 +36,19 @@ from dali_like.workers.samples import load_objects
 _Samples = Output | Sequence[NDArray[Any]]
 
 
+class _Place(NamedTuple):
+    """Which batch it is."""
+
+    epoch: int
+    iteration: int
+
+
 class _Work:
     """An iteration that operators work on, with what the sources have given for it."""
 
-    def __init__(self, outputs: list[Sequence[Output]], iteration: int) -> None:
+    def __init__(self, outputs: list[Sequence[Output]], place: _Place) -> None:
         self.outputs = outputs
-        self.iteration = iteration
+        self.place = place
         self.future: Future[tuple[TensorListCPU, ...]] = Future()
 
 
@@ -46,6 +57,7 @@ class Executor:
 
     Args:
         graph: what to compute.
+        placement: where its operators run.
         lockstep: of the graph's sources, in their order.
         buffers: for the results of operators.
         num_threads: for operators.
@@ -58,6 +70,7 @@ class Executor:
     def __init__(
         self,
         graph: Graph,
+        placement: Placement,
         lockstep: Lockstep,
         buffers: BufferPool,
         num_threads: int,
@@ -68,14 +81,16 @@ class Executor:
         ended: bool = False,
     ) -> None:
         self._graph = graph
+        self._placement = placement
         self._inputs = inputs
-        self._deliveries = [((node.producer, node.output), self._delivery(node)) for node in graph.outputs]
+        self._deliveries = [(key(node), self._delivery(node)) for node in graph.outputs]
+        self._habits = {output: Habits() for stage in placement.stages for output in stage.outputs}
         self._lockstep = lockstep
         self._buffers = buffers
         self._num_threads = num_threads
         self._depth = depth
         self._capacity = capacity
-        self._threads = ThreadPoolExecutor(num_threads, "dali_like") if graph.operators else None
+        self._threads = ThreadPoolExecutor(num_threads, "dali_like") if placement.stages else None
         self._queue: deque[_Work] = deque()
         self._ended = ended
 
@@ -83,7 +98,7 @@ class Executor:
     def position(self) -> Position:
         """How far the user has come."""
         taken = self._lockstep.iteration
-        iteration = self._queue[0].iteration if self._queue else taken
+        iteration = self._queue[0].place.iteration if self._queue else taken
         return Position(self._lockstep.epoch, iteration, self._lockstep.passed(taken - iteration))
 
     @property
@@ -130,8 +145,8 @@ class Executor:
 
     def _next_computed(self, threads: ThreadPoolExecutor) -> tuple[TensorListCPU, ...]:
         if not self._queue:
-            iteration = self._lockstep.iteration
-            self._begin(threads, _Work(self._lockstep.next(), iteration))
+            place = self._next_place()
+            self._begin(threads, _Work(self._lockstep.next(), place))
         self._work_ahead(threads)
         work = self._queue[0]
         self._wait_for(work)
@@ -153,72 +168,90 @@ class Executor:
     def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
-            iteration = self._lockstep.iteration
+            place = self._next_place()
             try:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:
                 # To be raised when it is its turn; StopIteration cannot travel in a future and is raised again then.
                 if isinstance(error, StopIteration):
                     return
-                work = _Work([], iteration)
+                work = _Work([], place)
                 work.future.set_exception(error)
                 self._queue.append(work)
                 continue
             if outputs is None:
                 return
-            self._begin(threads, _Work(outputs, iteration))
+            self._begin(threads, _Work(outputs, place))
+
+    def _next_place(self) -> _Place:
+        return _Place(self._lockstep.epoch, self._lockstep.iteration)
 
     def _begin(self, threads: ThreadPoolExecutor, work: _Work) -> None:
         self._queue.append(work)
         self._start(threads, work)
 
     def _start(self, threads: ThreadPoolExecutor, work: _Work) -> None:
-        work.future = threads.submit(self._compute, work.outputs, work.iteration)
+        work.future = threads.submit(self._compute, work.outputs, work.place)
 
-    def _by_node(self, outputs: list[Sequence[Output]]) -> dict[tuple[Any, int], _Samples]:
-        data: dict[tuple[Any, int], _Samples] = {
-            (source, i): samples
+    def _by_node(self, outputs: list[Sequence[Output]]) -> dict[Key, _Samples]:
+        data: dict[Key, _Samples] = {
+            output: samples
             for source, batch in zip(self._graph.sources, outputs, strict=True)
-            for i, samples in enumerate(batch)
+            for output, samples in zip(self._placement.outputs_of(source), batch, strict=True)
         }
         if len(outputs) > 1 and len(set(sizes := [len(batch[0]) for batch in outputs])) > 1:
             pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
             raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
-        if self._graph.constants:
-            size = len(outputs[0][0]) if outputs else self._capacity
-            for node in self._graph.constants:
-                data[node, 0] = np.repeat(node.constant.array[np.newaxis], size, axis=0)
+        for node in self._graph.constants:
+            data[node, 0] = np.repeat(node.constant.array[np.newaxis], self._size(outputs), axis=0)
         return data
 
-    def _compute(self, outputs: list[Sequence[Output]], iteration: int) -> tuple[TensorListCPU, ...]:
+    def _size(self, outputs: list[Sequence[Output]]) -> int:
+        return len(outputs[0][0]) if outputs else self._capacity
+
+    def _compute(self, outputs: list[Sequence[Output]], place: _Place) -> tuple[TensorListCPU, ...]:
         """Run the operators over a batch; in one of the threads."""
         data = self._by_node(outputs)
-        for node in self._graph.operators:
-            inputs = [data[data_node.producer, data_node.output] for data_node in node.inputs]
-            data[node, 0] = self._apply(node, inputs, iteration)
+        size = self._size(outputs)
+        for stage in self._placement.stages:
+            self._run(stage, data, size, place)
         return self._wrap(data)
 
-    def _apply(self, node: OperatorNode, inputs: Sequence[_Samples], iteration: int) -> _Samples:
-        operator = node.operator
-        size = len(inputs[0])
+    def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, place: _Place) -> None:
         if not size:
-            return []
-        shapes: list[SampleShape | None] = [None] * size
+            data |= {output: [] for output in stage.outputs}
+            return
+        memory = [BatchMemory(self._buffers, size, self._habits[output]) for output in stage.outputs]
+        inputs = [data[given] for given in stage.inputs]
+        if isinstance(stage, ProgramStage):
+            self._run_program(stage.program, inputs, memory, size, place)
+        else:
+            self._run_on_batch(stage, inputs, memory, place)
+        for (producer, i), batch in zip(stage.outputs, memory, strict=True):
+            assert isinstance(producer, OperatorNode)
+            data[producer, i] = batch.finish(producer.operator.name)
 
-        def infer(i: int) -> None:
-            shapes[i] = operator.infer([_sample(samples, i) for samples in inputs])
+    def _run_program(
+        self, program: Program, inputs: Sequence[_Samples], memory: Sequence[BatchMemory], size: int, place: _Place
+    ) -> None:
+        def make(i: int) -> None:
+            info = SampleInfo(place.iteration * self._capacity + i, i, place.iteration, place.epoch)
+            samples = [_sample(samples, i) for samples in inputs]
+            results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
+            for output, result in zip(memory, results, strict=True):
+                output.put(i, result)
 
-        self._for_each(size, _with_position(infer, operator.name, iteration))
-        known = [shape for shape in shapes if shape is not None]
-        results: NDArray[Any] | list[Any] = self._buffers.arrays(known) if len(known) == size else [None] * size
+        self._for_each(size, make)
 
-        def compute(i: int) -> None:
-            result = operator.compute([_sample(samples, i) for samples in inputs], _sample(results, i))
-            if isinstance(results, list):
-                results[i] = result
-
-        self._for_each(size, _with_position(compute, operator.name, iteration))
-        return results
+    def _run_on_batch(
+        self, stage: BatchStage, inputs: Sequence[_Samples], memory: Sequence[BatchMemory], place: _Place
+    ) -> None:
+        registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
+        registers += [None] * len(stage.outputs)
+        stage.step.run(registers, SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch))
+        for output, results in zip(memory, registers[len(inputs) :], strict=True):
+            for i, result in enumerate(results):
+                output.put(i, result)
 
     def _for_each(self, count: int, function: Callable[[int], None]) -> None:
         """Call `function` for each index, in this thread and all others that are free.
@@ -255,7 +288,14 @@ class Executor:
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
             if (pool := self._inputs.get(producer)) is not None:
                 return lambda samples: TensorListCPU.of_arrays(samples, pool.layout)
-        return functools.partial(TensorListCPU.of_arrays, layout=producer.layouts[output])
+        layouts = producer.layouts[output]
+        if " " in layouts:
+            return lambda samples: TensorListCPU.of_arrays(samples, choose_layout(layouts, _ndim(samples)))
+        return functools.partial(TensorListCPU.of_arrays, layout=layouts)
+
+
+def _ndim(samples: _Samples) -> int:
+    return int(samples.ndim - 1 if isinstance(samples, np.ndarray) else samples[0].ndim if len(samples) else 0)
 
 
 def _load_objects(samples: _Samples, name: str, output: int) -> list[Any]:
@@ -266,14 +306,3 @@ def _load_objects(samples: _Samples, name: str, output: int) -> list[Any]:
 def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
     """One sample, as an array even if it has no dimensions."""
     return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]
-
-
-def _with_position(function: Callable[[int], None], name: str, iteration: int) -> Callable[[int], None]:
-    def call(i: int) -> None:
-        try:
-            function(i)
-        except Exception as error:
-            error.add_note(f"raised by {name} for sample {i} of iteration {iteration}")
-            raise
-
-    return call

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -28,15 +29,30 @@ class SourceNode:
 
 @dataclass(frozen=True, eq=False)
 class OperatorNode:
-    """An operator applied to data in a graph."""
+    """An operator applied to data in a graph.
+
+    Attributes:
+        operator: what it does.
+        inputs: what it does it to.
+        argument_inputs: those of its arguments that differ from sample to sample.
+        number: counts the applications in the order in which they were made. Those to several inputs in one call have the
+            same, and the same random numbers.
+    """
 
     operator: Operator
     inputs: tuple[DataNode, ...]
+    argument_inputs: Mapping[str, DataNode] = field(default_factory=dict)
+    number: int = field(default_factory=itertools.count().__next__)
+
+    @property
+    def needs(self) -> tuple[DataNode, ...]:
+        """All nodes that it takes data from."""
+        return (*self.inputs, *self.argument_inputs.values())
 
     @property
     def layouts(self) -> Sequence[str]:
         """Of each output."""
-        return (self.operator.layout,)
+        return self.operator.layouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +91,12 @@ class DataNode:
         """Where the data comes from; DALI's name for `producer`."""
         return self.producer
 
+    @property
+    def layout(self) -> str:
+        """The layout of its samples, as far as the graph knows it."""
+        layouts = self.producer.layouts[self.output].split()
+        return layouts[0] if len(layouts) == 1 else ""
+
     def gpu(self) -> NoReturn:
         """Move the data to the GPU.
 
@@ -103,7 +125,7 @@ class DataNode:
             ArgumentError: another key.
         """
         _check_device(device)
-        texts = {"layout": self.producer.layouts[self.output], "source_info": ""}
+        texts = {"layout": self.layout, "source_info": ""}
         if key not in texts:
             raise ArgumentError(f"DataNode.property knows the keys {', '.join(texts)}, not {key!r}")
         return constant_node(Constant(np.frombuffer(texts[key].encode(), np.uint8)))
@@ -159,7 +181,7 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
         elif isinstance(producer, ConstantNode):
             constants[producer] = None
         elif producer not in operators:
-            for data in producer.inputs:
+            for data in producer.needs:
                 _refuse_objects(producer, data)
                 visit(data)
             operators[producer] = None
@@ -167,7 +189,8 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
     for node in (*outputs, *sinks):
         visit(node)
     _check_names(sources)
-    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(operators), tuple(constants))
+    in_order = sorted(operators, key=lambda node: node.number)  # what an operator needs was there before it
+    return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(in_order), tuple(constants))
 
 
 def _check_names(sources: Iterable[SourceNode]) -> None:
@@ -185,7 +208,7 @@ def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
 def unused_outputs(graph: Graph) -> dict[SourceNode, list[int]]:
     """Of the sources that make several outputs: those of them that nobody needs."""
     used = {(node.producer, node.output) for node in (*graph.outputs, *graph.sinks)}
-    used |= {(node.producer, node.output) for operator in graph.operators for node in operator.inputs}
+    used |= {(node.producer, node.output) for operator in graph.operators for node in operator.needs}
     counts = {source: range(len(source.external.declared)) for source in graph.sources}
     unused = {source: [i for i in count if (source, i) not in used] for source, count in counts.items()}
     return {source: outputs for source, outputs in unused.items() if outputs}

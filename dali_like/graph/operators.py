@@ -1,13 +1,21 @@
-"""What an operator is: a function of samples that may know the shape of its result beforehand."""
+"""What an operator is to the graph: something that makes samples of samples, one at a time or a batch at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dali_like.graph.randomness import RandomKey, generator_at
+from dali_like.types import SampleInfo
+
+Array: TypeAlias = NDArray[Any]
+#: Given a shape and a dtype: memory for a result, where there is a place that it should lie in.
+Place: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Array | None]
 
 
 class SampleShape(NamedTuple):
@@ -17,13 +25,58 @@ class SampleShape(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class Call:
+    """One call of an operator, as its function sees it: which sample it is about, and where the result may go.
+
+    Attributes:
+        info: the sample that is being made; for an operator on batches, the first of the batch.
+        layouts: of the operator's inputs, each with as many letters as the input has dimensions, or empty.
+    """
+
+    __slots__ = ("_key", "_place", "info", "layouts")
+
+    def __init__(
+        self, info: SampleInfo, layouts: Sequence[str] = (), key: RandomKey | None = None, place: Place | None = None
+    ) -> None:
+        self.info = info
+        self.layouts = layouts
+        self._key = key
+        self._place = place
+
+    @property
+    def layout(self) -> str:
+        """The layout of the first input."""
+        return self.layouts[0]
+
+    def rng(self) -> np.random.Generator:
+        """Random numbers that depend on the seed, the operator, the epoch and the sample alone.
+
+        Every call begins anew. The generator is the thread's own, and is only good until the next call of any operator.
+        """
+        assert self._key is not None, "the description of the operator must say random=True"
+        return generator_at(self._key, self.info.epoch_idx, self.info.idx_in_epoch)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
+        """An uninitialised, C-contiguous array to make the result in.
+
+        If the result is an output of the pipeline, this is the memory that the user will get, and a copy is saved. Ask for
+        it once, when nothing can fail any more, and return it.
+        """
+        if self._place is not None and (place := self._place(shape, np.dtype(dtype))) is not None:
+            return place
+        return np.empty(shape, dtype)
+
+
 class Operator(Protocol):
-    """An operator with one output. Its methods may run in any thread, for several samples at once.
+    """An operator with its constant arguments. Its methods may run in any thread, or process, for several samples at once.
 
     Attributes:
         name: as in ``fn``: "fn.decoders.image", say. Together with `arguments` it makes the operator again elsewhere.
         arguments: what the function of that name is given besides nodes; numbers, strings, and lists of them.
-        layout: of its output.
+        layouts: of each output. Words of different lengths, with blanks between them: that of as many letters as there are
+            dimensions; empty: none.
+        seed: None: nothing is random; -1: the pipeline's seed decides; from 0 on: this one does.
+        per_sample: whether a sample of the result depends on the same sample of the inputs alone.
     """
 
     @property
@@ -33,13 +86,28 @@ class Operator(Protocol):
     def arguments(self) -> Mapping[str, Any]: ...
 
     @property
-    def layout(self) -> str: ...
+    def layouts(self) -> Sequence[str]: ...
 
-    def infer(self, samples: Sequence[NDArray[Any]]) -> SampleShape | None:
-        """The shape and dtype of the result for one sample of each input, where that is cheap to know; else None."""
+    @property
+    def seed(self) -> int | None: ...
 
-    def compute(self, samples: Sequence[NDArray[Any]], out: NDArray[Any] | None) -> NDArray[Any]:
-        """The result for one sample of each input; written into `out`, an array as inferred, if that is given."""
+    @property
+    def per_sample(self) -> bool: ...
+
+    def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
+        """The outputs.
+
+        Args:
+            call: see there. Only for an operator with one output its place may be used.
+            inputs: a sample of each input; for an operator on batches, a list of the samples of each.
+            arguments: likewise those of the arguments that are nodes.
+        """
+
+
+@functools.cache
+def choose_layout(layouts: str, ndim: int) -> str:
+    """The one of several layouts that is for so many dimensions; empty if none is."""
+    return next((layout for layout in layouts.split() if len(layout) == ndim), "")
 
 
 @dataclass(frozen=True)
@@ -48,16 +116,13 @@ class ShapeOf:
 
     dtype: np.dtype[Any]
     name: str = "DataNode.shape"
-    layout: str = ""
+    layouts: Sequence[str] = ("",)
+    seed: int | None = None
+    per_sample: bool = True
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         return {"dtype": self.dtype.name}
 
-    def infer(self, samples: Sequence[NDArray[Any]]) -> SampleShape:
-        return SampleShape((samples[0].ndim,), self.dtype)
-
-    def compute(self, samples: Sequence[NDArray[Any]], out: NDArray[Any] | None) -> NDArray[Any]:
-        shape = np.empty(samples[0].ndim, self.dtype) if out is None else out
-        shape[:] = samples[0].shape
-        return shape
+    def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
+        return (np.array(inputs[0].shape, self.dtype),)

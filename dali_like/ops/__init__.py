@@ -1,58 +1,16 @@
-"""The object API: operators that are made first, and called to add nodes. The names follow ``nvidia.dali.ops``."""
+"""The object API: operators that are made first, and called to add nodes. The names follow ``nvidia.dali.ops``.
+
+The classes of operators are made of their descriptions in `dali_like.operators`; type checkers read them in the ``.pyi``.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Unpack
+from dali_like.operators.functions import publish_classes
+from dali_like.ops import decoders, random
+from dali_like.ops._external_source import ExternalSource
 
-from dali_like.errors import ArgumentClashError
-from dali_like.external_source import SourceOptions
-from dali_like.fn import external_source
-from dali_like.graph.nodes import DataNode
-
-__all__ = ["ExternalSource"]
+__all__ = ["ExternalSource", "decoders", "random", *publish_classes(__name__)]  # noqa: PLE0604
 
 
 def __dir__() -> list[str]:
     return __all__
-
-
-class ExternalSource:
-    """An external source, as in ``nvidia.dali.ops.ExternalSource``.
-
-    The arguments are those of `dali_like.fn.external_source`, with two exceptions, as in DALI: ``batch`` is by default what
-    ``parallel`` is not; and without a source, ``num_outputs`` makes so many inputs. They may be given when the object is
-    made or when it is called, each once.
-
-    >>> import numpy as np
-    >>> from dali_like import Pipeline, ops
-    >>> source = ops.ExternalSource(source=lambda info: np.int32(info.idx_in_batch), batch=False)
-    >>> pipe = Pipeline(batch_size=3)
-    >>> pipe.set_outputs(source(layout=""))
-    >>> pipe.run()[0].as_array()
-    array([0, 1, 2], dtype=int32)
-    >>> pipe.close()
-    """
-
-    def __init__(self, source: Any = None, num_outputs: int | None = None, **options: Unpack[SourceOptions]) -> None:
-        self._source = source
-        self._num_outputs = num_outputs
-        self._options: dict[str, Any] = dict(options)
-
-    def __call__(self, *, source: Any = None, **options: Unpack[SourceOptions]) -> DataNode | list[DataNode]:
-        """Add the node, or nodes.
-
-        Raises:
-            ArgumentClashError: an argument has been given before.
-            ArgumentError, DefinitionError, DeviceError: see `dali_like.fn.external_source`.
-        """
-        given = {name for name, value in self._options.items() if value is not None}
-        again = sorted(name for name, value in options.items() if value is not None and name in given)
-        if source is not None and self._source is not None:
-            again.append("source")
-        if again:
-            raise ArgumentClashError(f"{', '.join(again)}: already specified in constructor")
-        merged: dict[str, Any] = {"batch": None, **self._options, **options}
-        source = self._source if source is None else source
-        if source is None and self._num_outputs is not None:
-            return [external_source(**merged) for _ in range(self._num_outputs)]
-        return external_source(source, self._num_outputs, **merged)

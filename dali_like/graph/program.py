@@ -1,0 +1,143 @@
+"""Operators that make a sample of a sample, one behind the other: what runs in threads, and in workers behind a source.
+
+A program has numbered registers. The first hold the samples that it is given, others constants, and each step leaves its
+results in further ones. It keeps nothing between samples, and can be pickled.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer
+from dali_like.graph.operators import Array, Call, Operator, choose_layout
+from dali_like.graph.randomness import RandomKey
+from dali_like.types import SampleInfo
+
+#: What a node stands for: a producer and one of its outputs.
+Key = tuple[Producer, int]
+#: Given the number of an export, a shape and a dtype: the memory that it should lie in, if there is any.
+Empty = Callable[[int, tuple[int, ...], np.dtype[Any]], Array | None]
+
+
+def key(node: DataNode) -> Key:
+    """What a node stands for."""
+    return node.producer, node.output
+
+
+@dataclass(frozen=True)
+class Step:
+    """The application of one operator.
+
+    Attributes:
+        inputs, arguments: the registers of its inputs, and of its arguments that are nodes.
+        layouts: of the inputs, as far as they are known.
+        output: the first of the registers of its outputs.
+        random_key: of its random numbers, if it has any.
+        export: which export its only output is, if it is one.
+    """
+
+    operator: Operator
+    inputs: tuple[int, ...]
+    arguments: Mapping[str, int]
+    layouts: tuple[str, ...]
+    output: int
+    random_key: RandomKey | None = None
+    export: int | None = None
+
+    def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None) -> None:
+        """Make the outputs of one sample; of an operator on batches, of all samples."""
+        inputs = [registers[i] for i in self.inputs]
+        place = None if self.export is None or empty is None else functools.partial(empty, self.export)
+        call = Call(info, [*map(_layout_of, self.layouts, inputs)], self.random_key, place)
+        try:
+            arguments = {name: registers[i] for name, i in self.arguments.items()}
+            outputs = self.operator.compute(call, inputs, arguments)
+        except Exception as error:
+            who = f"sample {info.idx_in_batch} of iteration" if self.operator.per_sample else "iteration"
+            error.add_note(f"raised by {self.operator.name} for {who} {info.iteration}")
+            raise
+        registers[self.output : self.output + len(outputs)] = outputs
+
+
+@dataclass(frozen=True)
+class Program:
+    """Operators that make a sample of a sample.
+
+    Attributes:
+        num_inputs: how many samples it is given.
+        constants: what stands in the registers behind them.
+        num_registers: how many registers there are in all.
+        steps: in the order in which they are to run.
+        exports: the registers of its results.
+    """
+
+    num_inputs: int
+    constants: tuple[Array, ...]
+    num_registers: int
+    steps: tuple[Step, ...]
+    exports: tuple[int, ...]
+
+    def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
+        """The results for one sample; those may lie where `empty` says, but need not."""
+        registers = [*samples, *self.constants]
+        registers += [None] * (self.num_registers - len(registers))
+        for step in self.steps:
+            step.run(registers, info, empty)
+        return tuple([registers[i] for i in self.exports])
+
+
+def make_program(
+    inputs: Sequence[Key],
+    nodes: Sequence[OperatorNode],
+    exports: Sequence[Key],
+    random_keys: Mapping[OperatorNode, RandomKey],
+) -> Program:
+    """The program of some operators of a graph.
+
+    Args:
+        inputs: what it is given.
+        nodes: the operators, in an order in which they can run.
+        exports: what it returns.
+        random_keys: of those operators that have random numbers.
+    """
+    registers: dict[Key, int] = {data: i for i, data in enumerate(inputs)}
+    constants = []
+    for data in (data for node in nodes for data in node.needs):
+        if isinstance(data.producer, ConstantNode) and key(data) not in registers:
+            registers[key(data)] = len(registers)
+            constants.append(data.producer.constant.array)
+    steps = []
+    for node in nodes:
+        first = len(registers)
+        registers |= {(node, output): first + output for output in range(len(node.layouts))}
+        steps.append(make_step(node, registers, exports, random_keys))
+    used = tuple(registers[data] for data in exports)
+    return Program(len(inputs), tuple(constants), len(registers), tuple(steps), used)
+
+
+def make_step(
+    node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], random_keys: Mapping[OperatorNode, RandomKey]
+) -> Step:
+    """The application of one operator, given which data is in which register."""
+    export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
+    return Step(
+        node.operator,
+        tuple(registers[key(data)] for data in node.inputs),
+        {name: registers[key(data)] for name, data in node.argument_inputs.items()},
+        tuple(data.producer.layouts[data.output] for data in node.inputs),
+        registers[node, 0],
+        random_keys.get(node),
+        export,
+    )
+
+
+def _layout_of(layouts: str, samples: Any) -> str:
+    if not layouts:
+        return ""
+    sample = samples[0] if isinstance(samples, list) else samples
+    return choose_layout(layouts, sample.ndim)

@@ -1,0 +1,7 @@
+"""The operators: one module for each group, and what makes ``fn`` and ``ops`` of them."""
+
+from __future__ import annotations
+
+from dali_like.operators import decoding, geometry, randoms
+
+__all__ = ["decoding", "geometry", "randoms"]

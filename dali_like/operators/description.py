@@ -1,0 +1,261 @@
+"""The description of an operator, from which everything else is made: ``fn``, ``ops``, documentation and type stubs.
+
+A description is a plain function of one sample::
+
+    @operator(layouts="HWC FHWC")
+    def brighten(call: Call, image: Array, *, by: PerSample[float] = 10.0) -> Array:
+        \"\"\"Make images brighter.
+
+        Args:
+            image: any dtype.
+            by: is added to each element.
+        \"\"\"
+        return image + np.asarray(by, image.dtype)
+
+That is all it takes: there are ``fn.brighten(data, *, by=10.0, device="cpu", name=None, ...)`` and ``ops.Brighten``, which
+take constants or nodes for `by`, lists of nodes for `data`, and refuse anything else when the graph is built. The function
+is called in a thread or in a worker with what one sample has, `by` being a float.
+
+What comes first is the `Call`: the layout of the sample, its random numbers, memory for the result. The other positional
+parameters are the inputs (those with a default may be left out, and ``*inputs`` are any number), the keyword parameters the
+arguments; `dali_like.operators.parameters` says which annotations there are. With several outputs it returns a tuple.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentError, SampleError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
+from dali_like.types import to_dali_type
+
+#: Every image that DALI's operators work on, still or moving, flat or not.
+IMAGES = "HWC CHW FHWC FCHW CFHW"
+VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
+
+_registry: dict[str, Description] = {}
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """All that is known of an operator.
+
+    Attributes:
+        path: its name in ``fn``: "decoders.image".
+        function: makes one sample; see this module.
+        parameters: its arguments that have an effect.
+        common: those that all operators have, and those that are taken for the sake of DALI's programs and have no effect.
+        inputs: the names of its inputs.
+        min_inputs, max_inputs: how many there may be; None: any number.
+        layouts: those that its first input may have, with blanks between them; empty: any, or none.
+        num_outputs: of each call; None: the argument "num_outputs" says it.
+        output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
+        check: given the arguments that were given, what is wrong with them: raises ArgumentError.
+        random: whether it has random numbers.
+        per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch.
+    """
+
+    path: str
+    function: Callable[..., Any]
+    parameters: Mapping[str, Parameter]
+    common: Mapping[str, Parameter]
+    inputs: tuple[str, ...]
+    min_inputs: int
+    max_inputs: int | None
+    layouts: str
+    num_outputs: int
+    output_layout: Callable[[str, Mapping[str, Any]], str] | None
+    check: Callable[[Mapping[str, Any]], None] | None
+    random: bool
+    per_sample: bool
+
+    @property
+    def name(self) -> str:
+        """As messages call it."""
+        return f"fn.{self.path}"
+
+    @property
+    def class_path(self) -> str:
+        """Its name in ``ops``: "decoders.Image"."""
+        *modules, name = self.path.split(".")
+        return ".".join((*modules, "".join(part.capitalize() for part in name.split("_"))))
+
+    @property
+    def all_parameters(self) -> Mapping[str, Parameter]:
+        """Every argument that it takes."""
+        return {**self.parameters, **self.common}
+
+    def bind(self, layouts: Sequence[str], given: Mapping[str, Any]) -> BoundOperator:
+        """The operator with its constants.
+
+        Args:
+            layouts: of its inputs, as far as they are known.
+            given: the arguments that are no nodes, as the user has given them.
+
+        Raises:
+            ArgumentError: an argument is not allowed.
+        """
+        values = {name: self.parameters[name].convert(value, self.name) for name, value in given.items()}
+        if layouts:
+            self._check_layout(layouts[0])
+        outputs = self._output_layouts(layouts[0] if layouts else "", values)
+        return BoundOperator(self, values, outputs, int(values.pop("seed", -1)) if self.random else None)
+
+    def _check_layout(self, layouts: str) -> None:
+        allowed = self.layouts.split()
+        if allowed and layouts and not set(layouts.split()) & set(allowed):
+            raise ArgumentError(
+                f"{self.name}: the input {self.inputs[0]} has the layout {layouts!r}; allowed are {', '.join(allowed)}"
+            )
+
+    def _output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+        candidates = layouts or self.layouts
+        if self.output_layout is not None:
+            defaults = {name: parameter.default for name, parameter in self.parameters.items()}
+            outputs = [self.output_layout(layout, {**defaults, **values}) for layout in candidates.split() or [""]]
+            candidates = " ".join(dict.fromkeys(outputs))
+        return (candidates,) + ("",) * (self.num_outputs - 1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return description_of, (self.path,)
+
+
+@dataclass(frozen=True)
+class BoundOperator:
+    """An operator with its constants; a `dali_like.graph.operators.Operator`."""
+
+    description: Description
+    values: Mapping[str, Any]
+    layouts: tuple[str, ...]
+    seed: int | None
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        values = {name: to_plain(value) for name, value in self.values.items()}
+        return values if self.seed is None else {**values, "seed": self.seed}
+
+    @property
+    def per_sample(self) -> bool:
+        return self.description.per_sample
+
+    def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
+        description = self.description
+        if description.layouts and call.layouts and not call.layouts[0]:
+            call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
+        values = self.values
+        if arguments:
+            values = {**values, **{name: self._of_samples(name, array) for name, array in arguments.items()}}
+        result = description.function(call, *inputs, **values)
+        outputs = result if description.num_outputs > 1 else (result,)
+        return [_checked(output) for output in outputs] if description.per_sample else outputs
+
+    def _of_samples(self, name: str, data: Any) -> Any:
+        parameter = self.description.parameters[name]
+        return parameter.convert_sample(data) if self.per_sample else [parameter.convert_sample(array) for array in data]
+
+    def _assumed_layout(self, sample: Array) -> str:
+        """Without a layout, the first of as many letters that is allowed, as in DALI."""
+        for layout in self.description.layouts.split():
+            if len(layout) == sample.ndim:
+                return layout
+        raise SampleError(
+            f"{self.name}: the input {self.description.inputs[0]} has {sample.ndim} dimensions and no layout; allowed are "
+            f"{', '.join(self.description.layouts.split())}"
+        )
+
+
+def _checked(output: Any) -> Array:
+    array = np.asarray(output)
+    to_dali_type(array.dtype)
+    return array
+
+
+def operator(
+    *,
+    module: str = "",
+    name: str = "",
+    layouts: str = "",
+    num_outputs: int = 1,
+    output_layout: str | Callable[[str, Mapping[str, Any]], str] | None = None,
+    check: Callable[[Mapping[str, Any]], None] | None = None,
+    random: bool = False,
+    per_sample: bool = True,
+    ignored: Mapping[str, Any] | None = None,
+) -> Callable[[Callable[..., Any]], Description]:
+    """Describe an operator by a function; see this module, and for the arguments `Description`.
+
+    Args:
+        module: where it stands in ``fn``: "decoders". Default: directly in it.
+        name: what it is called there. Default: the name of the function.
+        layouts: see there.
+        num_outputs: see there.
+        output_layout: see there; a string is the layout of every result.
+        check: see there.
+        random: see there; adds the argument ``seed``.
+        per_sample: see there.
+        ignored: arguments of DALI's operator that have no effect here, and their defaults.
+    """
+    fixed = output_layout
+    layout_function = (lambda _, __: fixed) if isinstance(fixed, str) else fixed
+
+    def describe(function: Callable[..., Any]) -> Description:
+        own = inspect.signature(function).parameters.values()
+        inputs = [parameter for parameter in own if parameter.kind is not parameter.KEYWORD_ONLY][1:]
+        variadic = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in inputs)
+        needed = [parameter for parameter in inputs if parameter.default is parameter.empty]
+        parameters = parameters_of(function)
+        if random:
+            parameters["seed"] = make_parameter("seed", int, -1)
+        path = f"{module}.{name or function.__name__}" if module else name or function.__name__
+        described = Description(
+            path,
+            function,
+            parameters,
+            {**_common(), **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()}},
+            tuple(parameter.name for parameter in inputs),
+            len(needed),
+            None if variadic else len(inputs),
+            layouts,
+            num_outputs,
+            layout_function,
+            check,
+            random,
+            per_sample,
+        )
+        if path in _registry:
+            raise ValueError(f"there are two operators with the name {path}")
+        _registry[path] = described
+        return described
+
+    return describe
+
+
+def _common() -> dict[str, Parameter]:
+    return {
+        "device": make_parameter("device", str | None, "cpu"),
+        "name": make_parameter("name", str | None, None),
+        "preserve": make_parameter("preserve", bool, False),
+        "bytes_per_sample_hint": make_parameter("bytes_per_sample_hint", Any, 0),
+    }
+
+
+def descriptions() -> Mapping[str, Description]:
+    """All operators, by their names in ``fn``."""
+    import dali_like.operators  # noqa: F401, PLC0415  # which describes them
+
+    return _registry
+
+
+def description_of(path: str) -> Description:
+    """The operator of a name in ``fn``."""
+    return descriptions()[path]

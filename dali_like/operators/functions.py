@@ -1,0 +1,218 @@
+"""What users call: ``fn.flip(data, ...)`` and ``ops.Flip(...)(data, ...)``, made of descriptions."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dali_like.defining import Definable
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
+from dali_like.operators.description import Description, descriptions
+from dali_like.operators.parameters import REQUIRED
+
+
+def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    """Add an operator to the graph.
+
+    Args:
+        inputs: nodes; constants; or lists of nodes, to each of which it is applied, with the same random numbers.
+        given: the arguments.
+
+    Returns:
+        A node, or a list of nodes if the operator has several outputs. Of lists of nodes, a list of those; of several
+        outputs, a list for each output.
+
+    Raises:
+        ArgumentError, DefinitionError, DeviceError: something is not allowed; the message says what is.
+    """
+    sets = _input_sets(description, inputs)
+    _check_names(description, given)
+    _check_device(description, given.get("device", "cpu"))
+    nodes, constants = {}, {}
+    for name, value in given.items():
+        if name in description.common:
+            description.common[name].convert(value, description.name)
+        elif isinstance(value, DataNode) and description.parameters[name].per_sample:
+            nodes[name] = value
+        elif value is not None or description.parameters[name].default is not None:
+            constants[name] = value
+    if description.check is not None:
+        _check_together(description, {**constants, **nodes})
+    results = []
+    number: dict[str, int] = {}
+    for one in sets or [list(inputs)]:
+        data = _as_nodes(description, one)
+        bound = description.bind([_layouts_of(node) for node in data], constants)
+        node = OperatorNode(bound, data, nodes, **number)
+        number = {"number": node.number}
+        results.append([DataNode(given.get("name") or description.name, "cpu", node, i) for i in range(len(bound.layouts))])
+    if given.get("preserve"):
+        _preserve(description, [node for outputs in results for node in outputs])
+    if not sets:
+        return results[0][0] if description.num_outputs == 1 else results[0]
+    columns = [list(column) for column in zip(*results, strict=True)]
+    return columns[0] if description.num_outputs == 1 else columns
+
+
+def _input_sets(description: Description, inputs: Sequence[Any]) -> list[list[Any]]:
+    """The inputs of each application, where some of them are lists of nodes; empty where none is."""
+    least, most = description.min_inputs, description.max_inputs
+    if len(inputs) < least or (most is not None and len(inputs) > most):
+        allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        names = f" ({', '.join(description.inputs)})" if description.inputs else ""
+        raise DefinitionError(f"{description.name} takes {allowed} inputs{names}, not {len(inputs)}")
+    lists = [value for value in inputs if _is_list_of_nodes(value)]
+    if not lists:
+        return []
+    sizes = {len(value) for value in lists}
+    if len(sizes) > 1:
+        raise DefinitionError(f"{description.name}: its inputs are lists of {sorted(sizes)} nodes; all must be as long")
+    return [[value[i] if _is_list_of_nodes(value) else value for value in inputs] for i in range(sizes.pop())]
+
+
+def _is_list_of_nodes(value: Any) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(part, DataNode) for part in value)
+
+
+def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode, ...]:
+    nodes: list[DataNode] = []
+    for i, value in enumerate(inputs):
+        name = description.inputs[min(i, len(description.inputs) - 1)]
+        if i == 0 and description.min_inputs and not isinstance(value, DataNode):
+            raise DefinitionError(
+                f"{description.name} works on a DataNode, not on a {type(value).__qualname__}, which the input {name} is"
+            )
+        try:
+            nodes += output_nodes([value])
+        except DefinitionError:
+            raise DefinitionError(
+                f"{description.name}: the input {name} must be a DataNode, a number, a list of numbers or an array, not a "
+                f"{type(value).__qualname__}"
+            ) from None
+    return tuple(nodes)
+
+
+def _layouts_of(node: DataNode) -> str:
+    return node.producer.layouts[node.output]
+
+
+def _check_names(description: Description, given: Mapping[str, Any]) -> None:
+    allowed = description.all_parameters
+    if unknown := sorted(set(given) - set(allowed)):
+        raise ArgumentTypeError(
+            f"{description.name} got unexpected arguments: {', '.join(unknown)}. It has {', '.join(allowed)}"
+        )
+    missing = [name for name, parameter in description.parameters.items() if parameter.default is REQUIRED]
+    if missing := [name for name in missing if given.get(name) is None]:
+        raise ArgumentTypeError(f"{description.name} needs the argument {', '.join(missing)}")
+
+
+def _check_device(description: Description, device: Any) -> None:
+    if device not in ("cpu", None):
+        raise DeviceError(f"{description.name}: device={device!r} is not there in this version, which computes on the CPU")
+
+
+def _check_together(description: Description, given: Mapping[str, Any]) -> None:
+    assert description.check is not None
+    try:
+        description.check(given)
+    except ArgumentError as error:
+        raise type(error)(f"{description.name}: {error}") from None
+
+
+def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
+    pipeline = Definable.current()
+    if pipeline is None:
+        raise ArgumentClashError(
+            f"{description.name}: preserve=True is for the current pipeline, and there is none: use it in `with pipeline:`"
+        )
+    for node in nodes:
+        pipeline.add_sink(node)
+
+
+# Making functions, classes and modules
+
+
+def publish_functions(module_name: str) -> list[str]:
+    """Put the operators of a module of ``fn`` into it: their names."""
+    return _publish(module_name, "dali_like.fn", lambda description: description.path, make_function)
+
+
+def publish_classes(module_name: str) -> list[str]:
+    """Put the operators of a module of ``ops`` into it: their names."""
+    return _publish(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
+
+
+def _publish(
+    module_name: str, root: str, path_of: Callable[[Description], str], make: Callable[[Description], Any]
+) -> list[str]:
+    module = sys.modules[module_name]
+    names = []
+    for description in descriptions().values():
+        *modules, name = path_of(description).split(".")
+        if ".".join((root, *modules)) == module_name:
+            published = make(description)
+            published.__module__ = module_name
+            setattr(module, name, published)
+            names.append(name)
+    return names
+
+
+def make_function(description: Description) -> Callable[..., Any]:
+    """The function of ``fn``."""
+
+    def function(*inputs: Any, **arguments: Any) -> Any:
+        return apply(description, inputs, arguments)
+
+    function.__name__ = function.__qualname__ = description.path.rsplit(".", 1)[-1]
+    function.__doc__ = description.function.__doc__
+    function.__signature__ = signature_of(description)  # type: ignore[attr-defined]
+    return function
+
+
+def signature_of(description: Description) -> inspect.Signature:
+    """The signature of its function of ``fn``."""
+    plain = inspect.signature(description.function).parameters
+    parameters = []
+    for name in description.inputs:
+        variadic = plain[name].kind is inspect.Parameter.VAR_POSITIONAL
+        kind = inspect.Parameter.VAR_POSITIONAL if variadic else inspect.Parameter.POSITIONAL_ONLY
+        parameters.append(inspect.Parameter(name, kind, default=plain[name].default, annotation="DataNode"))
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=parameter.default)
+        for name, parameter in description.all_parameters.items()
+    ]
+    return inspect.Signature(parameters)
+
+
+class OperatorClass:
+    """What the classes of ``ops`` derive from: an operator with some of its arguments, which is called to add nodes.
+
+    The arguments may be given when the object is made or when it is called, each once.
+    """
+
+    description: typing.ClassVar[Description]
+
+    def __init__(self, **arguments: Any) -> None:
+        unknown = sorted(set(arguments) - set(self.description.all_parameters))
+        if unknown:
+            raise ArgumentTypeError(f"ops.{self.description.class_path} got unexpected arguments: {', '.join(unknown)}")
+        self._arguments = arguments
+
+    def __call__(self, *inputs: Any, **arguments: Any) -> Any:
+        """Add the node, or nodes."""
+        if again := sorted(set(arguments) & set(self._arguments)):
+            raise ArgumentClashError(
+                f"ops.{self.description.class_path}: {', '.join(again)} already specified in constructor"
+            )
+        return apply(self.description, inputs, {**self._arguments, **arguments})
+
+
+def make_class(description: Description) -> type[OperatorClass]:
+    """The class of ``ops``."""
+    name = description.class_path.rsplit(".", 1)[-1]
+    return type(name, (OperatorClass,), {"description": description, "__doc__": description.function.__doc__})

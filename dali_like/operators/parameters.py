@@ -1,0 +1,242 @@
+"""The arguments of operators: what their annotations say, which values they take, and what becomes of these.
+
+An operator's function is annotated with what it gets. A parameter says by that what the user may give for it:
+
+====================  ============================================================  =============================
+annotation            what the user may give                                        what the function gets
+====================  ============================================================  =============================
+``int``, ``float``,   a number, True or False, a string                             the same
+``bool``, ``str``
+``Ints``, ``Floats``  a number, a list or tuple of them, a one-dimensional array    a tuple
+``Strings``           a string, or a list or tuple of them                          a tuple
+an IntEnum            a member, or its number                                       the member
+``np.dtype``          a `dali_like.types.DALIDataType`, a NumPy dtype, or its name  the NumPy dtype
+``Literal["a"]``      one of the strings                                            the same
+``X | None``          that, or None                                                 likewise
+``PerSample[X]``      that, or a `DataNode` that has one for each sample            what ``X`` says, for the sample
+anything else         anything; such an operator cannot be serialised               the same
+====================  ============================================================  =============================
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import operator
+import types as builtin_types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+import numpy as np
+
+from dali_like.checks import flag, is_int
+from dali_like.errors import ArgumentError, ArgumentTypeError, DaliLikeError, SampleTypeError
+from dali_like.graph.nodes import DataNode
+from dali_like.graph.operators import Array
+from dali_like.types import to_dali_type, to_numpy_type
+
+T = TypeVar("T")
+
+_PER_SAMPLE = object()
+
+Ints: TypeAlias = tuple[int, ...]
+Floats: TypeAlias = tuple[float, ...]
+Strings: TypeAlias = tuple[str, ...]
+#: An argument that may differ from sample to sample.
+PerSample = Annotated[T, _PER_SAMPLE]
+
+#: In the place of a default: the argument must be given.
+REQUIRED: Any = inspect.Parameter.empty
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument of an operator.
+
+    Attributes:
+        name: of the argument.
+        default: as users see it, or REQUIRED.
+        annotation: what the function gets, without None and `PerSample`.
+        optional: whether None is allowed.
+        per_sample: whether a node is allowed.
+        check: given a value that is neither, what the function gets; raises ArgumentError, with a message that goes on from
+            the name of the argument.
+        of_sample: given an array, what the function gets; raises likewise.
+    """
+
+    name: str
+    default: Any
+    annotation: Any
+    optional: bool
+    per_sample: bool
+    check: Callable[[Any], Any]
+    of_sample: Callable[[Array], Any]
+
+    def convert(self, value: Any, where: str) -> Any:
+        """What the function gets for what the user has given.
+
+        Raises:
+            ArgumentError: the value is not allowed; the message says what is.
+        """
+        if value is None and (self.optional or self.default is None):
+            return None
+        try:
+            return self.check(value)
+        except DaliLikeError as error:
+            hint = ", or a DataNode with one for each sample" if self.per_sample else ""
+            node = " A DataNode, which differs from sample to sample, is not." if isinstance(value, DataNode) else ""
+            shown = "a DataNode" if isinstance(value, DataNode) else repr(value)
+            raise type(error)(f"{where}: {self.name} must be {error}{hint}, not {shown}.{node}") from None
+
+    def convert_sample(self, array: Array) -> Any:
+        """What the function gets for one sample of a node.
+
+        Raises:
+            SampleTypeError: the array does not fit.
+        """
+        try:
+            return self.of_sample(array)
+        except DaliLikeError as error:
+            raise SampleTypeError(
+                f"the argument {self.name} must be {error}; this sample of it is of dtype {array.dtype} and shape "
+                f"{array.shape}: {array!r}"
+            ) from None
+
+
+def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
+    """The keyword arguments of an operator's function."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    signature = inspect.signature(function)
+    return {
+        name: make_parameter(name, hints[name], parameter.default)
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+
+
+def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
+    """The argument of a name that an annotation describes."""
+    optional = per_sample = False
+    while True:
+        if typing.get_origin(hint) is Annotated:
+            per_sample |= _PER_SAMPLE in hint.__metadata__
+            hint = hint.__origin__
+        elif typing.get_origin(hint) in (typing.Union, builtin_types.UnionType) and type(None) in typing.get_args(hint):
+            optional = True
+            parts = [part for part in typing.get_args(hint) if part is not type(None)]
+            hint = typing.Union[tuple(parts)]  # noqa: UP007  # of any number
+        else:
+            break
+    check = _check_of(hint)
+    return Parameter(name, default, hint, optional, per_sample, check, _sample_check_of(hint, check))
+
+
+def _check_of(hint: Any) -> Callable[[Any], Any]:
+    if hint in _CHECKS:
+        return _CHECKS[hint]
+    if typing.get_origin(hint) is Literal:
+        return _one_of(typing.get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, enum.IntEnum):
+        return _member_of(hint)
+    return lambda value: value
+
+
+def _sample_check_of(hint: Any, check: Callable[[Any], Any]) -> Callable[[Array], Any]:
+    if hint in (Ints, Floats):
+        return check
+    return lambda array: check(_single(array))
+
+
+def _single(array: Array) -> Any:
+    if array.size != 1:
+        raise ArgumentError("a single value")
+    return array.reshape(()).item()
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if not is_int(value):
+        raise ArgumentTypeError("an integer")
+    return operator.index(value)
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, (int, float, np.integer, np.floating, np.bool_)):
+        raise ArgumentTypeError("a number")
+    return float(value)
+
+
+def _flag(value: Any) -> bool:
+    try:
+        return flag("", value)
+    except DaliLikeError:
+        raise ArgumentTypeError("True or False") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ArgumentTypeError("a string")
+    return value
+
+
+def _tuple_of(check: Callable[[Any], T], what: str) -> Callable[[Any], tuple[T, ...]]:
+    def convert(value: Any) -> tuple[T, ...]:
+        if isinstance(value, np.ndarray):
+            value = value.tolist()
+        parts = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
+        try:
+            return tuple(check(part) for part in parts)
+        except DaliLikeError as error:
+            raise type(error)(f"{error}, or a list of {what}") from None
+
+    return convert
+
+
+def _data_type(value: Any) -> np.dtype[Any]:
+    try:
+        return to_numpy_type(to_dali_type(value))
+    except DaliLikeError as error:
+        raise type(error)("a data type of dali_like.types, or of NumPy") from None
+
+
+def _one_of(values: tuple[str, ...]) -> Callable[[Any], str]:
+    def check(value: Any) -> str:
+        if value not in values:
+            raise ArgumentError("one of " + ", ".join(map(repr, values)))
+        return str(value)
+
+    return check
+
+
+def _member_of(kind: type[enum.IntEnum]) -> Callable[[Any], enum.IntEnum]:
+    def check(value: Any) -> enum.IntEnum:
+        try:
+            return kind(_integer(value))
+        except (ValueError, DaliLikeError):
+            raise ArgumentError(f"one of {', '.join(member.name for member in kind)}") from None
+
+    return check
+
+
+_CHECKS: dict[Any, Callable[[Any], Any]] = {
+    int: _integer,
+    float: _number,
+    bool: _flag,
+    str: _text,
+    Ints: _tuple_of(_integer, "integers"),
+    Floats: _tuple_of(_number, "numbers"),
+    Strings: _tuple_of(_text, "strings"),
+    np.dtype[Any]: _data_type,
+}
+
+
+def to_plain(value: Any) -> Any:
+    """What a function gets as numbers, strings, and lists of them, from which `Parameter.convert` makes the same again."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if isinstance(value, enum.IntEnum):
+        return int(value)
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""Operators: how they are described and run, and what they do."""

@@ -1,0 +1,198 @@
+"""Where operators run: behind a source in its workers, or in threads; and that it makes no difference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, fn, types
+from dali_like.errors import DtypeMismatchError
+from dali_like.graph.operators import Array, Call
+from tests.operators.running import batches, pipeline, run
+
+IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
+LABELS = [np.int32(i) for i in range(4)]
+
+
+def augment(image: Any, label: Any) -> list[Any]:
+    turned = fn.flip(image, horizontal=fn.random.coin_flip(), vertical=label)
+    return [turned, label, fn.random.uniform(shape=[2]), turned.shape()]
+
+
+def places(define: Any, **options: Any) -> dict[str, str]:
+    pipe = pipeline(define, IMAGES, LABELS, layouts=["HWC"], way="workers", **options)
+    try:
+        return pipe.operator_places
+    finally:
+        pipe.close()
+
+
+class TestTheDecision:
+    def test_operators_behind_one_source_run_in_its_workers(self):
+        assert places(augment) == {
+            "fn.random.coin_flip_0": "workers",
+            "fn.flip_1": "workers",
+            "fn.random.uniform_2": "threads",
+            "DataNode.shape_3": "workers",
+        }
+
+    @pytest.mark.parametrize(
+        ("options", "place"),
+        [
+            ({"num_threads": 1, "py_num_workers": 1}, "workers"),
+            ({"num_threads": 2, "py_num_workers": 1}, "threads"),
+            ({"num_threads": 2, "py_num_workers": 2}, "workers"),
+            ({"num_threads": None, "py_num_workers": 2}, "workers"),
+        ],
+    )
+    def test_where_there_are_more_hands(self, options, place):
+        assert places(lambda image, label: [fn.flip(image), label], **options) == {"fn.flip_0": place}
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"parallel": False}, {"batch": True}, {"on_error": "skip"}],
+        ids=["serial", "batches", "replaced samples"],
+    )
+    def test_other_sources_leave_it_to_threads(self, options):
+        options = {"parallel": True, "batch": False, **options}
+        pipe = Pipeline(batch_size=4, num_threads=1)
+        with pipe:
+            pipe.set_outputs(fn.flip(fn.external_source(lambda info: IMAGES[0], **options)))
+
+        assert pipe.operator_places == {"fn.flip_0": "threads"}
+
+    def test_what_needs_two_sources_runs_in_threads(self, operator):
+        @operator()
+        def plus(call: Call, a: Array, b: Array) -> Array:
+            return a + b
+
+        def source() -> Any:
+            return fn.external_source(lambda info: np.int32(info.idx_in_epoch), batch=False, parallel=True)
+
+        pipe = Pipeline(batch_size=4, num_threads=1)
+        with pipe:
+            pipe.set_outputs(plus(plus(source(), 10), plus(source(), 20)))
+
+        assert pipe.operator_places == {"fn.plus_0": "workers", "fn.plus_1": "workers", "fn.plus_2": "threads"}
+        assert pipe.run()[0].as_array().tolist() == [30, 32, 34, 36]
+        pipe.close()
+
+    def test_behind_an_operator_on_batches(self, operator):
+        @operator(per_sample=False)
+        def reversed_batch(call: Call, data: list[Array]) -> list[Array]:
+            return data[::-1]
+
+        def define(image: Any, label: Any) -> Any:
+            return reversed_batch(fn.flip(image)), fn.flip(reversed_batch(image)), label
+
+        assert [*places(define).values()] == ["workers", "threads", "threads", "threads"]
+        assert_alike(define)
+
+    def test_it_is_drawn(self, tmp_path):
+        pipe = pipeline(augment, IMAGES, LABELS, layouts=["HWC"], way="workers")
+        pipe.save_graph_to_dot_file(tmp_path / "graph.dot", use_colors=True)
+        pipe.close()
+
+        text = (tmp_path / "graph.dot").read_text()
+        assert '"fn.flip_1" [color=green peripheries=2];' in text
+        assert '"fn.random.uniform_2" [color=green];' in text
+
+
+def assert_alike(define: Any, **options: Any) -> None:
+    """The same in threads, in one worker, and in several that are spawned; over epochs that are left, and ended."""
+    ways = [{"way": "threads"}, {"way": "workers"}, {"way": "workers", "py_num_workers": 3, "py_start_method": "fork"}]
+    given = {"layouts": ["HWC"], "iterations": 4, "reset_before": [2], **options}
+    expected, *others = [run(define, IMAGES, LABELS, **given, **way) for way in ways]
+    for results in others:
+        for ours, theirs in zip(results, expected, strict=True):
+            for samples, same in zip(ours, theirs, strict=True):
+                assert len(samples) == len(same)
+                for sample, other in zip(samples, same, strict=True):
+                    np.testing.assert_array_equal(sample, other, strict=True)
+
+
+class TestNoDifference:
+    def test_of_samples_and_random_numbers(self):
+        assert_alike(augment)
+
+    def test_of_spawned_workers(self):
+        spawned = run(augment, IMAGES, LABELS, layouts=["HWC"], way="workers", py_start_method="spawn")
+        threads = run(augment, IMAGES, LABELS, layouts=["HWC"])
+
+        for samples, same in zip(spawned[0], threads[0], strict=True):
+            np.testing.assert_array_equal(samples, same)
+
+    def test_of_layouts(self):
+        define = lambda image, label: [fn.flip(image), image, label]  # noqa: E731
+        ((flat, _, _),) = batches(define, IMAGES, LABELS, way="workers")
+        ((known, source, _),) = batches(define, IMAGES, LABELS, way="workers", layouts=["HWC"])
+
+        assert [flat.layout(), known.layout(), source.layout()] == ["HWC", "HWC", "HWC"]
+
+    @pytest.mark.parametrize("way", ["threads", "workers"])
+    def test_of_errors(self, way, operator):
+        @operator()
+        def fussy(call: Call, data: Array) -> Array:
+            if call.info.idx_in_epoch == 6:
+                raise ValueError("not this one")
+            return data
+
+        pipe = pipeline(fussy, LABELS, way=way)
+        try:
+            assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
+            with pytest.raises(ValueError, match=r"not this one") as info:
+                pipe.run()
+            assert "raised by fn.fussy for sample 2 of iteration 1" in info.value.__notes__
+            assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
+        finally:
+            pipe.close()
+
+    @pytest.mark.parametrize("way", ["threads", "workers"])
+    def test_of_what_was_declared(self, way):
+        def define() -> Any:
+            return fn.flip(
+                fn.external_source(lambda info: IMAGES[0], dtype=types.FLOAT, batch=False, parallel=way == "workers")
+            )
+
+        with pytest.raises(DtypeMismatchError, match=r"returned data of type uint8 in output 0"):
+            run(define, way=way)
+
+    def test_of_objects_beside(self):
+        pipe = Pipeline(batch_size=2, num_threads=1)
+        with pipe:
+            image, text = fn.external_source(
+                lambda info: (IMAGES[0], f"sample {info.idx_in_epoch}"),
+                num_outputs=2,
+                dtype=[types.UINT8, types.OBJECT],
+                batch=False,
+                parallel=True,
+            )
+            pipe.set_outputs(fn.flip(image), text)
+        try:
+            assert pipe.operator_places == {"fn.flip_0": "workers"}
+            assert pipe.run()[1] == ["sample 0", "sample 1"]
+        finally:
+            pipe.close()
+
+    def test_of_memory_that_the_callback_asks_for(self):
+        """It is not that of the batch, in which the operators' results lie."""
+
+        def source(info: types.SampleInfo) -> np.ndarray:
+            image = info.empty((2, 4, 3))
+            image[...] = IMAGES[info.idx_in_batch]
+            return image
+
+        pipe = Pipeline(batch_size=4, num_threads=1)
+        with pipe:
+            image = fn.external_source(source, batch=False, parallel=True)
+            pipe.set_outputs(fn.flip(image), image, fn.flip(image, horizontal=0))
+        try:
+            for _ in range(4):
+                flipped, same, again = pipe.run()
+                np.testing.assert_array_equal(same.as_array(), IMAGES)
+                np.testing.assert_array_equal(again.as_array(), IMAGES)
+                np.testing.assert_array_equal(flipped.as_array(), np.array(IMAGES)[..., ::-1, :])
+        finally:
+            pipe.close()

@@ -1,0 +1,162 @@
+"""Random numbers of operators: what they depend on, what they do not, and how they are distributed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, fn, types
+from dali_like.graph.randomness import generator_at, key_of, key_of_seed
+from tests.operators.running import pipeline, run
+
+
+def draws(define: Any, **options: Any) -> np.ndarray:
+    """All numbers, as (output, iteration, sample)."""
+    results = run(define, batch_size=4, **options)
+    return np.array(results).swapaxes(0, 1)
+
+
+class TestTheGenerator:
+    def test_each_place_has_its_own_numbers_which_are_always_the_same(self):
+        places = [
+            (key, epoch, index)
+            for key in (key_of(1, 0), key_of(1, 1), key_of(2, 0), key_of_seed(1))
+            for epoch in (0, 1)
+            for index in (0, 1, 2)
+        ]
+
+        numbers = [generator_at(*place).random() for place in places]
+
+        assert len(set(numbers)) == len(places)
+        assert [generator_at(*place).random() for place in reversed(places)] == numbers[::-1]
+
+    def test_nothing_is_left_of_the_numbers_before(self):
+        """Neither of the block that the generator makes at once, nor the half of a number that was not needed."""
+        key = key_of(1, 0)
+        fresh = generator_at(key, 0, 0).integers(0, 100, 7, np.int32)
+
+        generator_at(key, 3, 4).random(3)
+        generator_at(key, 3, 4).integers(0, 100, 3, np.int32)
+
+        np.testing.assert_array_equal(generator_at(key, 0, 0).integers(0, 100, 7, np.int32), fresh)
+
+
+class TestDependence:
+    def test_on_the_sample_the_epoch_and_the_operator(self):
+        numbers = draws(lambda: [fn.random.uniform(), fn.random.uniform()], iterations=4, reset_before=[2])
+
+        assert len(np.unique(numbers)) == numbers.size
+
+    def test_on_the_seed_of_the_pipeline(self):
+        one, same, other = (draws(fn.random.uniform, seed=seed) for seed in (1, 1, 2))
+
+        np.testing.assert_array_equal(one, same)
+        assert not np.intersect1d(one, other).size
+
+    def test_a_seed_of_the_operator_is_all_that_counts(self):
+        """As in DALI: operators with the same seed have the same numbers."""
+        a, b, c = draws(lambda: [fn.random.uniform(seed=5), fn.random.uniform(seed=5), fn.random.uniform(seed=6)], seed=1)
+        again, _ = draws(lambda: [fn.random.uniform(seed=5), fn.random.uniform()], seed=2)
+
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, again)
+        assert not np.intersect1d(a, c).size
+
+    def test_not_on_operators_without_random_numbers(self):
+        image = [np.zeros((1, 2, 3), np.uint8)] * 4
+        (alone,) = draws(fn.random.uniform)
+        _, behind = run(lambda data: [fn.flip(data), fn.random.uniform()], image)[0]
+
+        np.testing.assert_array_equal(alone[0], behind)
+
+    def test_not_on_where_it_was_resumed(self):
+        def define() -> Any:
+            source = fn.external_source(lambda info: np.int32(info.idx_in_epoch), batch=False)
+            return source, fn.random.uniform()
+
+        options = {"batch_size": 2, "enable_checkpointing": True}
+        pipe = pipeline(define, **options)
+        first, second = pipe.run(), None
+        state, second = pipe.checkpoint(), pipe.run()
+        resumed = pipeline(define, **options, checkpoint=state)
+        try:
+            np.testing.assert_array_equal(resumed.run()[1].as_array(), second[1].as_array())
+            assert not np.array_equal(first[1].as_array(), second[1].as_array())
+        finally:
+            pipe.close()
+            resumed.close()
+
+    def test_lists_of_nodes_share_them(self):
+        """As in DALI: an image and its mask are treated alike."""
+        template = [np.zeros(5)] * 4
+        a, b = run(lambda one, other: fn.random.uniform([one, other]), template, template)[0]
+
+        np.testing.assert_array_equal(a, b)
+
+    def test_not_on_having_been_serialised(self):
+        def define() -> Any:
+            return [fn.random.uniform(), fn.random.coin_flip(), fn.random.uniform()]
+
+        pipe = pipeline(define, batch_size=8)
+        again = Pipeline.deserialize(pipe.serialize())
+        try:
+            for ours, theirs in zip(pipe.run(), again.run(), strict=True):
+                np.testing.assert_array_equal(ours.as_array(), theirs.as_array())
+        finally:
+            pipe.close()
+            again.close()
+
+
+class TestDistributions:
+    def test_uniform(self):
+        (((whole, bounded, among, half),),) = [
+            run(
+                lambda: [
+                    fn.random.uniform(shape=[40_000]),
+                    fn.random.uniform(range=[3, 5], shape=40_000),
+                    fn.random.uniform(values=[1, 7, 9], shape=[40_000]),
+                    fn.random.uniform(range=[0, 1], shape=[40_000], dtype=types.FLOAT16),
+                ],
+                batch_size=1,
+            )
+        ]
+
+        assert whole[0].dtype == np.float32
+        assert -1 <= whole[0].min() < -0.99 < 0.99 < whole[0].max() < 1
+        assert abs(whole[0].mean()) < 0.02
+        assert bounded[0].min() >= 3
+        assert bounded[0].max() < 5
+        values, counts = np.unique(among[0], return_counts=True)
+        assert values.tolist() == [1, 7, 9]
+        assert counts.min() > 12_500
+        assert half[0].dtype == np.float16
+        assert half[0].max() < 1
+
+    def test_coin_flip(self):
+        ((often, never),) = run(
+            lambda: [fn.random.coin_flip(probability=0.8, shape=[20_000]), fn.random.coin_flip(probability=0.0, shape=[9])],
+            batch_size=1,
+        )
+
+        assert often[0].dtype == np.int32
+        assert 0.78 < often[0].mean() < 0.82
+        assert not never[0].any()
+
+    def test_the_probability_may_differ_from_sample_to_sample(self):
+        probabilities = [np.float32(0), np.float32(1)]
+
+        ((flips,),) = run(lambda p: fn.random.coin_flip(probability=p, shape=[50]), probabilities)
+
+        assert [flip.mean() for flip in flips] == [0, 1]
+
+    def test_the_shape_of_an_input(self):
+        ((numbers,),) = run(fn.random.uniform, [np.zeros((2, 3)), np.zeros((4, 1))])
+
+        assert [array.shape for array in numbers] == [(2, 3), (4, 1)]
+
+    @pytest.mark.parametrize("arguments", [{"range": [1, 0]}, {"range": [1]}])
+    def test_wrong_ranges(self, arguments):
+        with pytest.raises(ValueError, match=r"fn.random.uniform: range must be two numbers, the lower one first"):
+            run(lambda: fn.random.uniform(**arguments))
