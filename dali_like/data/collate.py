@@ -89,7 +89,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     if not len(batch):
         raise SampleIndexError("default_collate: the batch is empty")
     first = batch[0]
-    function = _function_for(first, collate_fn_map)
+    function = function_for(first, collate_fn_map)
     if function is not None:
         return function(batch, collate_fn_map=collate_fn_map)
 
@@ -136,7 +136,8 @@ def default_convert(data: Any) -> Any:
     return data
 
 
-def _function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any] | None:
+def function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any] | None:
+    """The function that batches of what is like a sample are made with; None where containers are taken apart."""
     if functions is None:
         return None
     if type(sample) in functions:

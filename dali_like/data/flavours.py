@@ -15,18 +15,17 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.random  # NumPy would do so when it is first used: in each worker
 
-from dali_like.data.collate import default_collate, default_collate_fn_map
-from dali_like.data.forms import Leaf, numpy_leaf
+from dali_like.data.collate import default_collate, default_collate_fn_map, function_for
+from dali_like.data.forms import FormFlavour, Leaf, numpy_leaf
 from dali_like.data.iteration import SamplerIterator, resumable
 from dali_like.data.randomness import randomness_of
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.parcels import Reducers
 
-#: Batches of these types are never looked into by the default collation's containers.
 _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
 
 
-class Flavour(Protocol):
+class Flavour(FormFlavour, Protocol):
     """What a loader's batches are made of, and what its random numbers come from."""
 
     @property
@@ -34,10 +33,7 @@ class Flavour(Protocol):
         """How arrays or tensors of this flavour are pickled, for their memory to be shared."""
 
     def is_default(self, collate_fn: Any) -> bool:
-        """Whether a collation is the default one of this flavour, as it was when it was imported."""
-
-    def leaf_of(self, value: Any) -> Leaf | None:
-        """A leaf for a part of a sample; see `dali_like.data.forms.form_of`."""
+        """Whether a collation is the default one of this flavour."""
 
     def draw_seed(self, generator: Any) -> int:
         """A seed for the workers, drawn from a generator of the user's, or from the library's global state."""
@@ -71,11 +67,15 @@ class NumpyFlavour:
 
     def is_default(self, collate_fn: Any) -> bool:
         """See `Flavour.is_default`."""
-        return collate_fn is default_collate and default_collate_fn_map == _ORIGINAL_FUNCTIONS
+        return collate_fn is default_collate
 
     def leaf_of(self, value: Any) -> Leaf | None:
-        """See `Flavour.leaf_of`."""
+        """See `dali_like.data.forms.FormFlavour`."""
         return numpy_leaf(value)
+
+    def is_collated_specially(self, value: Any) -> bool:
+        """See `dali_like.data.forms.FormFlavour`."""
+        return function_for(value, default_collate_fn_map) is not function_for(value, _ORIGINAL_FUNCTIONS)
 
     def draw_seed(self, generator: Any) -> int:
         """See `Flavour.draw_seed`."""

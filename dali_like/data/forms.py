@@ -16,8 +16,8 @@ import dataclasses
 import functools
 import math
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,8 +291,14 @@ def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
         place[i, ...] = array
 
 
-#: Makes a leaf of what is neither a container nor text; None where the default collation is to see it itself.
-LeafMaker = Callable[[Any], Leaf | None]
+class FormFlavour(Protocol):
+    """What the forms of samples depend on besides the samples."""
+
+    def leaf_of(self, value: Any) -> Leaf | None:
+        """A leaf for what is neither a container nor text; None where the default collation is to see it itself."""
+
+    def is_collated_specially(self, value: Any) -> bool:
+        """Whether the default collation has since been given another function for such a part of a sample."""
 
 
 def numpy_leaf(value: Any) -> Leaf | None:
@@ -318,16 +324,17 @@ def layout_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> OutputLayout:
     return OutputLayout(DTYPE_CODES[dtype], len(shape), shape)
 
 
-def form_of(sample: Any, leaf_of: LeafMaker) -> SampleForm | None:
+def form_of(sample: Any, flavour: FormFlavour) -> SampleForm | None:
     """The form of a sample; None if some part of it has to be collated by itself.
 
-    >>> form_of((np.zeros(3), 5, "cat"), numpy_leaf).num_texts
+    >>> from dali_like.data.flavours import NumpyFlavour
+    >>> form_of((np.zeros(3), 5, "cat"), NumpyFlavour()).num_texts
     1
     """
     leaves: list[Leaf] = []
     texts: list[TextLeaf] = []
     try:
-        root = _node_of(sample, leaf_of, leaves, texts)
+        root = _node_of(sample, flavour, leaves, texts)
         form = SampleForm(root, leaves, len(texts))
         form.packed  # noqa: B018  # local classes cannot be pickled
     except (UnfitError, RecursionError, pickle.PicklingError, AttributeError, TypeError):
@@ -339,10 +346,12 @@ class UnfitError(Exception):
     """A part of a sample has no form, and is to be collated by itself."""
 
 
-def _node_of(value: Any, leaf_of: LeafMaker, leaves: list[Leaf], texts: list[TextLeaf]) -> Node:
+def _node_of(value: Any, flavour: FormFlavour, leaves: list[Leaf], texts: list[TextLeaf]) -> Node:
     def node_of(part: Any) -> Node:
-        return _node_of(part, leaf_of, leaves, texts)
+        return _node_of(part, flavour, leaves, texts)
 
+    if flavour.is_collated_specially(value):
+        raise UnfitError
     kind = type(value)
     if kind in (str, bytes):
         texts.append(TextLeaf(value))
@@ -354,7 +363,7 @@ def _node_of(value: Any, leaf_of: LeafMaker, leaves: list[Leaf], texts: list[Tex
         return Dict({key: node_of(part) for key, part in value.items()})
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return NamedTuple(kind, list(map(node_of, value)))
-    leaf = leaf_of(value)
+    leaf = flavour.leaf_of(value)
     if leaf is not None:
         leaf.number = len(leaves)
         leaves.append(leaf)

@@ -148,13 +148,13 @@ class BatchMaker:
         """See `dali_like.workers.requests.Maker`."""
         if isinstance(message, Whole) or not message.others:
             return None
-        form = form_of(message.others[0], self.flavour.leaf_of)
+        form = form_of(message.others[0], self.flavour)
         self.whole = form is None
         return form
 
     def collate(self, samples: Sequence[Any]) -> Any:
         """The batch of samples that have come in parcels. It is made like those in rows, as far as that is possible."""
-        form = form_of(samples[0], self.flavour.leaf_of)
+        form = form_of(samples[0], self.flavour)
         batch = None if form is None else batch_of(samples, form)
         return self.collate_fn(samples) if batch is None else batch
 

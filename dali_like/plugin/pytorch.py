@@ -17,6 +17,7 @@ import numpy as np
 
 from dali_like import by_value
 from dali_like.data import samplers as own_samplers
+from dali_like.data.collate import function_for
 from dali_like.data.flavours import PYTHON_AND_NUMPY, UNRECORDED, numpy_seed
 from dali_like.data.forms import (
     ArrayLeaf,
@@ -55,7 +56,12 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {torch.Tensor: reduce_tensor, torc
 for _kind, _reduce in _REDUCERS.items():
     by_value.register(_kind, _reduce)
 
-_ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
+#: Those of PyTorch itself; programs and libraries add others, and put theirs in the place of these.
+_ORIGINAL_FUNCTIONS = {
+    kind: function
+    for kind, function in default_collate_fn_map.items()
+    if getattr(function, "__module__", "") == torch_data.default_collate.__module__
+}
 
 #: The integers of NumPy as which elements travel that it does not know.
 _CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
@@ -138,8 +144,12 @@ class TorchFlavour:
         return _REDUCERS
 
     def is_default(self, collate_fn: Any) -> bool:
-        """Whether it is PyTorch's, with its functions for types as they were when this module was imported."""
-        return collate_fn is torch_data.default_collate and default_collate_fn_map == _ORIGINAL_FUNCTIONS
+        """Whether it is PyTorch's."""
+        return collate_fn is torch_data.default_collate
+
+    def is_collated_specially(self, value: Any) -> bool:
+        """Whether PyTorch would not call its own function, or take a container apart, but call another function."""
+        return function_for(value, default_collate_fn_map) is not function_for(value, _ORIGINAL_FUNCTIONS)
 
     def leaf_of(self, value: Any) -> Leaf | None:
         """A leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""

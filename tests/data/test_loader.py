@@ -18,7 +18,16 @@ import numpy as np
 import pytest
 from conftest import is_running, wait_until
 
-from dali_like.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, SubsetRandomSampler
+from dali_like.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    SequentialSampler,
+    SubsetRandomSampler,
+    default_collate_fn_map,
+)
+from dali_like.data.flavours import NumpyFlavour
+from dali_like.data.forms import batch_of, form_of
 from dali_like.errors import CollateError, CollateTypeError, PassPicklingError, WorkerDiedError
 from dali_like.workers.parcels import LEAST_BUFFER_BYTES
 from data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stream, all_of, labels_of, loader_of, plain
@@ -246,6 +255,27 @@ def test_samples_of_any_kind_make_the_same_batches_in_workers(kind: str) -> None
     dataset = Made(KINDS[kind])
 
     assert all_of(loader_of(dataset, 2, batch_size=4)) == all_of(loader_of(dataset, batch_size=4))
+
+
+@pytest.mark.parametrize("kind", [np.ndarray, np.int64, bool, str, dict, tuple, Pair, Box, object])
+def test_workers_collate_by_functions_that_the_default_collation_has_been_given(
+    kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(default_collate_fn_map, kind, lambda batch, *, collate_fn_map: f"{len(batch)} together")
+    dataset = Made(lambda i: {"a": (image(i), i, i > 2, str(i), np.int64(i)), "b": Pair(i, i), "c": Box(i, i)})
+
+    batches = all_of(loader_of(dataset, 2, batch_size=4))
+
+    assert "4 together" in str(batches)
+    assert batches == all_of(loader_of(dataset, batch_size=4))
+
+
+def test_arrays_that_have_been_unpickled_go_into_rows() -> None:
+    array = pickle.loads(pickle.dumps(np.arange(3)))
+    form = form_of((array, 1), NumpyFlavour())
+
+    assert form is not None
+    assert plain(batch_of([(array, 1), (array, 2)], form)) == plain([np.array([[0, 1, 2]] * 2), np.array([1, 2])])
 
 
 @pytest.mark.parametrize("kind", ["array", "large array", "complex array", "tuple", "nested"])

@@ -38,6 +38,7 @@ from torch.utils.data import (  # noqa: E402
     get_worker_info,
     random_split,
 )
+from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
 
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
 from parity.same import assert_same  # noqa: E402
@@ -369,7 +370,6 @@ NOT_WITH_WORKERS = (
     NUMBERS["scalar of Q"],
     ARRAYS["backwards"],
     TENSORS["requires_grad"],
-    TENSORS["channels last"],  # whose strides depend on where PyTorch has stacked them
 )
 #: PyTorch's workers stack tensors into memory of the first one's dtype, and so do otherwise than the loader without workers.
 #: Ours do as that.
@@ -403,6 +403,30 @@ def test_whole_batches_of_workers_are_collated_as_without_workers(make: Callable
     ours, _ = played(DataLoader, Samples(make), epoch, 1, {**options, "num_workers": 2})
 
     assert_same(theirs, ours)
+
+
+# Functions that the default collation has been given
+
+
+def together(batch: Any, *, collate_fn_map: Any) -> str:
+    return f"{len(batch)} together"
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor, np.ndarray, np.float32, bool, str, dict, tuple, Point, object])
+def test_functions_for_types(kind: type, num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(default_collate_fn_map, kind, together)
+    samples = Samples(lambda i: {"a": (torch.zeros(2), np.zeros(2), i > 3, str(i)), "b": Point(i, np.float32(i))})
+
+    events = compare(samples, batch_size=5, num_workers=num_workers)
+
+    assert "5 together" in str(events)
+
+
+def test_functions_for_types_that_samples_do_not_have(num_workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As DALI's plugin adds one when it is imported. Strides show whether samples still go into rows of the batch."""
+    monkeypatch.setitem(default_collate_fn_map, Plain, together)
+
+    compare(Samples(TENSORS["channels last"]), batch_size=3, num_workers=num_workers)
 
 
 # Exceptions of datasets
