@@ -7,7 +7,6 @@ import gc
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -51,9 +50,9 @@ class Resources:
     """What this process holds: children, descriptors, mappings of ours, threads, names in /dev/shm."""
 
     def __init__(self) -> None:
-        self.children = {child.pid for child in psutil.Process().children(recursive=True)}
+        self.children = set(_descendants(os.getpid()))
         self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
-        self.mappings = Path("/proc/self/maps").read_text().count("/memfd:dali_like")
+        self.mappings = Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
         self.threads = {thread.name for thread in threading.enumerate()}
         self.shared_memory = set(os.listdir("/dev/shm"))
 
@@ -82,6 +81,15 @@ def without_those_of_others(names: set[str]) -> set[str]:
     return {name for name in names if (number := _inode(name)) and number not in theirs}
 
 
+def _descendants(pid: int) -> Iterator[int]:
+    """The processes that a process has made, and those that they have made. psutil would look at all there are."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            for child in map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()):
+                yield child
+                yield from _descendants(child)
+
+
 def _inode(name: str) -> int:
     try:
         return os.stat(f"/dev/shm/{name}").st_ino
@@ -96,23 +104,11 @@ def _target(fd: str) -> str:
         return ""
 
 
-#: How many modules there were when garbage collection was last told to leave alone what there is.
-_num_frozen_modules = 0
-
-
-def _collect_garbage() -> None:
-    """Collect what tests leave. What modules consist of stays, and need not be looked at after each test."""
-    global _num_frozen_modules  # noqa: PLW0603  # there is one garbage collector
-    gc.collect()
-    if len(sys.modules) > _num_frozen_modules:
-        gc.freeze()
-        _num_frozen_modules = len(sys.modules)
-
-
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
-    _collect_garbage()
+    gc.collect()
+    gc.freeze()  # collections then look at what this test makes, and not at modules and the results of all tests before it
     before = Resources()
     yield
     gc.collect()

@@ -7,7 +7,6 @@ program delivers is turned into plain values at once, since DALI 1.53 may overwr
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import multiprocessing
 import warnings
@@ -104,10 +103,8 @@ def dali() -> Library:
 
 @pytest.fixture(scope="session", autouse=True)
 def _standing_things() -> None:
-    """What stays: the modules, which garbage collections need not go through, and the helper process of Python's spawn."""
+    """What stays: the helper process of Python's spawn."""
     resource_tracker.ensure_running()
-    gc.collect()
-    gc.freeze()
 
 
 class Sample(NamedTuple):

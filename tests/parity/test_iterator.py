@@ -6,7 +6,6 @@ What DALI leaves undone, or does wrong, comes at the end: there, tests show what
 from __future__ import annotations
 
 import contextlib
-import gc
 import itertools
 import logging
 import warnings
@@ -28,14 +27,6 @@ EITHER = (False, True)
 
 #: Programs that take batches of an iterator, by name; each gives a list of epochs.
 PROGRAMS: dict[str, Callable[[Any], list[Any]]] = {}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _torch_stays() -> None:
-    """Collecting garbage need not look at it after each test."""
-    pytest.importorskip("nvidia.dali.plugin.pytorch")
-    gc.collect()
-    gc.freeze()
 
 
 def plugin_of(library: Library) -> Any:
