@@ -22,6 +22,7 @@ def covering_rows(
     columns: Mapping[str, Sequence[Any]],
     strength: int = 2,
     settle: Callable[[dict[str, Any]], dict[str, Any]] = lambda row: row,
+    besides: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Rows in which any values of any `strength` columns meet, as far as they can. The same in every run.
 
@@ -30,9 +31,13 @@ def covering_rows(
         strength: how many columns; at least 1.
         settle: changes a row that is impossible into one that is not, and no other. Values that it never lets meet are not
             among the rows.
+        besides: rows that there are already; what meets in them need not meet in the others.
     """
     array = _Array(columns, settle)
     missing = dict.fromkeys(array.meetings(strength))
+    for row in besides:
+        for meeting in _meetings_of(array.numbers(row), strength):
+            missing.pop(meeting, None)
     rows = []
     while missing:
         wanted = next(iter(missing))
@@ -67,13 +72,23 @@ class _Array:
             row = [self._random.randrange(len(column)) for column in self._columns]
             for column, number in wanted:
                 row[column] = number
-            yield self._numbers(self._settle(self.values(tuple(row))))
+            yield self.numbers(self._settle(self.values(tuple(row))))
 
     def values(self, row: Row) -> dict[str, Any]:
         return {name: column[number] for name, column, number in zip(self._names, self._columns, row, strict=True)}
 
-    def _numbers(self, values: dict[str, Any]) -> Row:
+    def numbers(self, values: Mapping[str, Any]) -> Row:
         return tuple(column.index(values[name]) for name, column in zip(self._names, self._columns, strict=True))
+
+
+def rows_with_few_of(
+    name: str, columns: Mapping[str, Sequence[Any]], strength: int, settle: Callable[[dict[str, Any]], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Covering rows of which no more than needed have the later values of one column, which are the dear ones."""
+    rows: list[dict[str, Any]] = []
+    for count in range(1, 1 + len(columns[name])):
+        rows += covering_rows({**columns, name: columns[name][:count]}, strength, settle, rows)
+    return rows
 
 
 def _meetings_of(row: Row, strength: int) -> Iterator[_Meeting]:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from parity.conftest import END, RESET, Library
-from parity.covering import covering_rows
+from parity.covering import rows_with_few_of
 from parity.kinds import FAULTS, KINDS, Kind, Recipe, Samples
 
 #: Of `cycle`: the argument is left out.
@@ -263,7 +263,7 @@ def _text(outcome: tuple[Batch, ...] | str | type[Exception]) -> str:
 
 COLUMNS: dict[str, Sequence[Any]] = {
     "name": list(KINDS),
-    "way": ["serial", "fork", "spawn"],
+    "way": ["serial", "fork", "spawn"],  # from cheap to dear
     "depth": [1, 2, 3],
     "source_depth": [None, 1, 2, 3],
     "batch_size": [1, 2, 7, 32, 250],
@@ -350,13 +350,13 @@ def settle_faulty(row: Mapping[str, Any]) -> dict[str, Any]:
 def programs() -> list[Program]:
     """As many programs as the environment variable PARITY says: see `test_programs`."""
     extent = os.environ.get("PARITY", "2")
-    rows = _full_product() if extent == "full" else covering_rows(COLUMNS, int(extent), settle)
+    rows = _full_product() if extent == "full" else rows_with_few_of("way", COLUMNS, int(extent), settle)
     return [Program(**row) for row in rows]
 
 
 def faulty_programs() -> list[Program]:
     """Programs in which something is wrong in the second iteration."""
-    return [Program(**row, epochs=1) for row in covering_rows(FAULTY_COLUMNS, 2, settle_faulty)]
+    return [Program(**row, epochs=1) for row in rows_with_few_of("way", FAULTY_COLUMNS, 2, settle_faulty)]
 
 
 def _full_product() -> list[dict[str, Any]]:

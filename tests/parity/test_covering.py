@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parity.covering import covering_rows
+from parity.covering import covering_rows, rows_with_few_of
 
 COLUMNS = {"colour": ["red", "green", "blue"], "size": [1, 2, 3, 4], "loud": [False, True], "name": [None, "a"]}
 
@@ -34,6 +34,15 @@ def test_what_is_impossible_is_left_out_and_all_else_meets() -> None:
     met = {(row["colour"], row["loud"]) for row in rows}
     assert met == {("red", False), ("red", True), ("green", False), ("green", True), ("blue", False)}
     assert {(row["colour"], row["size"]) for row in rows} == set(itertools.product(COLUMNS["colour"], COLUMNS["size"]))
+
+
+def test_dear_values_are_in_no_more_rows_than_needed() -> None:
+    rows = rows_with_few_of("loud", COLUMNS, 2, lambda row: row)
+
+    met = {(row["colour"], row["size"], row["loud"]) for row in rows}
+    assert {(colour, size) for colour, size, _ in met} == set(itertools.product(COLUMNS["colour"], COLUMNS["size"]))
+    assert {(size, loud) for _, size, loud in met} == set(itertools.product(COLUMNS["size"], COLUMNS["loud"]))
+    assert sum(row["loud"] for row in rows) == len(COLUMNS["size"])
 
 
 def test_rows_are_the_same_in_every_run() -> None:
