@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
-from examples import train_digits  # noqa: E402
+from examples import train_digits
 
 pytestmark = pytest.mark.peers
 
