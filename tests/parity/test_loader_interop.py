@@ -334,13 +334,22 @@ DATASETS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("options", [{"batch_size": 4}, {"batch_size": None}], ids=["batches", "samples"])
 @pytest.mark.parametrize("make", DATASETS.values(), ids=DATASETS)
-def test_datasets_of_pytorch(make: Callable[[], Any], options: dict[str, Any], method: str) -> None:
-    dataset = make()
-    theirs = list(TORCHS(dataset, num_workers=2, **options))
-    ours = list(DataLoader(dataset, num_workers=2, multiprocessing_context=method, **options))
+def test_datasets_of_pytorch(make: Callable[[], Any], options: dict[str, Any]) -> None:
+    theirs, ours = (list(kind(make(), num_workers=2, **options)) for kind in (TORCHS, DataLoader))
+
+    assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: ConcatDataset([make() for name, make in DATASETS.items() if name != "chained"]), DATASETS["chained"]],
+    ids=["all with indices", "chained"],
+)
+def test_datasets_of_pytorch_travel_to_spawned_workers(make: Callable[[], Any]) -> None:
+    theirs = list(TORCHS(make(), batch_size=None, num_workers=2))
+    ours = list(DataLoader(make(), batch_size=None, num_workers=2, multiprocessing_context="spawn"))
 
     assert_same(theirs, ours)
 
