@@ -8,6 +8,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
     |   |-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
     |   |-- DatasetError(AssertionError)      ... for a dataset that is made of arrays or of other datasets
+    |   |-- TargetMismatchError(AssertionError)  ... as what a tensor is to be copied into
     |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines, or of a loader
     |       `-- OutputMapError(IndexError)    ... as the names of their outputs
     |-- InputNameError(KeyError)              a pipeline has no input of that name
@@ -32,6 +33,8 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- DtypeMismatchError                ... another dtype than declared or than before
     |   |-- NdimMismatchError                 ... another number of dimensions than declared or than before
     |   |-- LayoutMismatchError               ... another layout than declared
+    |   |-- ShardError(AssertionError)        ... batches of several pipelines that do not make one array
+    |   |-- SpecError(ValueError)             ... a batch unlike those before it, where all are to be alike
     |   `-- CollateError(ValueError)          samples of a dataset that do not make a batch
     |       |-- CollateTypeError(TypeError)   ... because of their types
     |       `-- CollateKeyError(KeyError)     ... because one lacks a key that the first one has
@@ -96,6 +99,9 @@ __all__ = [
     "SampleIndexError",
     "SampleTypeError",
     "SerializationError",
+    "ShardError",
+    "SpecError",
+    "TargetMismatchError",
     "WorkerDiedError",
     "WorkerError",
     "WorkerStartError",
@@ -121,6 +127,10 @@ class ArgumentClashError(ArgumentError, RuntimeError):
 
 class DatasetError(ArgumentError, AssertionError):
     """A dataset cannot be made of these arrays or of these datasets."""
+
+
+class TargetMismatchError(ArgumentError, AssertionError):
+    """What a tensor is to be copied into has another dtype or shape."""
 
 
 class IteratorArgumentError(ArgumentError, AssertionError):
@@ -215,6 +225,14 @@ class NdimMismatchError(SampleError):
 
 class LayoutMismatchError(SampleError):
     """An output has another layout than declared."""
+
+
+class ShardError(SampleError, AssertionError):
+    """The batches that several pipelines have given for one step do not make one array."""
+
+
+class SpecError(SampleError, ValueError):
+    """An iterator whose batches are to have one shape and dtype has one that is unlike those before it."""
 
 
 class CollateError(SampleError, ValueError):

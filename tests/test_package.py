@@ -24,7 +24,7 @@ from dali_like.operators.description import descriptions
 
 MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
 #: These cannot be imported without PyTorch.
-FOR_PYTORCH = {"dali_like.plugin.pytorch", "dali_like.plugin._torch_tensors"}
+FOR_PYTORCH = {"dali_like.plugin.pytorch", "dali_like.plugin._torch_iterators", "dali_like.plugin._torch_tensors"}
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if name not in FOR_PYTORCH]
 

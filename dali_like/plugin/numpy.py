@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.errors import IteratorArgumentError, RaggedError
-from dali_like.pipeline import Pipeline
+from dali_like.plugin._outputs import dense
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.plugin.progress import LastBatchPolicy
+from dali_like.plugin.ragged import RaggedIterator
 from dali_like.tensors import TensorListCPU
 
 __all__ = ["DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"]
@@ -38,10 +38,10 @@ class DALIGenericIterator(BaseIterator[NDArray[Any], list[dict[str, NDArray[Any]
     """
 
     def _convert(self, name: str, output: TensorListCPU) -> NDArray[Any]:
-        return _dense(name, output)
+        return np.asarray(dense(name, output))
 
 
-class DALIRaggedIterator(BaseIterator[NDArray[Any] | list[NDArray[Any]], list[dict[str, Any]]]):
+class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
     """As `DALIGenericIterator`, for outputs whose samples may have different shapes: such an output is a list of arrays.
 
     An output is always the one or always the other, whatever the shapes in a batch happen to be.
@@ -66,55 +66,8 @@ class DALIRaggedIterator(BaseIterator[NDArray[Any] | list[NDArray[Any]], list[di
     [[], [0], [0, 1]]
     """
 
-    DENSE_TAG: ClassVar[str] = "dense"
-    SPARSE_LIST_TAG: ClassVar[str] = "sparse_list"
+    def _dense(self, name: str, output: TensorListCPU) -> NDArray[Any]:
+        return np.asarray(dense(name, output))
 
-    def __init__(
-        self,
-        pipelines: Pipeline | Sequence[Pipeline],
-        output_map: Sequence[str],
-        size: int = -1,
-        reader_name: str | None = None,
-        output_types: Sequence[str] | None = None,
-        auto_reset: bool | str | None = False,
-        fill_last_batch: bool | None = None,
-        dynamic_shape: Any = False,
-        last_batch_padded: bool = False,
-        last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
-        prepare_first_batch: bool = True,
-    ) -> None:
-        types = [self.DENSE_TAG] * len(output_map) if output_types is None else list(output_types)
-        if len(types) != len(output_map) or not {self.DENSE_TAG, self.SPARSE_LIST_TAG}.issuperset(types):
-            raise IteratorArgumentError(
-                f"output_types must be {self.DENSE_TAG!r} or {self.SPARSE_LIST_TAG!r} for each of the outputs "
-                f"{output_map!r}, not {output_types!r}"
-            )
-        self._lists = {name for name, tag in zip(output_map, types, strict=True) if tag == self.SPARSE_LIST_TAG}
-        super().__init__(
-            pipelines,
-            output_map,
-            size,
-            reader_name,
-            auto_reset,
-            fill_last_batch,
-            dynamic_shape,
-            last_batch_padded,
-            last_batch_policy,
-            prepare_first_batch,
-        )
-
-    def _convert(self, name: str, output: TensorListCPU) -> NDArray[Any] | list[NDArray[Any]]:
-        if name in self._lists:
-            return [output.at(i) for i in range(len(output))]
-        return _dense(name, output)
-
-
-def _dense(name: str, output: TensorListCPU) -> NDArray[Any]:
-    try:
-        return output.as_array()
-    except RaggedError:
-        shapes = sorted(set(output.shape()))
-        raise RaggedError(
-            f"the samples of output {name!r} have {len(shapes)} different shapes, from {shapes[0]} to {shapes[-1]}, and do "
-            "not make one array. Give them one shape in the pipeline, or take them as a list, by a DALIRaggedIterator"
-        ) from None
+    def _list(self, output: TensorListCPU) -> list[NDArray[Any]]:
+        return [output.at(i) for i in range(len(output))]

@@ -1,6 +1,9 @@
-"""PyTorch's ``DataLoader`` on this package's workers: code written for it moves over by changing the import.
+"""PyTorch's ``DataLoader`` on this package's workers, and DALI's iterators for PyTorch.
+
+Code written for either moves over by changing the import:
 
 >>> from dali_like.plugin.pytorch import DataLoader  # in place of torch.utils.data
+>>> from dali_like.plugin.pytorch import DALIGenericIterator  # in place of nvidia.dali.plugin.pytorch
 """
 
 from __future__ import annotations
@@ -46,9 +49,25 @@ from torch.utils.data._utils import worker as torch_worker  # noqa: E402
 from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
 from torch.utils.data._utils.pin_memory import pin_memory  # noqa: E402
 
+from dali_like.plugin._torch_iterators import (  # noqa: E402
+    DALIClassificationIterator,
+    DALIGenericIterator,
+    DALIRaggedIterator,
+    feed_ndarray,
+    to_torch_type,
+)
 from dali_like.plugin._torch_tensors import reduce_tensor  # noqa: E402
+from dali_like.plugin.progress import LastBatchPolicy  # noqa: E402
 
-__all__ = ["DataLoader"]
+__all__ = [
+    "DALIClassificationIterator",
+    "DALIGenericIterator",
+    "DALIRaggedIterator",
+    "DataLoader",
+    "LastBatchPolicy",
+    "feed_ndarray",
+    "to_torch_type",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 

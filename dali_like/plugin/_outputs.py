@@ -1,0 +1,41 @@
+"""Outputs of pipelines as what frameworks take: single tensors, and memory that they may take over by DLPack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import RaggedError
+from dali_like.tensors import TensorCPU, TensorListCPU
+
+
+def dense(name: str, output: TensorListCPU) -> TensorCPU:
+    """A batch as one tensor, which is a view of it.
+
+    Raises:
+        RaggedError: its samples have different shapes.
+    """
+    try:
+        return output.as_tensor()
+    except RaggedError:
+        shapes = sorted(set(output.shape()))
+        raise RaggedError(
+            f"the samples of output {name!r} have {len(shapes)} different shapes, from {shapes[0]} to {shapes[-1]}, and do "
+            "not make one array. Give them one shape in the pipeline, or take them as a list, by a DALIRaggedIterator"
+        ) from None
+
+
+def exportable(tensor: Any) -> Any:
+    """An object with ``__dlpack__`` over the memory of a tensor, or of a copy where frameworks could not take it over.
+
+    A tensor on a GPU is one by itself. Of one in host memory, frameworks are to have memory that may be written to, since
+    PyTorch does not know any other; and whose strides are not negative, for which PyTorch ends the process. Pipelines have
+    memory of another kind only where an input has been fed with ``no_copy=True``.
+    """
+    if not isinstance(tensor, TensorCPU):
+        return tensor
+    array = np.asarray(tensor)
+    if array.flags.writeable and min(array.strides, default=0) >= 0:
+        return array
+    return array.copy()

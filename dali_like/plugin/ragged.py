@@ -1,0 +1,79 @@
+"""What the iterators of all frameworks over outputs of different shapes have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from dali_like.errors import IteratorArgumentError
+from dali_like.pipeline import Pipeline
+from dali_like.plugin.base_iterator import BaseIterator, Batch
+from dali_like.plugin.progress import LastBatchPolicy
+from dali_like.tensors import TensorListCPU
+
+__all__ = ["RaggedIterator"]
+
+
+class RaggedIterator(BaseIterator[Any, Batch]):
+    """Iterates over batches of which some outputs are one array, and others a list of arrays.
+
+    The plugin of a framework defines `_dense` and `_list`, and may add to `_TAGS`.
+
+    Arguments and errors are those of `BaseIterator`, and one more.
+
+    Args:
+        output_types: one of the tags for each output. None: all are dense.
+
+    Raises:
+        IteratorArgumentError: `output_types` does not have one of them for each output.
+    """
+
+    DENSE_TAG: ClassVar[str] = "dense"
+    SPARSE_LIST_TAG: ClassVar[str] = "sparse_list"
+    _TAGS: ClassVar[tuple[str, ...]] = (DENSE_TAG, SPARSE_LIST_TAG)
+
+    def __init__(
+        self,
+        pipelines: Pipeline | Sequence[Pipeline],
+        output_map: Sequence[str],
+        size: int = -1,
+        reader_name: str | None = None,
+        output_types: Sequence[str] | None = None,
+        auto_reset: bool | str | None = False,
+        fill_last_batch: bool | None = None,
+        dynamic_shape: Any = False,
+        last_batch_padded: bool = False,
+        last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
+        prepare_first_batch: bool = True,
+    ) -> None:
+        types = [self.DENSE_TAG] * len(output_map) if output_types is None else list(output_types)
+        if len(types) != len(output_map) or not set(self._TAGS).issuperset(types):
+            raise IteratorArgumentError(
+                f"output_types must be {' or '.join(map(repr, self._TAGS))} for each of the outputs {output_map!r}, not "
+                f"{output_types!r}"
+            )
+        self._types = dict(zip(output_map, types, strict=True))
+        super().__init__(
+            pipelines,
+            output_map,
+            size,
+            reader_name,
+            auto_reset,
+            fill_last_batch,
+            dynamic_shape,
+            last_batch_padded,
+            last_batch_policy,
+            prepare_first_batch,
+        )
+
+    @abstractmethod
+    def _dense(self, name: str, output: TensorListCPU) -> Any:
+        """Make one array of an output."""
+
+    @abstractmethod
+    def _list(self, output: TensorListCPU) -> list[Any]:
+        """Make a list of arrays of an output."""
+
+    def _convert(self, name: str, output: TensorListCPU) -> Any:
+        return self._dense(name, output) if self._types[name] == self.DENSE_TAG else self._list(output)
