@@ -7,7 +7,6 @@ import functools
 import importlib
 import importlib.util
 import inspect
-import pkgutil
 import re
 import subprocess
 import sys
@@ -22,7 +21,11 @@ from dali_like import data, definition, errors, fn, ops, pickling, pipeline, plu
 from dali_like.fn import decoders
 from dali_like.operators.description import descriptions
 
-MODULES = sorted(module.name for module in pkgutil.walk_packages(dali_like.__path__, "dali_like."))
+PACKAGE = Path(str(dali_like.__file__)).parent
+FILES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+#: JAX warns of every fork as soon as it is imported; tests/parity/test_jax.py looks at these.
+FOR_JAX = "dali_like.plugin.jax"
+MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.startswith(FOR_JAX)} - {"dali_like"})
 #: These cannot be imported without PyTorch.
 FOR_PYTORCH = {"dali_like.plugin.pytorch", "dali_like.plugin._torch_iterators", "dali_like.plugin._torch_tensors"}
 if importlib.util.find_spec("torch") is None:
@@ -142,7 +145,9 @@ def test_version_is_that_of_the_distribution() -> None:
     assert version == dali_like.__version__
 
 
-@pytest.mark.parametrize("module", ["cv2", "torch", "simplejpeg", "multiprocessing", "threadpoolctl", "nvidia", "PIL"])
+@pytest.mark.parametrize(
+    "module", ["cv2", "torch", "jax", "simplejpeg", "multiprocessing", "threadpoolctl", "nvidia", "PIL"]
+)
 def test_import_is_light(module: str) -> None:
     assert module not in modules_after_import()
 
@@ -160,14 +165,16 @@ def test_import_without_optional_modules() -> None:
     assert run_python(program) == "[7, 7]\n"
 
 
-def test_the_plugin_for_pytorch_says_what_it_needs() -> None:
+@pytest.mark.parametrize(("framework", "module"), [("pytorch", "torch"), ("jax", "jax")])
+def test_plugins_say_what_they_need(framework: str, module: str) -> None:
     program = (
-        "import sys; sys.modules['torch'] = None\n"
-        "try: import dali_like.plugin.pytorch\n"
+        f"import sys; sys.modules['{module}'] = None\n"
+        f"try: import dali_like.plugin.{framework}\n"
         "except ImportError as error: print(error)\n"
     )
 
-    assert run_python(program) == "dali_like.plugin.pytorch needs torch: pip install 'dali_like[pytorch]'\n"
+    expected = f"dali_like.plugin.{framework} needs {module}: pip install 'dali_like[{framework}]'\n"
+    assert run_python(program) == expected
 
 
 @functools.cache

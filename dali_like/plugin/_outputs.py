@@ -30,12 +30,10 @@ def exportable(tensor: Any) -> Any:
     """An object with ``__dlpack__`` over the memory of a tensor, or of a copy where frameworks could not take it over.
 
     A tensor on a GPU is one by itself. Of one in host memory, frameworks are to have memory that may be written to, since
-    PyTorch does not know any other; and whose strides are not negative, for which PyTorch ends the process. Pipelines have
-    memory of another kind only where an input has been fed with ``no_copy=True``.
+    PyTorch knows no other, and without gaps, which JAX does not take; for negative strides, PyTorch ends the process.
+    Pipelines deliver such memory only where an input has been fed with ``no_copy=True``.
     """
     if not isinstance(tensor, TensorCPU):
         return tensor
     array = np.asarray(tensor)
-    if array.flags.writeable and min(array.strides, default=0) >= 0:
-        return array
-    return array.copy()
+    return array if array.flags.carray else array.copy()

@@ -53,9 +53,14 @@ class Progress:
         return self._count < self._size
 
     @property
+    def left(self) -> int:
+        """How many samples are still to come."""
+        return self._size - self._count if self._size > 0 else sys.maxsize
+
+    @property
     def room(self) -> int:
         """How many samples of the next batch are to be delivered, at most."""
-        return self._size - self._count if self._cuts and self._size > 0 else sys.maxsize
+        return self.left if self._cuts else sys.maxsize
 
     def add(self, samples: int) -> None:
         """Note what has been taken."""

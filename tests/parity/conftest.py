@@ -23,6 +23,9 @@ import dali_like
 import dali_like.tensors
 import dali_like.types
 
+#: These tests have a process of their own; see test_jax.py.
+collect_ignore = ["with_jax"]
+
 #: In the log of `play`: the epoch has ended.
 END = "end"
 #: Among the steps of `play`: call reset().

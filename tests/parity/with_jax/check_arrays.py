@@ -1,0 +1,182 @@
+"""Batches as arrays of JAX: what is in them, whose memory it is, and when that is used again."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, fn, pipeline_def, plugin, types
+from dali_like.errors import RaggedError
+from dali_like.plugin.jax import DALIGenericIterator
+from dali_like.tensors import TensorListCPU
+
+from ..conftest import OURS, Library
+
+MakePipeline = Callable[..., Pipeline]
+
+DTYPES = (
+    *("bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("float16", "float32", "float64"),
+)
+
+
+def described(batch: dict[str, Any]) -> dict[str, Any]:
+    """A batch, bit for bit."""
+    return {
+        name: (str(value.dtype), value.shape, value.devices(), np.asarray(value).tobytes()) for name, value in batch.items()
+    }
+
+
+# What is in them
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, 2), (2, 3, 4)], ids=str)
+def test_dtypes(shape: tuple[int, ...], dali: Library, theirs: Any) -> None:
+    def make(info: Any) -> Any:
+        return tuple(np.full(shape, 1 + info.idx_in_epoch, dtype) for dtype in DTYPES)
+
+    def first(library: Library, module: Any) -> Any:
+        with library.source_pipeline(make, num_outputs=len(DTYPES)) as pipe:
+            return described(next(module.DALIGenericIterator(pipe, list(DTYPES))))
+
+    assert first(OURS, plugin.jax) == first(dali, theirs)
+
+
+def test_elements_of_64_bits_where_jax_has_them(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(lambda info: np.int64(2**40 + info.idx_in_batch), "serial")
+    iterator = DALIGenericIterator(pipe, ["x"])
+
+    with jax.enable_x64(True):
+        batch = next(iterator)
+
+    assert batch["x"].dtype == np.int64
+    assert np.asarray(batch["x"]).tolist() == [2**40 + i for i in range(4)]
+
+
+def test_objects_come_as_lists(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(lambda info: {"number": info.idx_in_epoch}, "serial", source_options={"dtype": types.OBJECT})
+
+    assert next(DALIGenericIterator(pipe, ["x"])) == {"x": [{"number": i} for i in range(4)]}
+
+
+def test_samples_of_different_shapes(make_pipeline: MakePipeline) -> None:
+    iterator = DALIGenericIterator(make_pipeline(lambda info: np.zeros(info.idx_in_batch), "serial"), ["x"])
+
+    with pytest.raises(RaggedError, match="'x' have 4 different shapes"):
+        next(iterator)
+
+
+# Whose memory it is
+
+
+def numbered(info: Any) -> Any:
+    """A large sample, full of its number."""
+    return np.full(5001, info.idx_in_epoch, np.int32)
+
+
+@pytest.mark.parametrize("way", ["serial", "spawn"])
+def test_arrays_are_the_memory_of_the_batch(way: str, make_pipeline: MakePipeline) -> None:
+    """Batches after the first one, in which the shapes of samples are found out, lie at multiples of 64 bytes."""
+
+    class Spy(DALIGenericIterator):
+        def _convert(self, name: str, output: TensorListCPU) -> Any:
+            self.addresses = (*getattr(self, "addresses", ()), output.data_ptr())
+            return super()._convert(name, output)
+
+    pipe = make_pipeline(lambda info: (numbered(info), np.float32(info.idx_in_epoch)), way, num_outputs=2)
+    iterator = Spy(pipe, ["x", "y"])
+
+    batches = list(itertools.islice(iterator, 3))
+
+    addresses = [array.unsafe_buffer_pointer() for batch in batches for array in (batch["x"], batch["y"])]
+    assert addresses[2:] == list(iterator.addresses[2:])
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [lambda array: array, jax.device_put, np.asarray],
+    ids=["array", "put", "numpy"],
+)
+def test_what_is_kept_does_not_change(keep: Callable[[Any], Any], make_pipeline: MakePipeline) -> None:
+    iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
+
+    kept = [keep(batch["x"]) for batch in itertools.islice(iterator, 30)]
+
+    assert [np.asarray(array)[:, -1].tolist() for array in kept] == [list(range(4 * i, 4 * i + 4)) for i in range(30)]
+
+
+def test_what_is_let_go_is_used_again(make_pipeline: MakePipeline) -> None:
+    """Else the test above would pass with memory that is never used again."""
+    iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
+
+    addresses = {batch["x"].unsafe_buffer_pointer() for batch in itertools.islice(iterator, 100)}
+
+    assert len(addresses) < 20
+
+
+def test_computations_under_way_keep_what_they_read(make_pipeline: MakePipeline) -> None:
+    @jax.jit
+    def compute(x: Any) -> Any:
+        matrix = jnp.outer(x[0, :300], jnp.ones(300)) / 300
+        slowly = jax.lax.fori_loop(0, 30, lambda _, value: jnp.tanh(value @ matrix), matrix)
+        return x[:, 0] + (0 * slowly[0, 0]).astype(x.dtype)
+
+    iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
+
+    results = [compute(batch["x"]) for batch in itertools.islice(iterator, 20)]
+
+    assert [result.tolist() for result in results] == [list(range(4 * i, 4 * i + 4)) for i in range(20)]
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_donated_batches_are_not_written_to(make_pipeline: MakePipeline) -> None:
+    """JAX may compute in the memory of what is donated to it, but not in ours, which the next batch would be in."""
+    increase = jax.jit(lambda x: x + 1, donate_argnums=0)
+    iterator = DALIGenericIterator(make_pipeline(numbered, "serial"), ["x"])
+
+    results = [increase(batch["x"]) for batch in itertools.islice(iterator, 20)]
+
+    assert [result[:, -1].tolist() for result in results] == [list(range(4 * i + 1, 4 * i + 5)) for i in range(20)]
+
+
+def test_arrays_that_jax_cannot_take_over(make_pipeline: MakePipeline) -> None:
+    """They are fed, and may not be copied."""
+    array = np.arange(60, dtype=np.float32).reshape(2, 30)
+    frozen = array.copy()
+    frozen.flags.writeable = False
+    for given in (frozen, array[:, ::-1], array[:, ::2], np.broadcast_to(np.float32([1, 2]), (2, 2))):
+        assert delivered(given).tolist() == given.tolist()
+
+
+def delivered(array: Any) -> Any:
+    """What an iterator makes of an array that is fed to an input of no copies."""
+
+    @pipeline_def(batch_size=2)
+    def pipeline() -> Any:
+        return fn.external_source(name="x", no_copy=True)
+
+    pipe = pipeline()
+    pipe.feed_input("x", array)
+    batch = next(DALIGenericIterator(pipe, ["x"]))
+    pipe.close()
+    return batch["x"]
+
+
+# The modules
+
+
+@pytest.mark.parametrize("name", ["", ".iterator", ".clu", "._arrays"])
+def test_modules(name: str) -> None:
+    module = importlib.import_module(f"dali_like.plugin.jax{name}")
+
+    assert module.__doc__
+    assert [member for member in getattr(module, "__all__", []) if not getattr(module, member).__doc__] == []
+    assert doctest.testmod(module).failed == 0
