@@ -18,6 +18,7 @@ from typing import Any
 
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
+from dali_like.data.tallies import Tally
 from dali_like.errors import ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
@@ -85,6 +86,7 @@ class LoaderCrew:
         batch_size: samples in the largest batch; None where batches are made as ones.
         is_bound: whether each batch is to be made by one certain worker.
         is_kept: whether they go on when a pass ends.
+        tally: what is to be told in the end what has happened.
 
     Attributes:
         maker: the main process's.
@@ -105,6 +107,7 @@ class LoaderCrew:
         threads: int | None,
         restarts: int | None,
         max_held_bytes: int | None,
+        tally: Tally,
     ) -> None:
         self.maker = maker
         self.capacity = batch_size or 1
@@ -115,6 +118,8 @@ class LoaderCrew:
         self._can_rest = start_method == "spawn"
         self.is_resting = False
         self._is_changed = False
+        self._tally = tally
+        self._is_counted = False
         self._num_passes = 0
         self._failure: BaseException | None = None
         self._turns = itertools.count()
@@ -145,6 +150,11 @@ class LoaderCrew:
     def has_failed(self) -> bool:
         """Whether it cannot make batches any more, in this process at least."""
         return self._pool.has_failed or self._pid != os.getpid()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """See `dali_like.data.tallies.Counting`."""
+        return (0, 0) if self._is_counted else (self._pool.num_restarts, self._pool.num_replaced)
 
     def next_turn(self) -> int:
         """The turn of the next batch: those that are asked for first are made first."""
@@ -294,10 +304,12 @@ class LoaderCrew:
         self._pool.stop_waiting()
         with self._lock:
             self._pool.close()
+            counts, self._is_counted = self.counts, True
+            self._tally.add(*counts)
 
     def _source(self, maker: BatchMaker) -> Source:
         return Source(
-            f"dataset {type(maker.dataset).__qualname__}",
+            maker.name,
             maker,  # type: ignore[arg-type]
             requests=True,
             task_size=_task_size(self.capacity, self.num_workers),

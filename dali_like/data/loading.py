@@ -25,6 +25,7 @@ from dali_like.data.flavours import Flavour, NumpyFlavour
 from dali_like.data.making import BatchMaker
 from dali_like.data.passes import Pass, Plan, Progress, SerialPass, WorkerPass
 from dali_like.data.randomness import randomness_of
+from dali_like.data.tallies import LoaderStatistics, Tally
 from dali_like.errors import CheckpointError
 from dali_like.interrupts import InterruptSafeLock
 
@@ -132,6 +133,15 @@ class Loading:
         self._drop_ahead()
         self._resumed = resumed
 
+    def statistics(self) -> LoaderStatistics:
+        """What has happened so far, in all epochs."""
+        return self._tally.total()
+
+    @property
+    def _tally(self) -> Tally:
+        tally: Tally = vars(self).setdefault("_counts", Tally())
+        return tally
+
     @property
     def _lock(self) -> InterruptSafeLock:
         """For whoever begins a pass. Forked children have another: it may be taken at that moment."""
@@ -180,7 +190,7 @@ class Loading:
         if progress is None:
             progress = self._next_progress(plan, last)
         if not self.num_workers:
-            return SerialPass(plan, progress, indices, self._make_maker())
+            return SerialPass(plan, progress, indices, self._make_maker(), self._tally)
         return WorkerPass(plan, progress, indices, self._crew_for(progress.base_seed))
 
     def _state_of_generator(self) -> dict[str, Any] | None:
@@ -281,7 +291,9 @@ class Loading:
             threads=self.worker_threads,
             restarts=self.worker_restarts,
             max_held_bytes=self.max_held_bytes,
+            tally=self._tally,
         )
+        self._tally.watch(crew)
         if self._keeps_workers or self._start_method == "spawn":
             self._crew = crew
         return crew
@@ -389,7 +401,7 @@ class _Lock(InterruptSafeLock):
 
 
 #: The attributes that copies of a loader do not have: they belong to what it is doing.
-_OF_PASSES = {"_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass"}
+_OF_PASSES = {"_counts", "_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass"}
 _PLAIN = (int, float, str, bytes, type(None))
 
 

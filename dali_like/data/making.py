@@ -88,6 +88,13 @@ class Whole(NamedTuple):
     batch: Any
 
 
+class Desk:
+    """For who makes a batch where there is no `Request`: a place to say what is said in `Request.cell`."""
+
+    def __init__(self) -> None:
+        self.cell = [0, 0]
+
+
 @dataclass
 class Walk:
     """A walk through an iterable dataset.
@@ -138,6 +145,11 @@ class BatchMaker:
         return self.flavour.reducers
 
     @property
+    def name(self) -> str:
+        """Of the dataset, for messages."""
+        return f"dataset {type(self.dataset).__qualname__}"
+
+    @property
     def getitems(self) -> Callable[[Any], Any] | None:
         """What gives all samples of a batch at once, if the dataset has it and none of them may have to be replaced."""
         return (getattr(self.dataset, "__getitems__", None) or None) if self.on_error == "raise" else None
@@ -163,6 +175,10 @@ class BatchMaker:
         asked = pickle.loads(key.request)
         if isinstance(asked, Step):
             return f"batch {asked.number} of worker {asked.worker}"
+        return self.describe_keys(asked, sample)
+
+    def describe_keys(self, asked: Keys, sample: int) -> str:
+        """Which sample of a map-style dataset it is, for messages."""
         if not self.batched:
             return f"index {asked.keys!r}"
         if asked.whole and (self.getitems is not None or sample >= len(asked.keys)):
@@ -249,7 +265,7 @@ class BatchMaker:
 
     # Wherever batches are made
 
-    def fetch(self, asked: Keys, request: Request | None = None) -> Any:
+    def fetch(self, asked: Keys, request: Request | Desk) -> Any:
         """Make a batch of a map-style dataset, or one sample."""
         seed, number, keys, _ = asked
         if not self.batched:
@@ -263,14 +279,12 @@ class BatchMaker:
         for i in range(len(keys)):
             if i == 0 or (self.seed_every is not None and i % self.seed_every == 0):
                 self._seed(seed, number, i)
-            if request is not None:
-                request.cell[0] = i
+            request.cell[0] = i
             samples.append(self._get(keys, i, request))
-        if request is not None:
-            request.cell[0] = len(keys)
+        request.cell[0] = len(keys)
         return self.collate_fn(samples)
 
-    def step(self, asked: Step, request: Request | None = None) -> Any:
+    def step(self, asked: Step, request: Request | Desk) -> Any:
         """Take the next step of a walk through an iterable dataset.
 
         Raises:
@@ -302,7 +316,7 @@ class BatchMaker:
             self._walks.popitem(last=False)
         return walk
 
-    def _take(self, walk: Walk, asked: Step, request: Request | None) -> list[Any]:
+    def _take(self, walk: Walk, asked: Step, request: Request | Desk) -> list[Any]:
         self._seed(asked.seed, asked.number, asked.worker)
         walk.steps += 1
         samples: list[Any] = []
@@ -323,7 +337,7 @@ class BatchMaker:
                 self._note_replacement("an item of the dataset", by, error, request)
         return samples
 
-    def _get(self, keys: Sequence[Any], i: int, request: Request | None) -> Any:
+    def _get(self, keys: Sequence[Any], i: int, request: Request | Desk) -> Any:
         try:
             return self.dataset[keys[i]]
         except StopIteration:
@@ -337,7 +351,7 @@ class BatchMaker:
                 return sample
             return self._get_another(keys, i, error, request)
 
-    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | None) -> Any:
+    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | Desk) -> Any:
         """The next sample of the batch that can be had.
 
         Raises:
@@ -359,9 +373,8 @@ class BatchMaker:
         except StopIteration as stop:
             raise RuntimeError("on_error raised StopIteration; only the dataset ends the epoch") from stop
 
-    def _note_replacement(self, what: str, by: str, error: Exception, request: Request | None) -> None:
-        if request is not None:
-            request.cell[1] += 1
+    def _note_replacement(self, what: str, by: str, error: Exception, request: Request | Desk) -> None:
+        request.cell[1] += 1
         _log.warning("%s is replaced by %s: %s", what, by, repr(error))
 
     def _seed(self, seed: int | None, *position: int) -> None:

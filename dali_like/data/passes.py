@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.iteration import SamplerIterator
-from dali_like.data.making import BatchMaker, Keys, Samples, Step, Whole, as_sequence
+from dali_like.data.making import BatchMaker, Desk, Keys, Samples, Step, Whole, as_sequence
+from dali_like.data.tallies import Tally
 from dali_like.errors import CheckpointError, LoaderTimeoutError, LostItemError, PassPicklingError
 from dali_like.interrupts import interruptible
 from dali_like.notices import warn
@@ -173,9 +174,12 @@ class Pass(Iterator[Any]):
 class SerialPass(Pass):
     """A pass that makes its batches itself, when they are asked for."""
 
-    def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], maker: BatchMaker) -> None:
+    def __init__(
+        self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], maker: BatchMaker, tally: Tally
+    ) -> None:
         super().__init__(plan, progress, indices)
         self._maker = maker
+        self._tally = tally
         if plan.is_iterable:
             self._maker.open_walk(0)
         elif progress.sampler is not None:
@@ -196,10 +200,26 @@ class SerialPass(Pass):
                 self._note(number)
 
     def _make(self, number: int) -> Any:
+        maker, asked, desk = self._maker, self._ask(number), Desk()
+        try:
+            return maker.step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
+        except StopIteration:
+            raise
+        except Exception as error:
+            where = maker.describe_keys(asked, desk.cell[0]) if isinstance(asked, Keys) else f"batch {number}"
+            add_note(error, f"raised by {maker.name} for {where}")
+            raise
+        finally:
+            self._tally.add(0, desk.cell[1])
+
+    def _ask(self, number: int) -> Keys | Step:
         plan = self._plan
         if plan.is_iterable:
-            return self._maker.step(Step(None, 0, 0, number, plan.batch_size, plan.drop_last))
-        return self._maker.fetch(Keys(None, number, next(self._indices), True))
+            return Step(None, 0, 0, number, plan.batch_size, plan.drop_last)
+        keys = next(self._indices)
+        if plan.batched and self._maker.getitems is None:
+            keys = as_sequence(keys)
+        return Keys(None, number, keys, True)
 
     def _note(self, number: int) -> None:
         """Take note of a batch that has been delivered, and go past those behind it that had been before."""

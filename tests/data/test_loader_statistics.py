@@ -1,0 +1,133 @@
+"""What a loader says of the samples that its dataset could not make, and of its workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like.data import DataLoader
+from dali_like.data.tallies import LoaderStatistics
+from data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
+
+pytestmark = [pytest.mark.filterwarnings(MANY_WORKERS), pytest.mark.usefixtures("capfd")]
+
+
+def bad_at_five_and_six(index: int) -> int:
+    if index in (5, 6):
+        raise LookupError(f"no sample {index}")
+    return index
+
+
+class Torn(Stream):
+    """Raises at an item, and goes on."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(bad_at_five_and_six, range(self.length))
+
+
+def zero(key: Any, error: Exception) -> int:
+    return 0
+
+
+# How many samples were replaced
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"collate_fn": list}, {"on_error": zero}], ids=["rows", "collation", "callable"])
+def test_replaced_samples_are_counted_in_all_epochs(workers: int, options: Any) -> None:
+    loader = loader_of(Made(bad_at_five_and_six), workers, **{"batch_size": 4, "on_error": "skip", **options})
+
+    counts = [(len(list(loader)), loader.statistics().replaced_samples) for _ in range(2)]
+
+    assert counts == [(5, 2), (5, 4)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("on_error", ["skip", zero])
+def test_so_are_items_that_are_left_out(workers: int, on_error: Any) -> None:
+    loader = loader_of(Torn(10), workers, batch_size=2, on_error=on_error)
+    list(loader)
+
+    assert loader.statistics().replaced_samples == 2
+
+
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}], ids=["workers that end", "workers that go on"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_they_are_counted_while_workers_are_at_it(method: str, options: Any) -> None:
+    loader = loader_of(Made(bad_at_five_and_six), 1, method, batch_size=10, on_error="skip", **options)
+    batches = iter(loader)
+    next(batches)
+
+    assert loader.statistics().replaced_samples == 2
+
+    del batches
+    assert loader.statistics().replaced_samples == 2
+
+
+def test_what_is_raised_is_not_counted() -> None:
+    loader = loader_of(Made(bad_at_five_and_six), batch_size=20)
+    with pytest.raises(LookupError):
+        list(loader)
+
+    assert loader.statistics() == LoaderStatistics(worker_restarts=0, replaced_samples=0)
+
+
+def test_copies_count_for_themselves() -> None:
+    loader = loader_of(Made(bad_at_five_and_six), batch_size=20, on_error="skip")
+    list(loader)
+
+    copied: DataLoader[Any] = pickle.loads(pickle.dumps(loader))
+    list(copied)
+
+    assert copied.statistics() == loader.statistics() == LoaderStatistics(0, 2)
+
+
+# Workers that were replaced
+
+
+def test_restarts_of_workers_are_counted(tmp_path: Path) -> None:
+    def die_once(index: int) -> int:
+        if index in (3, 11):
+            try:
+                (tmp_path / str(index)).touch(exist_ok=False)
+            except FileExistsError:
+                return index
+            os.kill(os.getpid(), signal.SIGKILL)
+        return index
+
+    loader = loader_of(Made(die_once), 1, batch_size=4)
+    list(loader)
+
+    assert loader.statistics() == LoaderStatistics(worker_restarts=2, replaced_samples=0)
+
+
+# Where there are no workers, errors say which sample it was all the same
+
+
+@pytest.mark.parametrize(
+    ("dataset", "options", "where"),
+    [
+        pytest.param(Made(bad_at_five_and_six), {"batch_size": 4}, "Made for index 5 (sample 1 of batch 1)", id="batch"),
+        pytest.param(Made(bad_at_five_and_six), {"batch_size": None}, "Made for index 5", id="sample"),
+        pytest.param(
+            Made(bad_at_five_and_six),
+            {"batch_sampler": [{4: None, 5: None}]},
+            "Made for index 5 (sample 1 of batch 0)",
+            id="keys of any kind",
+        ),
+        pytest.param(Made(lambda index: np.zeros(1 + index % 2)), {"batch_size": 2}, "Made for batch 0", id="collation"),
+        pytest.param(Torn(), {"batch_size": 2}, "Torn for batch 2", id="iterable"),
+    ],
+)
+def test_what_is_raised_has_a_note(dataset: Any, options: Any, where: str) -> None:
+    with pytest.raises((LookupError, ValueError)) as caught:
+        list(loader_of(dataset, **options))
+
+    assert caught.value.__notes__[-1] == f"raised by dataset {where}"
