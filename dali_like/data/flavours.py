@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -40,6 +40,12 @@ class Flavour(FormFlavour, Protocol):
 
     def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """Begin a pass over a sampler."""
+
+    def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
+        """A seed that the workers' copies of an iterable dataset are to have in common in a pass, if it has use for one."""
+
+    def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
+        """Begin to walk through an iterable dataset."""
 
     def enter_worker(self, info: WorkerInfo) -> None:
         """Make known that this process is a worker, and seed its global generators."""
@@ -86,6 +92,14 @@ class NumpyFlavour:
     def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """See `Flavour.passes`."""
         return resumable(sampler)
+
+    def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
+        """None: no dataset of ours has use for one."""
+        return None
+
+    def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
+        """See `Flavour.walk`."""
+        return iter(dataset)
 
     def enter_worker(self, info: WorkerInfo) -> None:
         """See `Flavour.enter_worker`. As PyTorch does it; its own generator, too, where the dataset has imported it."""

@@ -175,13 +175,16 @@ class Loading:
 
     def _next_progress(self, plan: Plan, last: Progress | None) -> Progress:
         """Of a pass that follows another. Nothing is drawn for it where workers are kept, which are seeded once."""
-        crew = self._crew
+        crew, flavour = self._crew, self._flavour
+        shared_seed = flavour.draw_shared_seed(self.dataset, self.generator)
         goes_on = plan.seeded_by_task or (crew is not None and not crew.is_resting)
         if last is not None and self._keeps_workers and goes_on:
             base_seed, number = last.base_seed, last.number + 1
         else:
-            base_seed, number = self._flavour.draw_seed(self.generator), 0
-        return Progress(base_seed, number, self._state_of_generator())
+            base_seed, number = flavour.draw_seed(self.generator), 0
+            if self.num_workers:
+                flavour.draw_shared_seed(self.dataset, self.generator)  # once more, as in PyTorch
+        return Progress(base_seed, number, self._state_of_generator(), shared_seed=shared_seed)
 
     def _begin_pass(self, plan: Plan, last: Progress | None, progress: Progress | None = None) -> Pass:
         """Begin a pass that follows another, or that goes on from where `progress` says."""
@@ -479,6 +482,7 @@ def _is_progress(state: Any) -> bool:
         and all(_is_count(number) for name in ("ahead", "steps", "ended") for number in state[name])
         and all(isinstance(state[name], (Mapping, NoneType)) for name in ("generator", "sampler"))
         and isinstance(state["is_over"], bool)
+        and (state["shared_seed"] is None or _is_count(state["shared_seed"]))
     )
 
 

@@ -60,6 +60,7 @@ class Step(NamedTuple):
         number: how many steps the worker has taken before.
         size: samples to be taken; None: one, which is not made a batch.
         drop_last: whether a batch that cannot be filled is dropped.
+        shared_seed: see `dali_like.data.flavours.Flavour.draw_shared_seed`.
     """
 
     seed: int | None
@@ -68,6 +69,7 @@ class Step(NamedTuple):
     number: int
     size: int | None
     drop_last: bool
+    shared_seed: int | None
 
 
 class Samples(NamedTuple):
@@ -301,16 +303,16 @@ class BatchMaker:
             raise StopIteration
         return self.collate_fn(samples if self.batched else samples[0])
 
-    def open_walk(self, number: int) -> Walk:
+    def open_walk(self, number: int, shared_seed: int | None) -> Walk:
         """Begin a walk through an iterable dataset."""
-        walk = self._walks[number] = Walk(iter(self.dataset))
+        walk = self._walks[number] = Walk(self.flavour.walk(self.dataset, shared_seed))
         return walk
 
     def _walk_of(self, asked: Step) -> Walk:
         walk = self._walks.get(asked.walk)
         if walk is None or (walk.steps > asked.number and asked.number not in walk.homeless):
             self._seed(asked.seed, asked.worker)
-            walk = self.open_walk(asked.walk)
+            walk = self.open_walk(asked.walk, asked.shared_seed)
         self._walks.move_to_end(asked.walk)
         if len(self._walks) > _MOST_WALKS:
             self._walks.popitem(last=False)

@@ -67,6 +67,7 @@ class Progress:
         steps: of an iterable dataset, how many each worker has been asked for and has delivered or ended.
         turn: of an iterable dataset, the worker whose batch comes next.
         ended: of an iterable dataset, the workers that have come to the end.
+        shared_seed: what copies of the dataset have in common; see `Flavour.draw_shared_seed`.
         is_over: whether the pass has ended.
     """
 
@@ -79,6 +80,7 @@ class Progress:
     steps: list[int] = field(default_factory=list)
     turn: int = 0
     ended: list[int] = field(default_factory=list)
+    shared_seed: int | None = None
     is_over: bool = False
 
     @property
@@ -181,7 +183,7 @@ class SerialPass(Pass):
         self._maker = maker
         self._tally = tally
         if plan.is_iterable:
-            self._maker.open_walk(0)
+            self._maker.open_walk(0, progress.shared_seed)
         elif progress.sampler is not None:
             self.begin()
 
@@ -215,7 +217,7 @@ class SerialPass(Pass):
     def _ask(self, number: int) -> Keys | Step:
         plan = self._plan
         if plan.is_iterable:
-            return Step(None, 0, 0, number, plan.batch_size, plan.drop_last)
+            return Step(None, 0, 0, number, plan.batch_size, plan.drop_last, self.progress.shared_seed)
         keys = next(self._indices)
         if plan.batched and self._maker.getitems is None:
             keys = as_sequence(keys)
@@ -433,7 +435,7 @@ class WorkerPass(Pass):
         worker, self._turn = self._turn, (self._turn + 1) % plan.num_workers
         number = self._steps[worker]
         self._steps[worker] += 1
-        return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last)
+        return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last, self.progress.shared_seed)
 
 
 def _for_later(error: Exception) -> Exception:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
@@ -34,6 +34,7 @@ from dali_like.data.forms import (
 )
 from dali_like.data.iteration import BatchIterator, SamplerIterator, resumable
 from dali_like.data.loading import Loading
+from dali_like.data.making import BatchMaker
 from dali_like.data.options import LoaderOptions, OwnOptions
 from dali_like.data.randomness import TorchRandomness
 from dali_like.errors import ArgumentError
@@ -49,6 +50,7 @@ from torch.utils.data._utils import worker as torch_worker  # noqa: E402
 from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
 from torch.utils.data._utils.pin_memory import pin_memory  # noqa: E402
 
+from dali_like.plugin._datapipes import Divide, divide, draw_shared_seed, is_datapipe, walk  # noqa: E402
 from dali_like.plugin._torch_iterators import (  # noqa: E402
     DALIClassificationIterator,
     DALIGenericIterator,
@@ -188,6 +190,14 @@ class TorchFlavour:
         """A pass over one of PyTorch's samplers can be resumed: it is one over ours, which draws the same."""
         return resumable(_own(sampler))
 
+    def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
+        """Drawn as PyTorch's iterators do it for iterable datapipes."""
+        return draw_shared_seed(dataset, generator)
+
+    def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
+        """Datapipes are seeded before it."""
+        return walk(dataset, shared_seed)
+
     def enter_worker(self, info: WorkerInfo) -> None:
         """As in PyTorch's workers. ``torch.utils.data.get_worker_info`` works, too."""
         assert info.seed is not None
@@ -304,6 +314,15 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         if name in _OWN_NAMES and "_iterator" in vars(self):
             raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
+
+    def _make_maker(self) -> BatchMaker:
+        maker = super()._make_maker()
+        if not is_datapipe(self.dataset):
+            return maker
+        if self.num_workers:
+            return dataclasses.replace(maker, worker_init_fn=Divide(self.worker_init_fn))
+        divide(self.dataset)
+        return maker
 
     @property
     def _pins_memory(self) -> bool:  # type: ignore[override]
