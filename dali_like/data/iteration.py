@@ -19,6 +19,7 @@ A loader asks `resumable` for an iterator of any sampler, of its own or of anoth
 from __future__ import annotations
 
 import abc
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,9 +66,9 @@ class SamplerIterator(Iterator[T_co]):
 def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
     """Begin a pass over any iterable that can be resumed.
 
-    The samplers of this package give such iterators themselves. Those of others are resumed by their own ``state_dict`` and
-    ``load_state_dict`` if their iterators have these methods. All else is counted, and skipped up to where it was: that is
-    exact if it gives the same items in each process.
+    The samplers of this package give such iterators themselves. Those of others are resumed by ``state_dict`` and
+    ``load_state_dict`` of their iterators, or else of the samplers, where there are these methods. All else is counted, and
+    skipped up to where it was: that is exact if it gives the same items in each process.
 
     >>> letters = resumable("abcdef")
     >>> letters.take(2), letters.state_dict()
@@ -77,12 +78,30 @@ def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
     >>> next(letters)
     'c'
     """
+    before = _state_of(sampler) if _has_state(sampler) else None
     iterator = iter(sampler)
     if isinstance(iterator, SamplerIterator):
         return iterator
-    if hasattr(iterator, "state_dict") and hasattr(iterator, "load_state_dict"):
+    if _has_state(iterator):
         return _Foreign(iterator)
-    return _Counted(sampler, iterator)
+    return _Counted(sampler, iterator) if before is None else _CountedFrom(sampler, iterator, before)
+
+
+def is_by_sampler(state: Any) -> bool:
+    """Whether the state of a pass was made by a sampler of another library, or by an iterator of one."""
+    while isinstance(state, Mapping) and "iterator" not in state:
+        if "taken" in state:
+            return "sampler" in state
+        state = state.get("sampler")
+    return isinstance(state, Mapping)
+
+
+def _has_state(sampler: Any) -> bool:
+    return hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict")
+
+
+def _state_of(sampler: Any) -> Any:
+    return copy.deepcopy(sampler.state_dict())
 
 
 class _Foreign(SamplerIterator[T_co]):
@@ -132,6 +151,28 @@ class _Counted(SamplerIterator[T_co]):
             raise CheckpointError(
                 f"Invalid state_dict: {taken} items had been taken, and this pass ends after {self._taken}"
             )
+
+
+class _CountedFrom(_Counted[T_co]):
+    """An iterator of a sampler that knows its state: what that was when the iterator began, and the items since then.
+
+    What the sampler says later would be of no use: it does not know which of its items have been made batches of.
+    """
+
+    def __init__(self, sampler: Any, iterator: Iterator[T_co], before: Any) -> None:
+        super().__init__(sampler, iterator)
+        self._sampler = sampler
+        self._before = before
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sampler": self._before, **super().state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self._before = _part(state_dict, "sampler", object)
+        self._sampler.load_state_dict(copy.deepcopy(self._before))
+        self._iterator = iter(self._iterable)
+        self._taken = 0
+        super().load_state_dict(state_dict)
 
 
 class IndexIterator(SamplerIterator[T_co]):

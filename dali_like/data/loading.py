@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import hashlib
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -22,6 +23,7 @@ from typing import Any
 from dali_like import by_value
 from dali_like.data.crew import LoaderCrew, seed_every
 from dali_like.data.flavours import Flavour, NumpyFlavour
+from dali_like.data.iteration import is_by_sampler
 from dali_like.data.making import BatchMaker
 from dali_like.data.passes import Pass, Plan, Progress, SerialPass, WorkerPass
 from dali_like.data.randomness import randomness_of
@@ -103,9 +105,11 @@ class Loading:
         A loader that is given it goes on with the batch that comes next, and gives the batches that this one would have
         given, with any number of workers; where an iterable dataset is divided among them, with the same number. Indices are
         drawn again from the sampler, whose random generator is put back to where it was. Random numbers of samples are the
-        same with ``worker_seeding="tasks"``. An iterable dataset is walked through again up to where it was.
+        same with ``worker_seeding="tasks"``. An iterable dataset is walked through again up to where it was; if it has a
+        ``state_dict`` itself, that is not asked for.
 
-        With a sampler of another library that cannot be resumed itself, that is exact if it gives the same indices again.
+        A sampler of another library is resumed by its own ``state_dict``, which is then part of this one. Without that, it
+        has to give the same indices again.
         """
         if self._resumed is not None:
             return copy.deepcopy(self._resumed)
@@ -171,7 +175,16 @@ class Loading:
         if generator is not None and self.generator is not None:
             randomness_of(self.generator).restore(generator)
         is_over = progress is None or progress.is_over
+        if progress is not None and is_over and is_by_sampler(progress.sampler):
+            self._walk_to_the_end(plan, progress)
         return self._begin_pass(plan, progress if is_over else None, None if is_over else progress)
+
+    def _walk_to_the_end(self, plan: Plan, progress: Progress) -> None:
+        """Bring a sampler to where a pass left it that has ended."""
+        indices = self._flavour.passes(plan.index_sampler)
+        indices.load_state_dict(progress.sampler or {})
+        for _ in itertools.islice(indices, progress.yielded + 1):
+            pass
 
     def _next_progress(self, plan: Plan, last: Progress | None) -> Progress:
         """Of a pass that follows another. Nothing is drawn for it where workers are kept, which are seeded once."""

@@ -524,3 +524,79 @@ def test_a_state_that_is_refused_leaves_no_workers() -> None:
         iter(loader)
 
     assert len(all_of(loader)) == 10
+
+
+# Samplers that know their state
+
+
+class Walker(Sampler[int]):
+    """A sampler of another library's kind: where it is, it knows itself, and it goes on from there in the next epoch."""
+
+    def __init__(self, seed: int, length: int = 10) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.length = length
+
+    def __iter__(self) -> Iterator[int]:
+        for _ in range(self.length):
+            yield int(self.generator.integers(20))
+
+    def __len__(self) -> int:
+        return self.length
+
+    def state_dict(self) -> dict[str, Any]:
+        return dict(self.generator.bit_generator.state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.generator.bit_generator.state = state
+
+
+def in_batches(sampler: Walker) -> dict[str, Any]:
+    return {"batch_size": 1, "batch_sampler": BatchWalker(sampler)}
+
+
+class BatchWalker(Sampler[list[int]]):
+    """Makes batches of another sampler, and has that one's state."""
+
+    def __init__(self, indices: Walker) -> None:
+        self.indices = indices
+        self.state_dict, self.load_state_dict = indices.state_dict, indices.load_state_dict
+
+    def __iter__(self) -> Iterator[list[int]]:
+        indices = iter(self.indices)
+        while batch := list(itertools.islice(indices, 3)):
+            yield batch
+
+
+WALKERS: dict[str, Any] = {"sampler": lambda sampler: {"batch_size": 3, "sampler": sampler}, "batch sampler": in_batches}
+
+
+@pytest.mark.parametrize("way", WALKERS)
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("after", [0, 2, 4])
+def test_a_sampler_that_knows_its_state_goes_on_from_it(way: str, workers: int, after: int) -> None:
+    def make(seed: int) -> DataLoader[Any]:
+        return loader_of(Squares(), workers, **WALKERS[way](Walker(seed)))
+
+    interrupted, resumed = make(1), make(2)
+    list(interrupted)
+    batches = iter(interrupted)
+    for _ in range(after):
+        next(batches)
+
+    state = through_json(interrupted.state_dict())
+
+    assert rest_of(resumed, state) == all_of(batches)
+    assert all_of(resumed) == all_of(interrupted)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_state_of_a_sampler_is_good_after_the_end_too(workers: int) -> None:
+    def make(seed: int) -> DataLoader[Any]:
+        return loader_of(Squares(), workers, batch_size=3, sampler=Walker(seed))
+
+    interrupted, resumed = make(1), make(2)
+    list(interrupted)
+
+    state = through_json(interrupted.state_dict())
+
+    assert rest_of(resumed, state) == all_of(interrupted)
