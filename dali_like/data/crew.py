@@ -22,6 +22,7 @@ from dali_like.data.tallies import Tally
 from dali_like.errors import ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
+from dali_like.notices import warn
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.descriptors import enough_descriptors
 from dali_like.workers.geometry import TASKS_PER_WORKER
@@ -120,6 +121,7 @@ class LoaderCrew:
         self._is_changed = False
         self._tally = tally
         self._is_counted = False
+        self._has_warned = False
         self._num_passes = 0
         self._failure: BaseException | None = None
         self._turns = itertools.count()
@@ -155,6 +157,17 @@ class LoaderCrew:
     def counts(self) -> tuple[int, int]:
         """See `dali_like.data.tallies.Counting`."""
         return (0, 0) if self._is_counted else (self._pool.num_restarts, self._pool.num_replaced)
+
+    def warn_of_restarts(self) -> None:
+        """Warn, once, if a worker has been replaced, where random numbers depend on what the same worker has made before."""
+        if self._pool.num_restarts and not self._has_warned:
+            self._has_warned = True
+            warn(
+                'A worker has died and been replaced. With worker_seeding="torch", random generators of the new one begin '
+                "anew, so that the random numbers of this epoch are not those of a run in which no worker dies. With "
+                'worker_seeding="tasks" they would be.',
+                UserWarning,
+            )
 
     def next_turn(self) -> int:
         """The turn of the next batch: those that are asked for first are made first."""

@@ -105,8 +105,8 @@ class Loading:
         A loader that is given it goes on with the batch that comes next, and gives the batches that this one would have
         given, with any number of workers; where an iterable dataset is divided among them, with the same number. Indices are
         drawn again from the sampler, whose random generator is put back to where it was. Random numbers of samples are the
-        same with ``worker_seeding="tasks"``. An iterable dataset is walked through again up to where it was; if it has a
-        ``state_dict`` itself, that is not asked for.
+        same with ``worker_seeding="tasks"``; with "torch", the generators of workers begin anew. An iterable dataset is
+        walked through again up to where it was; if it has a ``state_dict`` itself, that is not asked for.
 
         A sampler of another library is resumed by its own ``state_dict``, which is then part of this one. Without that, it
         has to give the same indices again.

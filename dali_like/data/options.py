@@ -116,7 +116,9 @@ class LoaderOptions(Generic[T_co]):
         pin_memory_device: without effect, and deprecated.
         in_order: False: batches of workers are delivered as they come.
         worker_seeding: what random numbers in workers depend on. "tasks": on which samples are computed, so that they are
-            the same with any number of workers. "torch": on the number of the worker, as in PyTorch.
+            the same with any number of workers, after the death of a worker, and after going on from a state. "torch": on
+            the number of the worker and on what it has made before, as in PyTorch: its numbers, bit for bit, unless a
+            worker dies, or an epoch goes on from a state. Generators of the workers that do so begin anew.
         on_error: what happens when the dataset raises. "raise": the iterator raises it. "skip": another sample stands in.
             Or a callable, which returns what stands in.
         worker_restarts: how often in a minute a worker that has died is replaced. 0: never; None: always.

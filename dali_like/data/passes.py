@@ -346,6 +346,8 @@ class WorkerPass(Pass):
             raise LoaderTimeoutError(
                 "\n".join([f"DataLoader timed out after {plan.timeout_s} seconds", *crew.describe_workers_on(candidates[0])])
             )
+        if not plan.seeded_by_task:
+            crew.warn_of_restarts()
         return batch
 
     def _note_step(self, batch: Batch) -> None:

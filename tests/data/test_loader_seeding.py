@@ -143,6 +143,16 @@ def test_nor_does_it_in_the_middle_of_a_walk(after: int) -> None:
     assert all_of(resumed) == all_of(batches)
 
 
+def test_with_the_seeding_of_torch_it_may_and_there_is_a_warning(tmp_path: Path) -> None:
+    batches = iter(loader_of(Deadly(tmp_path / "dead"), 2, batch_size=4, worker_seeding="torch"))
+
+    with pytest.warns(UserWarning, match="random generators of the new one begin anew") as caught:
+        indices = [index for index, *_ in map(plain, batches)]
+
+    assert len(indices) == 15
+    assert [warning.filename for warning in caught] == [__file__], "once"
+
+
 # Different, wherever they should be
 
 
