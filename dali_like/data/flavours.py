@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -50,8 +50,9 @@ class Flavour(FormFlavour, Protocol):
     def enter_worker(self, info: WorkerInfo) -> None:
         """Make known that this process is a worker, and seed its global generators."""
 
-    def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:
-        """The global generators: how to seed each, and how to ask for its state."""
+    @property
+    def seeders(self) -> tuple[Callable[[int], Any], ...]:
+        """How to seed each of the global generators."""
 
     def pin(self, batch: Any) -> Any:
         """Put a batch into page-locked memory."""
@@ -110,9 +111,10 @@ class NumpyFlavour:
         np.random.seed(numpy_seed(base_seed, info.id))
         _seed_torch(info.seed)
 
-    def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:
-        """See `Flavour.generators`."""
-        return {**PYTHON_AND_NUMPY, "torch": (_seed_torch, _state_of_torch)}
+    @property
+    def seeders(self) -> tuple[Callable[[int], Any], ...]:
+        """See `Flavour.seeders`."""
+        return (*PYTHON_AND_NUMPY, _seed_torch)
 
     def pin(self, batch: Any) -> Any:
         """Arrays stay where they are; what can pin itself does."""
@@ -134,26 +136,14 @@ def _seed_numpy(seed: int) -> None:
     np.random.seed(seed & 0xFFFFFFFF)
 
 
-def _state_of_numpy() -> Any:
-    _, key, position, *_ = np.random.get_state()
-    return bytes(key), position  # type: ignore[arg-type]
-
-
-PYTHON_AND_NUMPY: dict[str, tuple[Callable[[int], Any], Callable[[], Any]]] = {
-    "random": (random.seed, random.getstate),
-    "numpy": (_seed_numpy, _state_of_numpy),
-}
+#: How to seed their global generators.
+PYTHON_AND_NUMPY: tuple[Callable[[int], Any], ...] = (random.seed, _seed_numpy)
 
 
 def _seed_torch(seed: int) -> None:
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         torch.default_generator.manual_seed(seed)
-
-
-def _state_of_torch() -> Any:
-    torch: Any = sys.modules.get("torch")
-    return None if torch is None else bytes(torch.default_generator.get_state().numpy())
 
 
 def mixed_seed(*words: int) -> int:

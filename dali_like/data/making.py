@@ -193,14 +193,9 @@ class BatchMaker:
         """See `dali_like.workers.requests.Maker`; the notice is the base seed."""
         base_seed = int(notice)
         self.flavour.enter_worker(WorkerInfo(worker, num_workers, base_seed + worker, self.dataset))
-        generators = self.flavour.generators()
-        if self.worker_init_fn is None:
-            self._seeders = tuple(seed for seed, _ in generators.values())
-            return
-        before = {name: state() for name, (_, state) in generators.items()}
-        self.worker_init_fn(worker)
-        # What that has seeded is the user's affair from now on.
-        self._seeders = tuple(seed for name, (seed, state) in generators.items() if state() == before[name])
+        if self.worker_init_fn is not None:
+            self.worker_init_fn(worker)
+        self._seeders = self.flavour.seeders
 
     def make(self, request: Request) -> Samples | Whole | None:
         """See `dali_like.workers.requests.Maker`."""

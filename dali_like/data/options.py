@@ -108,7 +108,8 @@ class LoaderOptions(Generic[T_co]):
         pin_memory: whether batches are put into page-locked memory, from which they are copied faster to a GPU.
         drop_last: whether a last batch that is smaller is left out.
         timeout: how many seconds a batch may take in the workers. 0: any time.
-        worker_init_fn: called in each worker with its number before it loads anything.
+        worker_init_fn: called in each worker with its number before it loads anything. What it seeds is seeded again
+            when samples are made, unless `worker_seeding` is "torch".
         multiprocessing_context: how workers are started: a start method's name, or a context of `multiprocessing`.
         generator: what `shuffle` draws from: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``.
         prefetch_factor: how many batches each worker computes ahead, by default 2. Only with workers.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
@@ -212,10 +212,10 @@ class TorchFlavour:
         torch.default_generator.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
 
-    def generators(self) -> Mapping[str, tuple[Callable[[int], Any], Callable[[], Any]]]:
+    @property
+    def seeders(self) -> tuple[Callable[[int], Any], ...]:
         """Those of Python, NumPy and PyTorch for the CPU."""
-        generator = torch.default_generator
-        return {**PYTHON_AND_NUMPY, "torch": (generator.manual_seed, lambda: bytes(generator.get_state().numpy()))}
+        return (*PYTHON_AND_NUMPY, torch.default_generator.manual_seed)
 
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it."""

@@ -301,6 +301,28 @@ def test_worker_init_fn_is_called_in_the_place_of_a_dead_worker_too(tmp_path: Pa
     assert [call[0] for call in noted.calls] == [0, 0]
 
 
+def seed_by_worker(worker: int) -> None:
+    """What PyTorch's notes on reproducibility recommend."""
+    info = get_worker_info()
+    assert info is not None
+    assert info.seed is not None
+    random.seed(info.seed % 2**32)
+    np.random.seed(info.seed % 2**32)
+
+
+def draw(worker: int) -> None:
+    random.random()
+    np.random.rand()
+
+
+@pytest.mark.parametrize("worker_init_fn", [seed_by_worker, draw])
+@pytest.mark.parametrize("way", WAYS)
+def test_generators_that_worker_init_fn_has_used_depend_on_the_sample_all_the_same(way: str, worker_init_fn: Any) -> None:
+    one, three = (all_of(dice_of(workers, worker_init_fn=worker_init_fn, **WAYS[way])) for workers in (1, 3))
+
+    assert one == three == all_of(dice_of(2, **WAYS[way]))
+
+
 def test_what_worker_init_fn_sets_is_there_when_samples_are_made() -> None:
     def prepare(worker: int) -> None:
         info = get_worker_info()

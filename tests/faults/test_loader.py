@@ -57,6 +57,9 @@ from faults.streams import (
     times_made,
 )
 
+# Where they are seeded as in PyTorch.
+pytestmark = pytest.mark.filterwarnings("ignore:A worker has died and been replaced")
+
 #: Of an epoch of `Samples`.
 LENGTH = 12
 NUM_KILLS = 100
