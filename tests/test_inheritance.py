@@ -19,6 +19,7 @@ from faults.processes import children_of, kill_and_wait, workers_of
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader
+from dali_like.data.fingerprints import fingerprint_of
 from dali_like.errors import PicklingError
 from dali_like.pickling import dumps
 from dali_like.types import SampleInfo
@@ -386,12 +387,6 @@ def test_after_an_error_they_are_refused_as_before() -> None:
 
 
 # Whether a dataset has changed
-
-
-def fingerprint_of(source: Any) -> bytes:
-    value = DataLoader(source)._make_fingerprint()
-    assert value is not None
-    return value
 
 
 def test_dataset_does_not_change_with_a_counter(start_method: str) -> None:

@@ -91,6 +91,7 @@ class LoaderCrew:
 
     Attributes:
         maker: the main process's.
+        start_method: how the workers have been started.
         is_resting: whether the workers have ended, but not what starts them.
         capacity: samples in the largest batch that can be made sample by sample.
     """
@@ -116,6 +117,7 @@ class LoaderCrew:
         self.is_bound = is_bound
         self.base_seed = base_seed
         self._is_kept = is_kept
+        self.start_method = start_method
         self._can_rest = start_method == "spawn"
         self.is_resting = False
         self._is_changed = False

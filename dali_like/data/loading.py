@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import hashlib
 import itertools
 import multiprocessing
 import os
-import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Any
 
-from dali_like import by_value
 from dali_like.data.crew import LoaderCrew, seed_every
+from dali_like.data.fingerprints import fingerprint_of
 from dali_like.data.flavours import Flavour, NumpyFlavour
 from dali_like.data.iteration import is_by_sampler
 from dali_like.data.making import BatchMaker
@@ -32,8 +30,6 @@ from dali_like.errors import CheckpointError
 from dali_like.interrupts import InterruptSafeLock
 
 _STATE_VERSION = 1
-#: Arrays of at least so many bytes are not looked into for changes.
-_LEAST_LARGE_BYTES = 1 << 16
 
 
 class Loading:
@@ -267,14 +263,16 @@ class Loading:
     def _look_for_changes(self) -> None:
         """Let the workers of earlier passes go that are not wanted any more, or whose copies are not like the originals."""
         can_have = self.num_workers > 0 and (self._keeps_workers or self._start_method == "spawn")
-        fingerprint = self._make_fingerprint() if can_have else None
+        copied = (self.dataset, self.collate_fn, self.worker_init_fn)
+        fingerprint = fingerprint_of(copied) if can_have else None
         is_changed, self._fingerprint = fingerprint != self._fingerprint, fingerprint
         crew = self._crew
         if crew is None:
             return
         if is_changed:
             self._drop_ahead()
-        can_go_on = crew.num_workers == self.num_workers and crew.can_go_on(self._keeps_workers)
+        are_alike = (crew.num_workers, crew.start_method) == (self.num_workers, self._start_method)
+        can_go_on = are_alike and crew.can_go_on(self._keeps_workers)
         if not can_go_on or (is_changed and (crew.is_in_use or self._start_method == "fork")):
             self._drop_crew()
         elif is_changed:
@@ -326,18 +324,6 @@ class Loading:
         context = self.multiprocessing_context
         method = multiprocessing.get_start_method() if context is None else context.get_start_method()
         return "fork" if method == "fork" else "spawn"
-
-    def _make_fingerprint(self) -> bytes | None:
-        """What tells whether the workers' copies are still like the originals; None if those cannot be pickled.
-
-        Large arrays are left out: looking through them at each epoch would take too long.
-        """
-        digest = _Digest()
-        try:
-            by_value.dump((self.dataset, self.collate_fn, self.worker_init_fn), digest, _is_small)
-        except Exception:  # whatever a user's class does when pickled
-            return None
-        return digest.value
 
     # The next epoch ahead of time
 
@@ -429,28 +415,6 @@ def _state_of_samplers(plan: Plan) -> list[dict[str, Any]]:
         states.append({name: value for name, value in vars(sampler).items() if isinstance(value, _PLAIN)})
         sampler = getattr(sampler, "sampler", None)
     return states
-
-
-class _Digest:
-    """A file of which only a hash is kept."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.blake2b(digest_size=16)
-
-    def write(self, data: Any) -> int:
-        self._hash.update(data)
-        return len(data)
-
-    @property
-    def value(self) -> bytes:
-        return self._hash.digest()
-
-
-def _is_small(buffer: pickle.PickleBuffer) -> bool:
-    try:
-        return buffer.raw().nbytes < _LEAST_LARGE_BYTES
-    except BufferError:  # not contiguous
-        return True
 
 
 def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
