@@ -168,7 +168,7 @@ class InputNameError(DaliLikeError, KeyError):
 
 
 class PicklingError(DaliLikeError, TypeError):
-    """A source cannot be pickled; the message names the attribute that refuses."""
+    """A source, or what the workers of a loader need, cannot be pickled; the message names the attribute that refuses."""
 
 
 class MissingExtraError(DaliLikeError, ImportError):
@@ -188,11 +188,11 @@ class NoInputError(PipelineStateError, IndexError):
 
 
 class ClosedError(PipelineStateError):
-    """The pipeline has been closed."""
+    """The pipeline has been closed, or the workers of a loader's iterator have been ended."""
 
 
 class ForkedError(PipelineStateError):
-    """The pipeline belongs to the process that this one was forked from."""
+    """The pipeline, or the iterator of a loader, belongs to the process that this one was forked from."""
 
 
 class SampleError(DaliLikeError, RuntimeError):

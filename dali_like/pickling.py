@@ -27,6 +27,10 @@ __all__ = ["pickle_by_value"]
 #: How deep in a source one looks for what cannot be pickled. That may be its depth.
 _DEPTH = 50
 
+_REMEDY = (
+    "Make it in the worker instead (in worker_setup, in __setstate__ or at the first call), or use py_start_method='fork'"
+)
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -93,7 +97,14 @@ class _Packed:
         return self._loads, (self._data,)
 
 
-def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = None) -> PickledSource:
+def dumps(
+    parts: dict[str, Any],
+    name: str,
+    pickler: CallbackPickler | None = None,
+    *,
+    innards: dict[str, Any] | None = None,
+    remedy: str = _REMEDY,
+) -> PickledSource:
     """Pickle what a source consists of, all together: what two of them share is shared afterwards, too.
 
     Large arrays stay apart, so that workers can share them. A pickler of the user's own puts them into what it makes.
@@ -102,6 +113,8 @@ def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = No
         parts: what to pickle, by how messages call it, the source first. Unpickling gives a tuple of the values.
         name: how messages call the source.
         pickler: the user's own; None: the default one.
+        innards: what messages speak of instead of the parts, where those are not the user's.
+        remedy: what messages say that the user may do.
 
     Raises:
         PicklingError: it cannot be pickled; the message names the innermost part that refuses.
@@ -110,11 +123,10 @@ def dumps(parts: dict[str, Any], name: str, pickler: CallbackPickler | None = No
         packed = tuple(parts.values()) if pickler is None else _pack(pickler, *parts.values())
         return _dump(packed)
     except Exception as error:
-        path, culprit = _find_culprit(parts, pickler)
+        path, culprit = _find_culprit(innards or parts, pickler)
         raise PicklingError(
             f"{name} cannot be pickled for spawned workers: {path}, a {type(culprit).__qualname__}, refuses: "
-            f"{str(error) or repr(error)}. Make it in the worker instead (in worker_setup, in __setstate__ or at the first "
-            "call), or use py_start_method='fork'"
+            f"{str(error) or repr(error)}. {remedy}"
         ) from error
 
 

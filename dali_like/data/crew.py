@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import math
 import os
@@ -19,7 +18,7 @@ from typing import Any
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
 from dali_like.data.tallies import Tally
-from dali_like.errors import ForkedError, WorkerDiedError, WorkerStartError
+from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.notices import warn
@@ -30,10 +29,16 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
+from dali_like.workers.shipment import PickledSource
 from dali_like.workers.starting import WorkerOptions
 
 #: How often to look whether a worker has ended.
 _LOOK_S = 0.002
+
+_REMEDY = (
+    "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used), or use "
+    'multiprocessing_context="fork"'
+)
 
 
 @dataclass(frozen=True)
@@ -131,8 +136,7 @@ class LoaderCrew:
         self._lock = InterruptSafeLock()
         self._left: deque[list[Batch]] = deque()
         self._pid = os.getpid()
-        pickle_source = functools.partial(pickling.dumps, pickler=None)
-        options = WorkerOptions(num_workers, start_method, threads, None, restarts, pickle_source)
+        options = WorkerOptions(num_workers, start_method, threads, None, restarts, _pickled)
         with self._lock, enough_descriptors("a loader"):
             if start_method == "fork":
                 announce_local_classes_of((maker.dataset, maker.collate_fn))
@@ -185,6 +189,7 @@ class LoaderCrew:
         """Nobody else may use the workers in such a context, and Ctrl-C waits for its end, or for where it may come.
 
         Raises:
+            ClosedError: the workers have been ended.
             ForkedError: this process has been forked from the one that the workers belong to.
         """
         if self._pid != os.getpid():
@@ -194,7 +199,10 @@ class LoaderCrew:
             )
         with self._lock:
             self._settle()
-            yield
+            try:
+                yield
+            except ClosedError:
+                raise ClosedError("the workers of this iterator have been ended; begin another iterator") from None
 
     def submit(self, key: BatchKey, pending: Any) -> None:
         """Begin a batch, and add it to those of a pass."""
@@ -342,6 +350,18 @@ def _task_size(capacity: int, num_workers: int) -> int:
 def seed_every(batch_size: int) -> int:
     """How many samples are made between two seeds of the global generators."""
     return -(-batch_size // SEEDS_PER_BATCH)
+
+
+def _pickled(parts: dict[str, Any], name: str) -> PickledSource:
+    """What `dali_like.pickling` makes of a maker, with messages in terms of the loader's arguments."""
+    maker: BatchMaker = parts["source"]
+    innards = {
+        "dataset": maker.dataset,
+        "collate_fn": maker.collate_fn,
+        "worker_init_fn": maker.worker_init_fn,
+        "on_error": maker.on_error,
+    }
+    return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY)
 
 
 def _in_words_of_torch(error: WorkerDiedError) -> WorkerDiedError:

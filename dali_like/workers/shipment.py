@@ -169,9 +169,9 @@ def _check_memory(nbytes: int) -> None:
     available = available_bytes()
     if nbytes > available:
         raise OutOfMemoryError(
-            f"workers need {mib(nbytes)} for the sources and the arrays in them, and {mib(available)} are available: "
-            f"{mib(nbytes - available)} are missing. Let the sources read from files what is so large, use "
-            "py_start_method='fork', which shares it with the main process, or give the process more memory"
+            f"workers need {mib(nbytes)} for sources or a dataset, and the arrays in them, and {mib(available)} are "
+            f"available: {mib(nbytes - available)} are missing. Let workers read from files what is so large, start them by "
+            "fork instead of spawn, which shares it with the main process, or give the process more memory"
         )
 
 
