@@ -112,7 +112,12 @@ class Program:
         os.kill(self.pid, number)
 
     def press_ctrl_c(self) -> None:
-        """Send SIGINT to all of its processes, as a terminal does."""
+        """Send SIGINT to all of its processes, as a terminal does, when the main process waits for something.
+
+        At other moments KeyboardInterrupt may come up in a finalizer, where Python does not pass it on.
+        """
+        main = psutil.Process(self.pid)
+        wait_until(lambda: main.status() != psutil.STATUS_RUNNING, "a main process that waits")
         os.killpg(self.pid, signal.SIGINT)
 
     def processes(self) -> set[int]:

@@ -84,7 +84,8 @@ def assert_is_interrupted(program: Program) -> None:
 
 class TestCtrlC:
     def test_while_callbacks_are_slow_shows_one_traceback(self, start: StartProgram, start_method: str) -> None:
-        program = start(SLOW, "while True: pipe.run()", arguments=(start_method,))
+        program = start(SLOW, "first = pipe.run(); tell('waits: true'); pipe.run()", arguments=(start_method,))
+        program.wait_for("waits")
         program.wait_for("slow", 2)
 
         program.press_ctrl_c()
