@@ -50,7 +50,7 @@ class Resources:
     """What this process holds: children, descriptors, mappings of ours, threads, names in /dev/shm."""
 
     def __init__(self) -> None:
-        self.children = set(_descendants(os.getpid()))
+        self.children = set(descendants_of(os.getpid()))
         self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
         self.mappings = Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
         self.threads = {thread.name for thread in threading.enumerate()}
@@ -81,13 +81,13 @@ def without_those_of_others(names: set[str]) -> set[str]:
     return {name for name in names if (number := _inode(name)) and number not in theirs}
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants_of(pid: int) -> Iterator[int]:
     """The processes that a process has made, and those that they have made. psutil would look at all there are."""
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
         for thread in os.listdir(f"/proc/{pid}/task"):
             for child in map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()):
                 yield child
-                yield from _descendants(child)
+                yield from descendants_of(child)
 
 
 def _inode(name: str) -> int:
