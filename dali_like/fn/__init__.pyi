@@ -54,3 +54,472 @@ def flip(
     bytes_per_sample_hint: Any = 0,
 ) -> list[DataNode]:
     ...
+
+@overload
+def crop(
+    image: DataNode,
+    /,
+    *,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
+    fill_values: _Floats = (0.0,),
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = None,
+) -> DataNode:
+    """Cut windows out of images and volumes.
+
+    Args:
+        image: any dtype.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis.
+        crop_w: its width, if `crop` is not given.
+        crop_h: its height.
+        crop_d: its depth.
+        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
+        crop_pos_y: likewise, from top to bottom.
+        crop_pos_z: likewise, from front to back.
+        rounding: what becomes of positions between pixels: "round" or "truncate".
+        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+            "trim_to_shape".
+        fill_values: one for all, or one for each channel.
+        dtype: of the result. Default: that of the input.
+    """
+
+@overload
+def crop(
+    image: Sequence[DataNode],
+    /,
+    *,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
+    fill_values: _Floats = (0.0,),
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def slice(
+    data: DataNode,
+    anchor: DataNode | _Constant | None = None,
+    shape_input: DataNode | _Constant | None = None,
+    /,
+    *,
+    axes: _Ints | DataNode | None = None,
+    axis_names: str | None = None,
+    start: _Ints | DataNode | None = None,
+    rel_start: _Floats | DataNode | None = None,
+    end: _Ints | DataNode | None = None,
+    rel_end: _Floats | DataNode | None = None,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
+    fill_values: _Floats = (0.0,),
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = None,
+) -> DataNode:
+    """Cut windows out of arrays, given where they begin and end.
+
+    The window is given by the inputs `anchor` and `shape_input`, or by arguments: where it begins, and where it ends or how
+    large it is, in elements or (``rel_``) in parts of the extent.
+
+    Args:
+        data: any number of dimensions.
+        anchor: where the window begins in each of the axes.
+        shape_input: how large it is.
+        axes: the axes that are cut. Default: 1 and 0, where there is no layout.
+        axis_names: their letters in the layout, instead. Default: "WH".
+        start, rel_start: where the window begins. Default: at the beginning.
+        end, rel_end: where it ends. Default: at the end.
+        shape, rel_shape: how large it is, instead of where it ends.
+        normalized_anchor: whether a floating-point `anchor` is in parts of the extent.
+        normalized_shape: likewise for `shape_input`.
+        out_of_bounds_policy: what becomes of a window that lies partly outside: "error", "pad" with `fill_values`, or
+            "trim_to_shape".
+        fill_values: one for all, or one for each channel.
+        dtype: of the result. Default: that of the input.
+    """
+
+@overload
+def slice(
+    data: Sequence[DataNode],
+    anchor: Sequence[DataNode] | _Constant | None = None,
+    shape_input: Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    axes: _Ints | DataNode | None = None,
+    axis_names: str | None = None,
+    start: _Ints | DataNode | None = None,
+    rel_start: _Floats | DataNode | None = None,
+    end: _Ints | DataNode | None = None,
+    rel_end: _Floats | DataNode | None = None,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
+    fill_values: _Floats = (0.0,),
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def pad(
+    data: DataNode,
+    /,
+    *,
+    axes: _Ints | DataNode | None = None,
+    axis_names: str | None = None,
+    shape: _Ints | DataNode | None = None,
+    align: _Ints | DataNode | None = None,
+    fill_value: float | DataNode = 0.0,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Append elements, so that all samples of a batch are as large as the largest, or as large as is said.
+
+    Args:
+        data: any number of dimensions.
+        axes: where to append. Default: in all axes.
+        axis_names: their letters in the layout, instead.
+        shape: extents to reach; where a sample is larger already, it stays. -1 or 0: the largest of the batch.
+        align: numbers that the extents are to be multiples of; one for all, or one for each axis.
+        fill_value: what is appended.
+    """
+
+@overload
+def pad(
+    data: Sequence[DataNode],
+    /,
+    *,
+    axes: _Ints | DataNode | None = None,
+    axis_names: str | None = None,
+    shape: _Ints | DataNode | None = None,
+    align: _Ints | DataNode | None = None,
+    fill_value: float | DataNode = 0.0,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def paste(
+    image: DataNode,
+    /,
+    *,
+    ratio: float | DataNode,
+    fill_value: _Ints,
+    paste_x: float | DataNode = 0.5,
+    paste_y: float | DataNode = 0.5,
+    min_canvas_size: float | DataNode = 0.0,
+    n_channels: int = 3,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Paste images onto larger canvases.
+
+    Args:
+        image: any dtype.
+        ratio: how much larger the canvas is, from 1 on.
+        fill_value: its colour: one value for all channels, or one for each.
+        paste_x: where the image lies, from 0 (left) to 1 (right).
+        paste_y: likewise, from top to bottom.
+        min_canvas_size: the least extent of the canvas, in pixels.
+        n_channels: of the images; for the sake of DALI's programs.
+    """
+
+@overload
+def paste(
+    image: Sequence[DataNode],
+    /,
+    *,
+    ratio: float | DataNode,
+    fill_value: _Ints,
+    paste_x: float | DataNode = 0.5,
+    paste_y: float | DataNode = 0.5,
+    min_canvas_size: float | DataNode = 0.0,
+    n_channels: int = 3,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def resize(
+    image: DataNode,
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> DataNode:
+    """Scale images and volumes.
+
+    Args:
+        image: any dtype.
+        size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
+            say; negative: mirrored.
+        resize_x: the width of the result.
+        resize_y: its height.
+        resize_z: its depth.
+        resize_shorter: its shorter side; proportions are kept.
+        resize_longer: its longer side; proportions are kept.
+        mode: "default": sides that are not given are scaled as the others are. "stretch": they are not scaled. "not_larger",
+            "not_smaller": proportions are kept, and no side is larger, or smaller, than given.
+        max_size: what no side exceeds; one for all, or one for each.
+        subpixel_scale: where a side of the result is no whole number: take a little more or less of the image, so that
+            proportions are exact. False: take all of it.
+        roi_start: where the region begins that becomes the result, in pixels, in the order of `size`. Default: all.
+        roi_end: where it ends; if that is before its start, the image is mirrored.
+        roi_relative: whether the region is given in parts of the image's extents.
+        interp_type: how values between pixels are made.
+        min_filter: likewise, where the image shrinks.
+        mag_filter: likewise, where it grows.
+        antialias: where the image shrinks, filter it, so that no pixel is left out.
+        dtype: FLOAT, or that of the input, which is the default.
+    """
+
+@overload
+def resize(
+    image: Sequence[DataNode],
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def random_resized_crop(
+    image: DataNode,
+    /,
+    *,
+    size: _Ints,
+    random_area: _Floats = (0.08, 1.0),
+    random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
+    num_attempts: int = 10,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    seed: int = -1,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> DataNode:
+    """Cut random windows out of images, and scale them to one size.
+
+    Args:
+        image: any dtype.
+        size: of the result, as (height, width); one number for both.
+        random_area: the least and the largest part of the image that a window has.
+        random_aspect_ratio: the least and the largest quotient of its width and its height.
+        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
+        interp_type, min_filter, mag_filter, antialias, dtype: as of `resize`.
+    """
+
+@overload
+def random_resized_crop(
+    image: Sequence[DataNode],
+    /,
+    *,
+    size: _Ints,
+    random_area: _Floats = (0.08, 1.0),
+    random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
+    num_attempts: int = 10,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    seed: int = -1,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def warp_affine(
+    image: DataNode,
+    matrix_input: DataNode | _Constant | None = None,
+    /,
+    *,
+    matrix: _Floats | DataNode | None = None,
+    inverse_map: bool = True,
+    size: _Floats | DataNode | None = None,
+    fill_value: float | None = None,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Map images by affine transforms.
+
+    Args:
+        image: any dtype.
+        matrix_input: the transform, as a 2x3 matrix of floats, instead of `matrix`.
+        matrix: the rows of the transform of (x, y) in pixels; the middle of the first pixel is (0.5, 0.5).
+        inverse_map: whether the transform is from the result to the image; otherwise it is inverted.
+        size: of the result, as (height, width). Default: that of the image.
+        fill_value: what is outside of the image. Default: its edge goes on.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        dtype: FLOAT, or that of the input, which is the default.
+    """
+
+@overload
+def warp_affine(
+    image: Sequence[DataNode],
+    matrix_input: Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    matrix: _Floats | DataNode | None = None,
+    inverse_map: bool = True,
+    size: _Floats | DataNode | None = None,
+    fill_value: float | None = None,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def rotate(
+    image: DataNode,
+    /,
+    *,
+    angle: float | DataNode,
+    size: _Floats | DataNode | None = None,
+    keep_size: bool = False,
+    fill_value: float | None = None,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Turn images about their middle.
+
+    Args:
+        image: any dtype.
+        angle: in degrees, counter-clockwise.
+        size: of the result, as (height, width). Default: such that all of the image is seen.
+        keep_size: keep the size of the image instead.
+        fill_value: what is outside of the image. Default: its edge goes on.
+        interp_type: INTERP_NN or INTERP_LINEAR.
+        dtype: FLOAT, or that of the input, which is the default.
+    """
+
+@overload
+def rotate(
+    image: Sequence[DataNode],
+    /,
+    *,
+    angle: float | DataNode,
+    size: _Floats | DataNode | None = None,
+    keep_size: bool = False,
+    fill_value: float | None = None,
+    interp_type: DALIInterpType = DALIInterpType.INTERP_LINEAR,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dali_like.operators import decoding, geometry, randoms
+from dali_like.operators import decoding, geometry, randoms, resizing, warping
 
-__all__ = ["decoding", "geometry", "randoms"]
+__all__ = ["decoding", "geometry", "randoms", "resizing", "warping"]

@@ -21,8 +21,8 @@ _IGNORED = {
     "memory_stats": False,
     "preallocate_height_hint": 0,
     "preallocate_width_hint": 0,
-    "split_stages": None,
-    "use_chunk_allocator": None,
+    "split_stages": False,
+    "use_chunk_allocator": False,
 }
 
 

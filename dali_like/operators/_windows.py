@@ -1,0 +1,107 @@
+"""Windows of arrays: where they lie, and what becomes of what they hold outside of the array."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from dali_like.errors import ArgumentError, SampleError
+from dali_like.graph.operators import Array, Call
+
+#: What becomes of a window that does not lie within the array.
+Policy: TypeAlias = Literal["error", "pad", "trim_to_shape"]
+#: How positions between pixels are made whole.
+Rounding: TypeAlias = Literal["round", "truncate"]
+
+
+def round_half_up(value: float) -> int:
+    """The nearest integer; of two, the one further from zero."""
+    return int(math.copysign(math.floor(abs(value) + 0.5), value))
+
+
+def in_single(part: float, extent: int, rounding: Rounding) -> int:
+    """A part of an extent as an integer; the product is in single precision, as in DALI."""
+    value = float(np.float32(part) * np.float32(extent))
+    return round_half_up(value) if rounding == "round" else math.trunc(value)
+
+
+def cut(
+    call: Call,
+    array: Array,
+    start: Sequence[int],
+    shape: Sequence[int],
+    policy: Policy = "error",
+    fill_values: Sequence[float] = (0.0,),
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """The window of an array from `start` on.
+
+    Args:
+        policy: what becomes of what lies outside: "error", "pad" with the fill values, or "trim_to_shape".
+        fill_values: one for all, or one for each channel (of a layout that has "C").
+        dtype: of the result. Default: that of the array.
+    """
+    stop = [begin + extent for begin, extent in zip(start, shape, strict=True)]
+    inside = all(begin >= 0 and end <= extent for begin, end, extent in zip(start, stop, array.shape, strict=True))
+    if not inside and policy == "error":
+        raise SampleError(
+            f"the window from {tuple(start)} to {tuple(stop)} does not lie within the input, which has the shape "
+            f'{array.shape}; out_of_bounds_policy="pad" or "trim_to_shape" allows that'
+        )
+    begins = [min(max(begin, 0), extent) for begin, extent in zip(start, array.shape, strict=True)]
+    ends = [min(max(end, begin), extent) for end, begin, extent in zip(stop, begins, array.shape, strict=True)]
+    there = array[tuple(map(slice, begins, ends))]
+    if inside or policy == "trim_to_shape":
+        out = call.empty(there.shape, array.dtype if dtype is None else dtype)
+        store(there, out)
+        return out
+    out = call.empty(tuple(shape), array.dtype if dtype is None else dtype)
+    fill(out, fill_values, call.layout)
+    if there.size:
+        place = [slice(begin - first, end - first) for begin, end, first in zip(begins, ends, start, strict=True)]
+        store(there, out[tuple(place)])
+    return out
+
+
+def fill(out: Array, values: Sequence[float], layout: str) -> None:
+    """Fill an array with one value, or one for each channel."""
+    filling = np.asarray(values)
+    if filling.size == 1:
+        filling = filling.reshape(())
+    else:
+        channels = out.shape[layout.index("C")] if "C" in layout else 0
+        if filling.size != channels:
+            raise ArgumentError(f"there are {filling.size} fill values for {channels} channels")
+        filling = filling.reshape([-1 if letter == "C" else 1 for letter in layout])
+    store(np.broadcast_to(filling, out.shape), out, truncate=True)
+
+
+def store(values: Array, out: Array, *, truncate: bool = False) -> None:
+    """Write values into an array, limited as its dtype demands, and rounded or truncated."""
+    if values.dtype != out.dtype and out.dtype.kind in "iu":
+        limits = np.iinfo(out.dtype)
+        if values.dtype.kind == "f":
+            values = np.trunc(values) if truncate else np.rint(values)
+        if not np.can_cast(values.dtype, out.dtype):
+            values = np.clip(values, limits.min, limits.max)
+    np.copyto(out, values, casting="unsafe")
+
+
+def axes_of(layout: str, axes: Sequence[int] | None, axis_names: str | None, ndim: int) -> list[int]:
+    """The axes that an operator works on, given by numbers or by names.
+
+    Raises:
+        ArgumentError: there is no such axis.
+    """
+    if axis_names is not None:
+        if not set(axis_names) <= set(layout):
+            raise ArgumentError(f"axis_names={axis_names!r} are not all in the layout {layout!r} of the input")
+        return [layout.index(letter) for letter in axis_names]
+    if axes is None:
+        return list(range(ndim))
+    if any(not -ndim <= axis < ndim for axis in axes):
+        raise ArgumentError(f"axes={list(axes)}: the input has {ndim} dimensions")
+    return [axis % ndim for axis in axes]

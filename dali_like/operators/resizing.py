@@ -1,0 +1,216 @@
+"""Operators that scale images, as in ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators._random_window import check_window_ranges, random_window
+from dali_like.operators._resampling import Axis, Filters, resample
+from dali_like.operators.description import IMAGES, VOLUMES, operator
+from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.types import INTERP_LINEAR, DALIInterpType
+
+Mode: TypeAlias = Literal["default", "stretch", "not_larger", "not_smaller"]
+
+_IGNORED = {"minibatch_size": 32, "temp_buffer_hint": 0}
+_SIZES = ("resize_x", "resize_y", "resize_z")
+
+
+def check_size(given: Mapping[str, Any]) -> None:
+    """What does not go together of the arguments that say how large the result is."""
+    ways = [name for name in ("size", "resize_shorter", "resize_longer") if name in given]
+    ways += [", ".join(sides)] if (sides := [name for name in _SIZES if name in given]) else []
+    if len(ways) != 1:
+        raise ArgumentClashError(
+            "one of size, resize_shorter, resize_longer, or some of resize_x, resize_y and resize_z must be given"
+            + (f", not {' and '.join(ways)}" if ways else "")
+        )
+    if "mode" in given and {"resize_shorter", "resize_longer"} & set(given):
+        raise ArgumentClashError("resize_shorter and resize_longer exclude mode")
+    if ("roi_start" in given) != ("roi_end" in given):
+        raise ArgumentClashError("roi_start and roi_end must be given together")
+
+
+@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_size, ignored={**_IGNORED, "image_type": None})
+def resize(
+    call: Call,
+    image: Array,
+    *,
+    size: PerSample[Floats] | None = None,
+    resize_x: PerSample[float] = 0.0,
+    resize_y: PerSample[float] = 0.0,
+    resize_z: PerSample[float] = 0.0,
+    resize_shorter: PerSample[float] = 0.0,
+    resize_longer: PerSample[float] = 0.0,
+    mode: Mode = "default",
+    max_size: Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: PerSample[Floats] | None = None,
+    roi_end: PerSample[Floats] | None = None,
+    roi_relative: bool = False,
+    interp_type: PerSample[DALIInterpType] = INTERP_LINEAR,
+    min_filter: PerSample[DALIInterpType] | None = None,
+    mag_filter: PerSample[DALIInterpType] | None = None,
+    antialias: bool = True,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Scale images and volumes.
+
+    Args:
+        image: any dtype.
+        size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
+            say; negative: mirrored.
+        resize_x: the width of the result.
+        resize_y: its height.
+        resize_z: its depth.
+        resize_shorter: its shorter side; proportions are kept.
+        resize_longer: its longer side; proportions are kept.
+        mode: "default": sides that are not given are scaled as the others are. "stretch": they are not scaled. "not_larger",
+            "not_smaller": proportions are kept, and no side is larger, or smaller, than given.
+        max_size: what no side exceeds; one for all, or one for each.
+        subpixel_scale: where a side of the result is no whole number: take a little more or less of the image, so that
+            proportions are exact. False: take all of it.
+        roi_start: where the region begins that becomes the result, in pixels, in the order of `size`. Default: all.
+        roi_end: where it ends; if that is before its start, the image is mirrored.
+        roi_relative: whether the region is given in parts of the image's extents.
+        interp_type: how values between pixels are made.
+        min_filter: likewise, where the image shrinks.
+        mag_filter: likewise, where it grows.
+        antialias: where the image shrinks, filter it, so that no pixel is left out.
+        dtype: FLOAT, or that of the input, which is the default.
+    """
+    extents = _spatial_extents(call.layout, image.shape)
+    if resize_shorter or resize_longer:
+        mode = "not_smaller" if resize_shorter else "not_larger"
+        wanted = [resize_shorter or resize_longer] * len(extents)
+    elif size is not None:
+        wanted = _for_each("size", size, len(extents))
+    else:
+        wanted = [resize_z, resize_y, resize_x][-len(extents) :]
+    regions = _regions(extents, roi_start, roi_end, relative=roi_relative)
+    sides = [abs(end - start) for start, end in regions]
+    limits = None if max_size is None else _for_each("max_size", max_size, len(extents))
+    target = _target(wanted, sides, mode, limits)
+    axes = tuple(_axis(side, *region, subpixel_scale) for side, region in zip(target, regions, strict=True))
+    filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
+    return _scaled(call, image, axes, filters, dtype)
+
+
+def _or(kind: DALIInterpType | None, default: DALIInterpType) -> DALIInterpType:
+    return default if kind is None else kind
+
+
+def _spatial_extents(layout: str, shape: Sequence[int]) -> list[int]:
+    return [extent for letter, extent in zip(layout, shape, strict=True) if letter in "DHW"]
+
+
+def _for_each(name: str, values: Floats, count: int) -> list[float]:
+    if len(values) not in (1, count):
+        raise ArgumentError(f"{name} must have one element or {count}, not {len(values)}")
+    return list(values) * (count if len(values) == 1 else 1)
+
+
+def _regions(
+    extents: Sequence[int], starts: Floats | None, ends: Floats | None, *, relative: bool
+) -> list[tuple[float, float]]:
+    if starts is None or ends is None:
+        return [(0.0, float(extent)) for extent in extents]
+    pairs = zip(_for_each("roi_start", starts, len(extents)), _for_each("roi_end", ends, len(extents)), strict=True)
+    factors = extents if relative else [1] * len(extents)
+    return [(start * factor, end * factor) for (start, end), factor in zip(pairs, factors, strict=True)]
+
+
+def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits: Sequence[float] | None) -> list[float]:
+    """The sides of the result, negative where it is mirrored, and not yet whole numbers."""
+    scales = [size / side if size and side else None for size, side in zip(wanted, sides, strict=True)]
+    known = [abs(scale) for scale in scales if scale is not None]
+    if not known:
+        return list(sides)
+    if mode in ("not_larger", "not_smaller"):
+        factor = min(known) if mode == "not_larger" else max(known)
+        for limit, side in zip(limits or (), sides, strict=False):
+            if limit > 0 and side:
+                factor = min(factor, limit / side)
+        return [
+            math.copysign(side * factor, size) if scale is None or abs(scale) != factor else size
+            for size, side, scale in zip(wanted, sides, scales, strict=True)
+        ]
+    rest = math.prod(known) ** (1 / len(known)) if mode == "default" else 1.0
+    target = [size if scale is not None else side * rest for size, side, scale in zip(wanted, sides, scales, strict=True)]
+    if limits is not None:
+        target = [
+            math.copysign(min(abs(size), limit), size) if limit > 0 else size
+            for size, limit in zip(target, limits, strict=True)
+        ]
+    return target
+
+
+def _axis(side: float, start: float, end: float, subpixel_scale: bool) -> Axis:
+    """How an axis is scaled to a side that may be no whole number."""
+    size = max(int(abs(side) + 0.5), 1)
+    if subpixel_scale and side and size != abs(side):
+        centre, half = (start + end) / 2, (end - start) / 2 * size / abs(side)
+        start, end = centre - half, centre + half
+    return Axis(size, end, start) if side < 0 else Axis(size, start, end)
+
+
+def _scaled(call: Call, image: Array, axes: tuple[Axis, ...], filters: Filters, dtype: np.dtype[Any] | None) -> Array:
+    """The image with its spatial axes scaled; other axes before them count pictures, one behind them the channels."""
+    if dtype not in (None, image.dtype, np.float32):
+        raise SampleError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {dtype}")
+    first = min(i for i, letter in enumerate(call.layout) if letter in "DHW")
+    pictures, channels = image.shape[:first], image.shape[first + len(axes) :]
+    sizes = tuple(axis.size for axis in axes)
+    out = call.empty((*pictures, *sizes, *channels), image.dtype if dtype is None else dtype)
+    if not image.size:
+        raise SampleError(f"an image of shape {image.shape} cannot be scaled")
+    flat = image.reshape(-1, *image.shape[first : first + len(axes)], math.prod(channels))
+    for picture, place in zip(flat, out.reshape(-1, *sizes, math.prod(channels)), strict=True):
+        resample(picture, axes, filters, place)
+    return out
+
+
+def _check_random_resized_crop(given: Mapping[str, Any]) -> None:
+    check_window_ranges(given)
+    size = given["size"]
+    if isinstance(size, Sequence) and len(size) != 2:
+        raise ArgumentError(f"size must be a height and a width, not {size!r}")
+
+
+@operator(layouts=IMAGES, random=True, check=_check_random_resized_crop, ignored=_IGNORED)
+def random_resized_crop(
+    call: Call,
+    image: Array,
+    *,
+    size: Ints,
+    random_area: Floats = (0.08, 1.0),
+    random_aspect_ratio: Floats = (3 / 4, 4 / 3),
+    num_attempts: int = 10,
+    interp_type: PerSample[DALIInterpType] = INTERP_LINEAR,
+    min_filter: PerSample[DALIInterpType] | None = None,
+    mag_filter: PerSample[DALIInterpType] | None = None,
+    antialias: bool = True,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Cut random windows out of images, and scale them to one size.
+
+    Args:
+        image: any dtype.
+        size: of the result, as (height, width); one number for both.
+        random_area: the least and the largest part of the image that a window has.
+        random_aspect_ratio: the least and the largest quotient of its width and its height.
+        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
+        interp_type, min_filter, mag_filter, antialias, dtype: as of `resize`.
+    """
+    height, width = _spatial_extents(call.layout, image.shape)
+    top, left, rows, columns = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
+    down, across = (int(side) for side in _for_each("size", size, 2))
+    filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
+    axes = (Axis(down, float(top), float(top + rows)), Axis(across, float(left), float(left + columns)))
+    return _scaled(call, image, axes, filters, dtype)

@@ -1,0 +1,117 @@
+"""The arguments of operators against those of DALI's schemas: names, defaults, and which of them may be nodes."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+import pytest
+
+backend = pytest.importorskip("nvidia.dali.backend")
+
+from dali_like.operators.description import Description, descriptions  # noqa: E402
+from dali_like.operators.parameters import REQUIRED, Parameter  # noqa: E402
+
+pytestmark = pytest.mark.peers
+
+#: Arguments of DALI's that we do not have, and why.
+LEFT_OUT = {
+    "output_dtype": "deprecated in favour of dtype",
+    "image_type": "deprecated, without effect",
+    ("resize", "save_attrs"): "for tests of DALI",
+    ("rotate", "axis"): "for volumes, which are not rotated yet",
+    ("peek_image_shape", "type"): "deprecated in favour of dtype",
+}
+#: Arguments of ours that DALI does not have.
+ADDED = {("decoders.image", "adjust_orientation")}
+#: Defaults that say the same in another way.
+OTHER_DEFAULTS = {
+    **{
+        (operator, name): "None is interp_type, which is what DALI's default is for as well"
+        for operator in ("resize", "random_resized_crop")
+        for name in ("min_filter", "mag_filter")
+    },
+    **{
+        (operator, name): "None is WH or (1, 0), according to whether there is a layout"
+        for operator in ("slice", "decoders.image_slice")
+        for name in ("axes", "axis_names")
+    },
+    ("warp_affine", "size"): "an empty list",
+    ("rotate", "size"): "an empty list",
+    ("warp_affine", "matrix"): "an empty list",
+}
+#: Of every operator.
+COMMON = {"device", "name", "preserve", "bytes_per_sample_hint"}
+
+
+def schema_of(description: Description) -> Any:
+    return backend.GetSchema(description.class_path.replace(".", "__"))
+
+
+@pytest.mark.parametrize("path", descriptions())
+def test_arguments(path):
+    description = descriptions()[path]
+    schema = schema_of(description)
+
+    theirs = set(schema.GetArgumentNames())
+    ours = set(description.all_parameters)
+    missing = {name for name in theirs - ours if name not in LEFT_OUT and (path, name) not in LEFT_OUT}
+    more = {name for name in ours - theirs - COMMON if (path, name) not in ADDED}
+    assert (missing, more) == (set(), set())
+
+
+@pytest.mark.parametrize("path", descriptions())
+def test_defaults(path):
+    description = descriptions()[path]
+    schema = schema_of(description)
+
+    for name, parameter in description.all_parameters.items():
+        if name in COMMON or (path, name) in OTHER_DEFAULTS or (path, name) in ADDED:
+            continue
+        assert ours(parameter) == pytest.approx(theirs(schema, name)), name
+
+
+@pytest.mark.parametrize("path", descriptions())
+def test_which_may_be_nodes(path):
+    description = descriptions()[path]
+    schema = schema_of(description)
+
+    nodes = {name for name, parameter in description.parameters.items() if parameter.per_sample}
+    allowed = {name for name in description.parameters if schema.HasArgument(name) and schema.IsTensorArgument(name)}
+    assert nodes == allowed
+
+
+@pytest.mark.parametrize("path", descriptions())
+def test_inputs_and_randomness(path):
+    description = descriptions()[path]
+    schema = schema_of(description)
+
+    assert schema.MinNumInput() == description.min_inputs
+    assert schema.MaxNumInput() == description.max_inputs or description.max_inputs is None
+    assert schema.HasRandomSeedArg() == description.random
+    layouts = [str(layout) for layout in schema.GetSupportedLayouts(0)] if schema.MaxNumInput() else []
+    assert {*description.layouts.split()} <= {*layouts} or not layouts
+
+
+def ours(parameter: Parameter) -> Any:
+    default = parameter.default
+    if default is REQUIRED:
+        return "required"
+    if isinstance(default, enum.Enum):
+        return int(default)
+    if isinstance(default, tuple) and len(default) == 1:
+        return default[0]
+    return list(default) if isinstance(default, tuple) else default
+
+
+def theirs(schema: Any, name: str) -> Any:
+    if not schema.IsArgumentOptional(name):
+        return "required"
+    if not schema.HasArgumentDefaultValue(name):
+        return None
+    text = schema.GetArgumentDefaultValueString(name)
+    value = eval(text, {"nan": np.nan})  # the text of a literal, by DALI
+    if isinstance(value, list) and len(value) == 1:
+        return value[0]
+    return value
