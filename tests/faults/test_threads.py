@@ -30,6 +30,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.errors import ClosedError, ForkedError, PipelineStateError
 from dali_like.types import SampleInfo
 from dali_like.workers.crew import Crew
+from dali_like.workers.dispatch import Dispatcher
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.stages import ArrayStage
@@ -223,9 +224,9 @@ class TestCloseInAnotherThread:
         [
             (ProcessPool, "_check", 1),
             (ProcessPool, "_check", 3),
-            (ProcessPool, "read_reports", 3),
-            (ProcessPool, "_note", 1),
-            (ProcessPool, "_note", 5),
+            (Dispatcher, "read_reports", 3),
+            (Dispatcher, "_note", 1),
+            (Dispatcher, "_note", 5),
             (ArrayStage, "begin", 1),
             (ArrayStage, "begin", 3),
             (Crew, "read_news", 1),
