@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.checkpoints import Checkpoint
+from dali_like.checkpoints import Checkpoint, IteratorPosition
 from dali_like.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.notices import warn
@@ -168,6 +168,12 @@ class HasArguments:
     def is_restored_from_checkpoint(self) -> bool:
         """Whether the pipeline goes on from a checkpoint."""
         return self._arguments.checkpoint is not None
+
+    @property
+    def _iterator_position(self) -> IteratorPosition | None:
+        """From which position an iterator over the pipeline goes on."""
+        checkpoint: Checkpoint | None = self._arguments.checkpoint
+        return None if checkpoint is None else checkpoint.iterator
 
     @property
     def exec_pipelined(self) -> bool:

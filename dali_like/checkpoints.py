@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from dali_like.errors import CheckpointError
@@ -17,6 +17,41 @@ _FORMAT = "dali_like checkpoint"
 _VERSION = 1
 _LIMIT = 1 << 62
 _SEED_LIMIT = 1 << 128
+
+
+@dataclass(frozen=True)
+class IteratorPosition:
+    """How far an iterator over pipelines is that counts samples.
+
+    Attributes:
+        size: samples in an epoch.
+        first: how many of them the epoch before has taken.
+        count: how many have been taken, `first` included.
+        goes_on: whether the epoch began within one of the pipelines.
+        ended: whether the user has seen its end.
+    """
+
+    size: int
+    first: int
+    count: int
+    goes_on: bool
+    ended: bool
+
+    @classmethod
+    def of_words(cls, words: Any) -> IteratorPosition | None:
+        """The position that has become these words of JSON.
+
+        Raises:
+            CheckpointError: there is none that does.
+        """
+        if words is None:
+            return None
+        if not isinstance(words, dict) or set(words) != set(cls.__dataclass_fields__):
+            raise CheckpointError(f"the checkpoint has a position of an iterator that is none: {words!r}")
+        good = all(_is_number(words[name], _LIMIT) for name in ("size", "first", "count"))
+        if not good or not all(isinstance(words[name], bool) for name in ("goes_on", "ended")):
+            raise CheckpointError(f"the checkpoint has a position of an iterator that no iterator has: {words!r}")
+        return cls(**words)
 
 
 @dataclass(frozen=True)
@@ -29,6 +64,7 @@ class Checkpoint:
         ended: whether the end of the epoch has been seen.
         seed: what `SampleInfo.rng` depends on, whether given or drawn.
         passed: for each source that goes on from epoch to epoch, how many batches have been delivered; 0 for others.
+        iterator: how far an iterator over the pipeline is, if it counts samples.
     """
 
     batch_size: int
@@ -37,6 +73,7 @@ class Checkpoint:
     ended: bool
     seed: int
     passed: tuple[int, ...]
+    iterator: IteratorPosition | None = None
 
     def dumps(self) -> bytes:
         """The checkpoint as JSON."""
@@ -67,7 +104,12 @@ class Checkpoint:
         good &= isinstance(passed, list) and all(_is_number(count, _LIMIT) for count in passed)
         if not good:
             raise CheckpointError("the checkpoint has entries that no checkpoint has; it has been damaged")
-        return cls(**{**words, "passed": tuple(passed)})
+        return cls(**{**words, "passed": tuple(passed), "iterator": IteratorPosition.of_words(words["iterator"])})
+
+    @classmethod
+    def with_iterator(cls, data: bytes, position: IteratorPosition) -> bytes:
+        """A checkpoint that says where an iterator is, too."""
+        return replace(cls.loads(data), iterator=position).dumps()
 
     def check(self, batch_size: int, go_on: Sequence[bool]) -> None:
         """Whether a pipeline can go on from here.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dali_like import Pipeline
+from dali_like import Pipeline, fn
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
     ArgumentTypeError,
+    CheckpointError,
     IteratorArgumentError,
     OutputMapError,
     RaggedError,
@@ -667,14 +669,86 @@ def test_checkpoint_behind_an_epoch_without_batches() -> None:
     assert iterator.checkpoints() == [b"(1, 0)"]
 
 
-@pytest.mark.parametrize(
-    ("enabled", "size", "message"), [(False, -1, "enable_checkpointing=True"), (True, 10, "leave size out")]
-)
-def test_checkpoints_that_cannot_be_had(enabled: bool, size: int, message: str) -> None:
-    iterator = DALIGenericIterator(ScriptedPipeline([4], enable_checkpointing=enabled), ["x"], size)
+def going_on(length: int | None, checkpoints: Sequence[Any], **options: Any) -> Any:
+    """An iterator over a pipeline for each checkpoint, of sources of `length` numbers."""
 
-    with pytest.raises(ArgumentClashError, match=message):
-        iterator.checkpoints()
+    def pipeline(first: int, checkpoint: Any) -> Pipeline:
+        pipe = Pipeline(4, enable_checkpointing=True, checkpoint=checkpoint)
+        with pipe:
+            pipe.set_outputs(fn.external_source(source=numbers(length, first), batch=False))
+        return pipe
+
+    pipelines = [pipeline(100 * i, checkpoint) for i, checkpoint in enumerate(checkpoints)]
+    return DALIGenericIterator(pipelines, ["x"], **options)
+
+
+@pytest.mark.parametrize("policy", LastBatchPolicy)
+@pytest.mark.parametrize(("length", "size"), [(None, 10), (12, 10), (8, 10), (24, -1)])
+def test_iterators_go_on_from_their_checkpoints(length: int | None, size: int, policy: LastBatchPolicy) -> None:
+    paddings = (False, True) if policy is FILL else (False,)
+    for taken, auto_reset, padded, num_pipelines in itertools.product((0, 2, 3, 4), (False, True), paddings, (1, 2)):
+        options = {"size": size * num_pipelines if size > 0 else size, "last_batch_policy": policy}
+        options |= {"auto_reset": auto_reset, "last_batch_padded": padded}
+        iterator = going_on(length, [None] * num_pipelines, **options)
+        take(iterator, taken)
+
+        resumed = going_on(length, iterator.checkpoints(), **options)
+
+        assert len(resumed) == len(iterator) if size > 0 else True
+        assert [take(resumed, 1), epoch_of(resumed), epoch_of(resumed)] == [
+            take(iterator, 1),
+            epoch_of(iterator),
+            epoch_of(iterator),
+        ], (taken, options)
+
+
+def take(iterator: Any, steps: int) -> list[Any]:
+    """Call ``next`` so many times; the end of an epoch is None, and the next one is begun behind it."""
+    taken: list[Any] = []
+    for _ in range(steps):
+        try:
+            taken.append(plain(next(iterator)))
+        except StopIteration:
+            taken.append(None)
+            iterator.reset()
+    return taken
+
+
+def test_checkpoint_at_an_end_that_has_been_seen() -> None:
+    for length, size in ((8, 10), (8, 8)):
+        iterator = going_on(length, [None], size=size)
+        first = epoch_of(iterator)
+
+        resumed = going_on(length, iterator.checkpoints(), size=size)
+
+        assert (len(first), epoch_of(resumed)) == (2, consecutive(1000, 4, 4))
+
+
+def test_reset_of_an_iterator_that_goes_on_within_an_epoch() -> None:
+    iterator = going_on(None, [None], size=12)
+    next(iterator)
+
+    resumed = going_on(None, iterator.checkpoints(), size=12)
+    resumed.reset()
+
+    assert plain(next(resumed)) == [1000, 1001, 1002, 1003]
+
+
+def test_checkpoints_of_iterators_that_count_in_another_way() -> None:
+    one, other = (going_on(None, [None], size=12) for _ in range(2))
+    next(one)
+
+    with pytest.raises(CheckpointError, match="size=12, not 8"):
+        going_on(None, one.checkpoints(), size=8)
+    with pytest.raises(CheckpointError, match="not of one iterator at one moment"):
+        going_on(None, [*one.checkpoints(), *other.checkpoints()], size=12)
+    with pytest.raises(CheckpointError, match="not of one iterator at one moment"):
+        going_on(None, [*one.checkpoints(), None], size=12)
+
+
+def test_checkpoints_of_pipelines_that_make_none() -> None:
+    with pytest.raises(ArgumentClashError, match="enable_checkpointing=True"):
+        DALIGenericIterator(ScriptedPipeline([4]), ["x"]).checkpoints()
 
 
 # Wrong arguments

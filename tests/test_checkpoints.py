@@ -117,6 +117,10 @@ def valid() -> dict[str, Any]:
         {"passed": [-1]},
         {"batch_size": None},
         {"another": 1},
+        {"iterator": 1},
+        {"iterator": {"size": 8}},
+        {"iterator": {"size": 8, "first": 0, "count": -1, "goes_on": False, "ended": False}},
+        {"iterator": {"size": 8, "first": 0, "count": 4, "goes_on": 0, "ended": False}},
     ],
     ids=str,
 )

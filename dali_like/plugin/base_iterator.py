@@ -16,7 +16,14 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
-from dali_like.errors import ArgumentClashError, ArgumentTypeError, IteratorArgumentError, OutputMapError
+from dali_like.checkpoints import Checkpoint, IteratorPosition
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentTypeError,
+    CheckpointError,
+    IteratorArgumentError,
+    OutputMapError,
+)
 from dali_like.pipeline import Pipeline
 from dali_like.plugin.progress import LastBatchPolicy, Progress
 from dali_like.tensors import TensorListCPU
@@ -61,6 +68,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         ArgumentTypeError: an argument has a type that is not allowed.
         ArgumentClashError: a reader is named, or an epoch is so small that DROP leaves nothing of it.
         OutputMapError: `output_map` does not give a name to each output of the pipelines, or the same one to two.
+        CheckpointError: the pipelines go on from what `checkpoints` of iterators with other sizes have returned, or from
+            different places.
         Exception: what `Pipeline.build` raises, and `Pipeline.run` for the first batch.
     """
 
@@ -97,6 +106,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end
         self._goes_on = False  # whether it began within an epoch of the pipelines
+        self._restore()
         self._build()
         if prepare_first_batch:
             self._prepare()
@@ -182,15 +192,32 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     def checkpoints(self) -> list[bytes]:
         """Where the pipelines are: one checkpoint for each, from which an equal pipeline goes on with the next batch.
 
+        With a size, they also say how far the iterator is, and an equal iterator over those pipelines goes on there.
+
         Raises:
-            ArgumentClashError: the pipelines were made without ``enable_checkpointing``; or the iterator has a size, and how
-                far it is in its epoch would be in no checkpoint.
+            ArgumentClashError: the pipelines were made without ``enable_checkpointing``.
         """
         if not self._is_checkpointed:
             raise ArgumentClashError("checkpoints() needs pipelines that are made with enable_checkpointing=True")
-        if self._size > 0:
-            raise ArgumentClashError("checkpoints() needs epochs that the pipelines end: leave size out")
-        return self._initial_checkpoints if self._initial_checkpoints is not None else self._current_checkpoints()
+        saved = self._initial_checkpoints if self._initial_checkpoints is not None else self._current_checkpoints()
+        if self._size < 0:
+            return saved
+        position = IteratorPosition(self._size, *self._progress.position, self._goes_on, self._ended)
+        return [Checkpoint.with_iterator(checkpoint, position) for checkpoint in saved]
+
+    def _restore(self) -> None:
+        """Go on from where an iterator was whose checkpoints the pipelines go on from."""
+        positions = {pipe._iterator_position for pipe in self._pipelines}
+        if positions == {None}:
+            return
+        position = positions.pop()
+        if positions or position is None:
+            raise CheckpointError("the pipelines go on from checkpoints that are not of one iterator at one moment")
+        if position.size != self._size:
+            raise CheckpointError(f"the checkpoints are of an iterator with size={position.size}, not {self._size}")
+        self._progress.position = position.first, position.count
+        self._begun = position.count > position.first
+        self._goes_on, self._ended = position.goes_on, position.ended
 
     def _build(self) -> None:
         for pipe in self._pipelines:

@@ -19,7 +19,8 @@ __all__ = ["DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"]
 class DALIGenericIterator(BaseIterator[NDArray[Any], list[dict[str, NDArray[Any]]]]):
     """Delivers batches as a list with a dict for each pipeline: the name of each output, and its samples as one array.
 
-    The arrays are views of the batch, which is not overwritten as long as one of them is held. The samples of an output must
+    The arrays are views of the batch, which is not overwritten as long as one of them is held; of one on the GPU, they are
+    copies. The samples of an output must
     have one shape in each batch; where they have not, ``next`` raises `RaggedError`, that batch is lost, and
     `DALIRaggedIterator` is the one to use.
 
@@ -38,7 +39,7 @@ class DALIGenericIterator(BaseIterator[NDArray[Any], list[dict[str, NDArray[Any]
     """
 
     def _convert(self, name: str, output: TensorListCPU) -> NDArray[Any]:
-        return np.asarray(dense(name, output))
+        return np.asarray(dense(name, output.as_cpu()))
 
 
 class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
@@ -67,7 +68,8 @@ class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
     """
 
     def _dense(self, name: str, output: TensorListCPU) -> NDArray[Any]:
-        return np.asarray(dense(name, output))
+        return np.asarray(dense(name, output.as_cpu()))
 
     def _list(self, output: TensorListCPU) -> list[NDArray[Any]]:
-        return [output.at(i) for i in range(len(output))]
+        samples = output.as_cpu()
+        return [samples.at(i) for i in range(len(samples))]

@@ -66,6 +66,15 @@ class Progress:
         """Note what has been taken."""
         self._count += samples
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """How many samples the epoch before has taken of this one; how many have been taken altogether."""
+        return self._first, self._count
+
+    @position.setter
+    def position(self, position: tuple[int, int]) -> None:
+        self._first, self._count = position
+
     def begin_next(self) -> None:
         """Begin the next epoch, after a complete one."""
         self._first = self._count = self._carried

@@ -64,9 +64,12 @@ def iterator_of(
     """An iterator over a pipeline for each source."""
     if policy is not None:
         options["last_batch_policy"] = plugin_of(library).LastBatchPolicy[policy]
+    of_pipelines = {name: options.pop(name) for name in ("enable_checkpointing", "checkpoint") if name in options}
     with contextlib.ExitStack() as stack:
         pipelines = [
-            stack.enter_context(library.source_pipeline(source, batch_size=batch_size, num_outputs=num_outputs))
+            stack.enter_context(
+                library.source_pipeline(source, batch_size=batch_size, num_outputs=num_outputs, **of_pipelines)
+            )
             for source, batch_size in zip(sources, itertools.cycle(batch_sizes), strict=False)
         ]
         stack.enter_context(quiet(library))

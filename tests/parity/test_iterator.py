@@ -178,6 +178,24 @@ def test_no_pipelines_at_all(dali: Library) -> None:
             plugin_of(library).DALIGenericIterator(None, ["x"])
 
 
+@pytest.mark.parametrize("size", [-1, 10])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_iterators_go_on_from_checkpoints(size: int, policy: str, dali: Library) -> None:
+    def resumed(library: Library, taken: int) -> list[Any]:
+        case = {"size": size, "policy": policy, "auto_reset": True}
+        with iterator_of(library, [source(None)], enable_checkpointing=True, **case) as iterator:
+            batches = itertools.chain.from_iterable(itertools.repeat(iterator))
+            for _ in range(taken):
+                next(batches)
+            checkpoint = iterator.checkpoints()[0]
+        more = {"enable_checkpointing": True, "checkpoint": checkpoint}
+        with iterator_of(library, [source(None)], **more, **case) as iterator:
+            return [list(map(copied, itertools.islice(iterator, 4))) for _ in range(2)]
+
+    for taken in range(5):
+        assert resumed(OURS, taken) == resumed(dali, taken), taken
+
+
 def test_checkpoints_are_off(dali: Library) -> None:
     for library in (dali, OURS):
         with iterator_of(library, [source(12)]) as iterator, pytest.raises(ValueError, match="checkpointing"):
