@@ -1,0 +1,48 @@
+"""The examples of iterators run as users run them, and learn."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.peers
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize(
+    ("example", "arguments", "devices"),
+    [("pytorch_iterator", ["--workers", "2"], 1), ("jax_iterator", ["--workers", "1"], 2)],
+    ids=["PyTorch", "JAX on two devices"],
+)
+def test_example(example: str, arguments: list[str], devices: int) -> None:
+    for module in ("sklearn", "torch" if example == "pytorch_iterator" else "jax"):
+        if find_spec(module) is None:
+            pytest.skip(f"needs {module}")
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+        "OMP_NUM_THREADS": "1",
+    }
+
+    program = subprocess.run(
+        [sys.executable, "-W", "error", "-m", f"examples.{example}", *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert (program.returncode, program.stderr) == (0, "")
+    epochs = re.findall(r"epoch (\d): loss [\d.]+, accuracy ([\d.]+)", program.stdout)
+    assert [number for number, _ in epochs] == ["0", "1", "2"]
+    assert float(epochs[-1][1]) > 0.8
