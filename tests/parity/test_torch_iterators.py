@@ -328,6 +328,56 @@ def delivered(array: Any) -> Any:
     return batch["x"]
 
 
+class OnAnotherDevice:
+    """Stands in for a batch, its samples and its tensor on a GPU: there is no array, but there is DLPack."""
+
+    dtype = types.INT64
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Any:
+        return map(OnAnotherDevice, self.array)
+
+    def shape(self) -> list[int]:
+        """Of the tensor."""
+        return list(self.array.shape)
+
+    def as_tensor(self) -> OnAnotherDevice:
+        """The batch as one tensor."""
+        return self
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("tag", ["dense", "sparse_list", "sparse_coo"])
+def test_batches_that_are_not_in_host_memory(tag: str, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.arange(12).reshape(4, 3)
+    pipe = make_pipeline(numbered, "serial")
+    monkeypatch.setattr(pipe, "run", lambda: (OnAnotherDevice(array),))
+
+    [batch] = next(pytorch.DALIRaggedIterator(pipe, ["x"], output_types=[tag]))
+
+    value = batch["x"].to_dense() if tag == "sparse_coo" else batch["x"]
+    assert [row.tolist() for row in value] == array.tolist()
+    assert tag == "sparse_coo" or value[0].data_ptr() == array.ctypes.data
+
+
+def test_feed_ndarray_of_what_is_not_in_host_memory() -> None:
+    target = torch.zeros((4, 3), dtype=torch.int64)
+
+    pytorch.feed_ndarray(OnAnotherDevice(np.arange(12).reshape(4, 3)), target)
+
+    assert target.flatten().tolist() == list(range(12))
+
+
 def test_objects_come_as_lists(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: {"number": info.idx_in_epoch}, "serial", source_options={"dtype": types.OBJECT})
 

@@ -142,19 +142,18 @@ def test_samples_beyond_the_size_are_padding(make_pipeline: MakePipeline) -> Non
         make_pipeline(counted(None), "serial"), ["x"], size=6, last_batch_padded=True, auto_reset=True
     )
 
-    flags = []
-    for _ in range(2):
-        for _ in iterator:
-            iterator_peek(iterator)
-            flags.append(iterator.is_nonpadding.tolist())
+    flags = [iterator.is_nonpadding.tolist() for _ in range(2) for _ in iterator]
 
     assert flags == [[True] * 4, [True, True, False, False]] * 2
 
 
-def iterator_peek(iterator: Any) -> None:
-    """Peek where that does not end the epoch: it must not change what is said of the batch before."""
-    if all(iterator.is_nonpadding):
-        iterator.peek()
+def test_padding_is_that_of_the_batch_that_was_given(make_pipeline: MakePipeline) -> None:
+    iterator = clu.DALIGenericPeekableIterator(make_pipeline(counted(None), "serial"), ["x"], size=6)
+    next(iterator)
+
+    iterator.peek()
+
+    assert iterator.is_nonpadding.tolist() == [True] * 4
 
 
 def test_padding_of_shards() -> None:
@@ -182,3 +181,9 @@ def test_decorated_functions(dali: Library, theirs: Any) -> None:
             return type(iterator).__name__, numbers(iterator.peek()), list(map(numbers, iterator))
 
     assert batches(OURS, plugin.jax.clu) == batches(dali, theirs.clu)
+
+
+def test_padding_without_a_reader(dali: Library, theirs: Any) -> None:
+    """DALI raises, since it asks the reader."""
+    with iterator_of(dali, theirs, counted(None), size=6) as iterator, pytest.raises(AttributeError):
+        _ = iterator.is_nonpadding

@@ -17,6 +17,7 @@ from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentE
 from dali_like.plugin.jax import DALIGenericIterator, data_iterator
 
 from ..conftest import Library
+from ..iterators import quiet
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -262,3 +263,31 @@ def test_batch_size_must_be_known() -> None:
 def test_the_iterator_says_which_part_is_whose(name: str) -> None:
     with pytest.raises(ArgumentTypeError, match=f"the iterator itself says {name}"):
         parts(devices=DEVICES)(batch_size=16, **{name: 1})
+
+
+# Where ours differs
+
+
+def test_several_devices_on_the_cpu(dali: Library, theirs: Any, make_pipeline: MakePipeline) -> None:
+    """DALI has all batches on the first device, and asks arrays for their devices as older versions of JAX had it."""
+    with dali.source_pipeline(numbered(0)) as one, dali.source_pipeline(numbered(100)) as other, quiet(dali):
+        with pytest.raises(ValueError, match="device"):
+            theirs.DALIGenericIterator([one, other], ["x"], size=16, sharding=split(DEVICES[:2]))
+        with pytest.raises(TypeError, match="not callable"):
+            theirs.DALIGenericIterator([one, other], ["x"], size=16)
+
+    pipes = pipelines(make_pipeline, 2)
+    assert places(next(DALIGenericIterator(pipes, ["x"], sharding=split(DEVICES[:2])))["x"]).keys() == {0, 1}
+
+
+def test_batch_size_is_divided_among_the_devices_that_are_given(dali: Library, theirs: Any) -> None:
+    """DALI divides it among all that there are."""
+
+    def part(device_id: int, shard_id: int, num_shards: int) -> Any:
+        return dali.fn.external_source(source=lambda info: np.int32([shard_id]), batch=False)
+
+    make = theirs.data_iterator(part, ["part"], size=16, devices=DEVICES[:2], prepare_first_batch=False)
+
+    with quiet(dali):
+        assert make(batch_size=16).batch_size == 2
+    assert parts(devices=DEVICES[:2])(batch_size=16).batch_size == 8
