@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from dali_like.errors import RaggedError
 from dali_like.tensors import TensorCPU, TensorListCPU
 
@@ -35,5 +33,5 @@ def exportable(tensor: Any) -> Any:
     """
     if not isinstance(tensor, TensorCPU):
         return tensor
-    array = np.asarray(tensor)
+    array = tensor.__array__()
     return array if array.flags.carray else array.copy()

@@ -20,7 +20,7 @@ from dali_like.tensors import TensorListCPU
 
 __all__ = ["DALIGenericIterator", "data_iterator"]
 
-Iterator = TypeVar("Iterator", bound="DALIGenericIterator")
+AnyIterator = TypeVar("AnyIterator", bound="DALIGenericIterator")
 
 
 class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
@@ -184,7 +184,7 @@ def data_iterator(
     return decorator_of(DALIGenericIterator, pipeline_fn, options)
 
 
-def decorator_of(kind: type[Iterator], pipeline_fn: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
+def decorator_of(kind: type[AnyIterator], pipeline_fn: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
     """A decorator that makes iterators of functions, or a decorated function.
 
     Args:
@@ -194,11 +194,11 @@ def decorator_of(kind: type[Iterator], pipeline_fn: Callable[..., Any] | None, o
     """
     shards = _shards(options["sharding"], options["devices"])
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Iterator]:
+    def decorate(function: Callable[..., Any]) -> Callable[..., AnyIterator]:
         make_pipeline = pipeline_def(function)
 
         @functools.wraps(function)
-        def make_iterator(*args: Any, checkpoints: Sequence[Any] | None = None, **kwargs: Any) -> Iterator:
+        def make_iterator(*args: Any, checkpoints: Sequence[Any] | None = None, **kwargs: Any) -> AnyIterator:
             given = _arguments(shards, checkpoints, kwargs)
             return kind([make_pipeline(*args, **keywords) for keywords in given], **options)
 
