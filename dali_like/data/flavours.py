@@ -50,9 +50,8 @@ class Flavour(FormFlavour, Protocol):
     def enter_worker(self, info: WorkerInfo) -> None:
         """Make known that this process is a worker, and seed its global generators."""
 
-    @property
-    def seeders(self) -> tuple[Callable[[int], Any], ...]:
-        """How to seed each of the global generators."""
+    def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
+        """How to seed each of the global generators that are to be seeded in a worker which began with this seed."""
 
     def pin(self, batch: Any) -> Any:
         """Put a batch into page-locked memory."""
@@ -111,8 +110,7 @@ class NumpyFlavour:
         np.random.seed(numpy_seed(base_seed, info.id))
         _seed_torch(info.seed)
 
-    @property
-    def seeders(self) -> tuple[Callable[[int], Any], ...]:
+    def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
         """See `Flavour.seeders`."""
         return (*PYTHON_AND_NUMPY, _seed_torch)
 

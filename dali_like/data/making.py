@@ -191,11 +191,11 @@ class BatchMaker:
 
     def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
         """See `dali_like.workers.requests.Maker`; the notice is the base seed."""
-        base_seed = int(notice)
-        self.flavour.enter_worker(WorkerInfo(worker, num_workers, base_seed + worker, self.dataset))
+        seed = int(notice) + worker
+        self.flavour.enter_worker(WorkerInfo(worker, num_workers, seed, self.dataset))
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker)
-        self._seeders = self.flavour.seeders
+        self._seeders = self.flavour.seeders(seed)
 
     def make(self, request: Request) -> Samples | Whole | None:
         """See `dali_like.workers.requests.Maker`."""

@@ -89,6 +89,10 @@ _CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
 _CARRIERS |= {dtype: torch.uint8 for name, dtype in vars(torch).items() if name.startswith("float8_")}
 
 
+#: The state of a generator for the CPU begins with the seed.
+_SEED_BYTES = 8
+
+
 class _AsTensor:
     """Makes the batches of a leaf tensors."""
 
@@ -212,10 +216,11 @@ class TorchFlavour:
         torch.default_generator.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
 
-    @property
-    def seeders(self) -> tuple[Callable[[int], Any], ...]:
-        """Those of Python, NumPy and PyTorch for the CPU."""
-        return (*PYTHON_AND_NUMPY, torch.default_generator.manual_seed)
+    def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
+        """Those of Python, NumPy and PyTorch for the CPU. A seed that the user has given PyTorch's goes on to show."""
+        generator = torch.default_generator
+        is_as_it_was = generator.initial_seed() == seed
+        return (*PYTHON_AND_NUMPY, generator.manual_seed if is_as_it_was else _seeder_in_disguise(generator))
 
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it."""
@@ -224,6 +229,19 @@ class TorchFlavour:
     def recording(self, name: str) -> AbstractContextManager[Any]:
         """As in PyTorch's iterators, whose ``__next__`` shows in profiles."""
         return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else UNRECORDED
+
+
+def _seeder_in_disguise(generator: torch.Generator) -> Callable[[int], Any]:
+    """How to seed a generator whose ``initial_seed()`` is not to change: users look at what they have set."""
+    shown = generator.get_state()[:_SEED_BYTES].clone()
+    other = torch.Generator()
+
+    def seed_in_disguise(seed: int) -> None:
+        state = other.manual_seed(seed).get_state()
+        state[:_SEED_BYTES] = shown
+        generator.set_state(state)
+
+    return seed_in_disguise
 
 
 def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any) -> Any:

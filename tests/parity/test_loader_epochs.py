@@ -213,7 +213,7 @@ class Failing:
 
     def __getitem__(self, index: int) -> int:
         if index == 2:
-            raise self.error
+            raise type(self.error)(*self.error.args)  # which has no notes yet
         return index
 
     def __len__(self) -> int:

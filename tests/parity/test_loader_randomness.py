@@ -427,6 +427,36 @@ def test_what_worker_init_fn_sees_and_draws_by_default() -> None:
     assert_same(program)
 
 
+def seed_constantly(worker: int) -> None:
+    torch.manual_seed(12345)
+
+
+def seed_for_reproducibility(worker: int) -> None:
+    """As PyTorch's notes recommend it."""
+    seed = torch.initial_seed() % 2**32
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def seed_everything_by_worker(worker: int) -> None:
+    """As training frameworks do it."""
+    random.seed(worker)
+    np.random.seed(worker)
+    torch.manual_seed(worker)
+
+
+class Seeds(Told):
+    def __getitem__(self, index: int) -> int:
+        return torch.initial_seed()
+
+
+def test_a_seed_that_worker_init_fn_gives_the_generator_of_pytorch_goes_on_to_show() -> None:
+    def program(kind: Any) -> Any:
+        return epochs(kind(Seeds(), batch_size=2, num_workers=2, worker_init_fn=seed_constantly))
+
+    assert_same(program)
+
+
 def test_without_workers_the_global_generators_are_the_programs_own() -> None:
     class Drawing:
         def __getitem__(self, index: int) -> Any:
@@ -471,6 +501,14 @@ class SumStream(IterableDataset):
 def drawn_with(num_workers: int, **options: Any) -> Any:
     seed_everything()
     return epochs(DataLoader(Sums(), num_workers=num_workers, **options), 2)
+
+
+@pytest.mark.parametrize("worker_init_fn", [seed_for_reproducibility, seed_everything_by_worker])
+def test_recipes_for_reproducible_loading_make_no_difference(worker_init_fn: Any) -> None:
+    expected = drawn_with(2, batch_size=4)
+
+    assert drawn_with(1, batch_size=4, worker_init_fn=worker_init_fn) == expected
+    assert drawn_with(2, batch_size=4, worker_init_fn=worker_init_fn) == expected
 
 
 def by_hand(samples: list[Any]) -> Any:
