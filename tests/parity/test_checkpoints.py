@@ -67,7 +67,7 @@ def test_every_position_is_gone_on_from_alike(dali: Library, names: tuple[str, .
     num_steps = sum(step if isinstance(step, int) else 1 for step in STEPS)
     behind_the_end = {NUM_ITERATIONS + 1, 2 * NUM_ITERATIONS + 3}  # see below
 
-    for position in sorted(set(range(num_steps + 1)) - behind_the_end):
+    for position in sorted(set(range(0, num_steps + 1, 1 if way == "serial" else 2)) - behind_the_end):
         assert continuation(OURS, names, way, position) == continuation(dali, names, way, position), position
 
 
