@@ -114,7 +114,7 @@ def _leaves_nothing_behind() -> Iterator[None]:
     gc.collect()
     now = Resources()
     names = now.shared_memory
-    end = time.monotonic() + 5
+    end = time.monotonic() + DEADLINE_S / 3
     while (more := now.more_than(before)) and time.monotonic() < end:
         time.sleep(0.01)
         gc.collect()

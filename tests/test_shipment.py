@@ -161,7 +161,7 @@ def test_arrays_are_there_once_for_all_workers(make_pipeline: MakePipeline) -> N
 
     workers = workers_of(pipe)
 
-    assert memory_of([template_of(pipe), *workers]) < 1.75 * source.array.nbytes
+    assert memory_of([template_of(pipe), *workers]) < 2 * source.array.nbytes
 
 
 @pytest.mark.parametrize("shape", [(LARGE,), (4, 4)], ids=["large", "small"])

@@ -25,7 +25,7 @@ from conftest import DEADLINE_S, is_running, wait_until, without_those_of_others
 import dali_like
 
 #: Within this time after the main process everything must be gone. It takes some hundredths of a second.
-GONE_S = 15.0
+GONE_S = 30.0
 
 #: What programs begin with. `tell` writes a line, whole, also when several processes write to the same file.
 _PROLOGUE = """

@@ -58,7 +58,7 @@ BATCH_SIZE = 8
 WORKERS = 1  # so that the order of what happens is known
 TASKS = 4
 #: How long `run` may take, whatever it reads. What it does takes some milliseconds.
-RUN_S = 30.0
+RUN_S = 60.0
 
 
 # What a callback can get its hands on

@@ -44,7 +44,7 @@ TWO_EPOCHS = 2 * (Noise.length // BATCH_SIZE + 1)
 TIMEOUT_S = 1.0
 
 #: What closing takes at most; half a second of it is for workers to end by themselves.
-CLOSED_S = 10.0
+CLOSED_S = 30.0
 
 MakePipeline = Callable[..., Pipeline]
 

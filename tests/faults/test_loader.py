@@ -474,7 +474,8 @@ class TestAHang:
         batches = iter(make_loader(kind, event=Happening({6}, HANGS[hang], tmp_path), timeout=0.2))
         where = {"__getitems__": "batch 1", "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
         if kind != "iterable":
-            next(batches)
+            next_patiently(batches)
+        wait_until(lambda: list(tmp_path.iterdir()), "a worker to hang")
 
         with pytest.raises(LoaderTimeoutError) as info:
             next(batches)
@@ -546,10 +547,18 @@ class TestAHang:
         """Workers that are kept are those of the next epoch, too: it is told where they are."""
         event = Happening({5}, sleep_for_ever, tmp_path)
         loader = make_loader("seeded as in PyTorch", event=event, persistent_workers=True, timeout=0.2)
-        next(iter(loader))
+        next_patiently(iter(loader))
+        wait_until(lambda: list(tmp_path.iterdir()), "a worker to hang")
 
         with pytest.raises(LoaderTimeoutError, match="in sleep_for_ever"):
             list(loader)
+
+
+def next_patiently(batches: Iterator[Any]) -> Any:
+    """The next batch, though the machine be so busy that waiting for it takes longer than the time-out."""
+    while True:
+        with contextlib.suppress(LoaderTimeoutError):
+            return next(batches)
 
 
 def wait_for(gate: Path) -> None:

@@ -34,7 +34,7 @@ from faults.programs import time_limit
 
 BATCH_SIZE = 4
 #: A generous meaning of "at once", for things that used to take the whole patience of a user.
-AT_ONCE_S = 15.0
+AT_ONCE_S = 30.0
 
 #: Dead workers are not replaced in these tests, once there is something that replaces them.
 NO_RESTARTS: dict[str, Any] = (
