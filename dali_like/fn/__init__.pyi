@@ -285,6 +285,40 @@ def paste(
     ...
 
 @overload
+def peek_image_shape(
+    data: DataNode,
+    /,
+    *,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """The shapes of encoded images, from the beginnings of their files, which are not decoded.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        dtype: of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+
+    Returns:
+        (height, width, channels), as `image` with ANY_DATA would decode it.
+    """
+
+@overload
+def peek_image_shape(
+    data: Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def resize(
     image: DataNode,
     /,

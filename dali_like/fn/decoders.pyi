@@ -33,18 +33,18 @@ def image(
     host_memory_padding_jpeg2k: Any = 0,
     hw_decoder_load: Any = 0.65,
     hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
     memory_stats: Any = False,
     preallocate_height_hint: Any = 0,
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
     cache_batch_copy: Any = True,
     cache_debug: Any = False,
     cache_size: Any = 0,
     cache_threshold: Any = 0,
     cache_type: Any = "",
-    jpeg_fancy_upsampling: Any = False,
-    use_fast_idct: Any = False,
 ) -> DataNode:
     """Decode images: JPEG, PNG, WebP, BMP and TIFF, told apart by their first bytes.
 
@@ -79,17 +79,281 @@ def image(
     host_memory_padding_jpeg2k: Any = 0,
     hw_decoder_load: Any = 0.65,
     hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
     memory_stats: Any = False,
     preallocate_height_hint: Any = 0,
     preallocate_width_hint: Any = 0,
     split_stages: Any = False,
     use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
     cache_batch_copy: Any = True,
     cache_debug: Any = False,
     cache_size: Any = 0,
     cache_threshold: Any = 0,
     cache_type: Any = "",
+) -> list[DataNode]:
+    ...
+
+@overload
+def image_crop(
+    data: DataNode,
+    /,
+    *,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    output_type: DALIImageType = DALIImageType.RGB,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    affine: Any = True,
+    device_memory_padding: Any = 16777216,
+    device_memory_padding_jpeg2k: Any = 0,
+    host_memory_padding: Any = 8388608,
+    host_memory_padding_jpeg2k: Any = 0,
+    hw_decoder_load: Any = 0.65,
+    hybrid_huffman_threshold: Any = 1000000,
     jpeg_fancy_upsampling: Any = False,
+    memory_stats: Any = False,
+    preallocate_height_hint: Any = 0,
+    preallocate_width_hint: Any = 0,
+    split_stages: Any = False,
+    use_chunk_allocator: Any = False,
     use_fast_idct: Any = False,
+) -> DataNode:
+    """Decode windows of images.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
+        crop_d, crop_pos_z: for the sake of DALI's programs.
+        output_type: colour format of the result, see `image`.
+    """
+
+@overload
+def image_crop(
+    data: Sequence[DataNode],
+    /,
+    *,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    output_type: DALIImageType = DALIImageType.RGB,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    affine: Any = True,
+    device_memory_padding: Any = 16777216,
+    device_memory_padding_jpeg2k: Any = 0,
+    host_memory_padding: Any = 8388608,
+    host_memory_padding_jpeg2k: Any = 0,
+    hw_decoder_load: Any = 0.65,
+    hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
+    memory_stats: Any = False,
+    preallocate_height_hint: Any = 0,
+    preallocate_width_hint: Any = 0,
+    split_stages: Any = False,
+    use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
+) -> list[DataNode]:
+    ...
+
+@overload
+def image_slice(
+    data: DataNode,
+    anchor: DataNode | _Constant | None = None,
+    shape_input: DataNode | _Constant | None = None,
+    /,
+    *,
+    axes: _Ints | DataNode | None = None,
+    axis_names: str | None = None,
+    start: _Ints | DataNode | None = None,
+    rel_start: _Floats | DataNode | None = None,
+    end: _Ints | DataNode | None = None,
+    rel_end: _Floats | DataNode | None = None,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    output_type: DALIImageType = DALIImageType.RGB,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    affine: Any = True,
+    device_memory_padding: Any = 16777216,
+    device_memory_padding_jpeg2k: Any = 0,
+    host_memory_padding: Any = 8388608,
+    host_memory_padding_jpeg2k: Any = 0,
+    hw_decoder_load: Any = 0.65,
+    hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
+    memory_stats: Any = False,
+    preallocate_height_hint: Any = 0,
+    preallocate_width_hint: Any = 0,
+    split_stages: Any = False,
+    use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
+) -> DataNode:
+    """Decode windows of images, given where they begin and end.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
+        normalized_anchor, normalized_shape: likewise.
+        output_type: colour format of the result, see `image`.
+    """
+
+@overload
+def image_slice(
+    data: Sequence[DataNode],
+    anchor: Sequence[DataNode] | _Constant | None = None,
+    shape_input: Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    axes: _Ints | DataNode | None = None,
+    axis_names: str | None = None,
+    start: _Ints | DataNode | None = None,
+    rel_start: _Floats | DataNode | None = None,
+    end: _Ints | DataNode | None = None,
+    rel_end: _Floats | DataNode | None = None,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    output_type: DALIImageType = DALIImageType.RGB,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    affine: Any = True,
+    device_memory_padding: Any = 16777216,
+    device_memory_padding_jpeg2k: Any = 0,
+    host_memory_padding: Any = 8388608,
+    host_memory_padding_jpeg2k: Any = 0,
+    hw_decoder_load: Any = 0.65,
+    hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
+    memory_stats: Any = False,
+    preallocate_height_hint: Any = 0,
+    preallocate_width_hint: Any = 0,
+    split_stages: Any = False,
+    use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
+) -> list[DataNode]:
+    ...
+
+@overload
+def image_random_crop(
+    data: DataNode,
+    /,
+    *,
+    random_area: _Floats = (0.08, 1.0),
+    random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
+    num_attempts: int = 10,
+    output_type: DALIImageType = DALIImageType.RGB,
+    seed: int = -1,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    affine: Any = True,
+    device_memory_padding: Any = 16777216,
+    device_memory_padding_jpeg2k: Any = 0,
+    host_memory_padding: Any = 8388608,
+    host_memory_padding_jpeg2k: Any = 0,
+    hw_decoder_load: Any = 0.65,
+    hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
+    memory_stats: Any = False,
+    preallocate_height_hint: Any = 0,
+    preallocate_width_hint: Any = 0,
+    split_stages: Any = False,
+    use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
+) -> DataNode:
+    """Decode random windows of images.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        random_area: the least and the largest part of the image that a window has.
+        random_aspect_ratio: the least and the largest quotient of its width and its height.
+        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
+        output_type: colour format of the result, see `image`.
+    """
+
+@overload
+def image_random_crop(
+    data: Sequence[DataNode],
+    /,
+    *,
+    random_area: _Floats = (0.08, 1.0),
+    random_aspect_ratio: _Floats = (0.75, 1.3333333333333333),
+    num_attempts: int = 10,
+    output_type: DALIImageType = DALIImageType.RGB,
+    seed: int = -1,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    affine: Any = True,
+    device_memory_padding: Any = 16777216,
+    device_memory_padding_jpeg2k: Any = 0,
+    host_memory_padding: Any = 8388608,
+    host_memory_padding_jpeg2k: Any = 0,
+    hw_decoder_load: Any = 0.65,
+    hybrid_huffman_threshold: Any = 1000000,
+    jpeg_fancy_upsampling: Any = False,
+    memory_stats: Any = False,
+    preallocate_height_hint: Any = 0,
+    preallocate_width_hint: Any = 0,
+    split_stages: Any = False,
+    use_chunk_allocator: Any = False,
+    use_fast_idct: Any = False,
+) -> list[DataNode]:
+    ...
+
+@overload
+def numpy(
+    data: DataNode,
+    /,
+    *,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Decode the files of ``numpy.save``.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        dtype: of the result. Default: that of the file.
+    """
+
+@overload
+def numpy(
+    data: Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
 ) -> list[DataNode]:
     ...

@@ -1,14 +1,31 @@
-"""Decoding, as in ``nvidia.dali.fn.decoders``."""
+"""Decoding, as in ``nvidia.dali.fn.decoders``, and ``peek_image_shape``.
+
+The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part: none of the
+libraries decodes parts.
+"""
 
 from __future__ import annotations
 
+import io
+import threading
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from numpy.lib import format as npy
 
-from dali_like.fn._image import decode_image, decoded_shape
+from dali_like.errors import DecodeError, SampleError
+from dali_like.fn._image import decode_image, decoded_shape, read_header
 from dali_like.graph.operators import Array, Call
+from dali_like.operators._random_window import check_window_ranges, random_window
+from dali_like.operators._windows import Rounding, axes_of
 from dali_like.operators.description import operator
-from dali_like.types import RGB, DALIImageType
+from dali_like.operators.geometry import check_crop, check_slice, crop_window, slice_window
+from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.types import RGB, DALIImageType, to_dali_type
 
+#: More than the header of a file of numbers can have.
+_NPY_HEADER_BYTES = 1 << 16
 #: What only matters to DALI's decoders on GPUs, and its cache.
 _IGNORED = {
     "affine": True,
@@ -18,11 +35,13 @@ _IGNORED = {
     "host_memory_padding_jpeg2k": 0,
     "hw_decoder_load": 0.65,
     "hybrid_huffman_threshold": 1000000,
+    "jpeg_fancy_upsampling": False,
     "memory_stats": False,
     "preallocate_height_hint": 0,
     "preallocate_width_hint": 0,
     "split_stages": False,
     "use_chunk_allocator": False,
+    "use_fast_idct": False,
 }
 
 
@@ -36,8 +55,6 @@ _IGNORED = {
         "cache_size": 0,
         "cache_threshold": 0,
         "cache_type": "",
-        "jpeg_fancy_upsampling": False,
-        "use_fast_idct": False,
     },
 )
 def image(
@@ -64,3 +81,194 @@ def image(
     shape = decoded_shape(data, output_type, adjust_orientation)
     out = None if shape is None else call.empty(shape, np.uint8)
     return decode_image(data, output_type, adjust_orientation, out)
+
+
+class _Scratch(threading.local):
+    """Memory that each thread decodes into, to copy a part of it."""
+
+    def __init__(self) -> None:
+        self._bytes = np.empty(0, np.uint8)
+
+    def array(self, shape: tuple[int, ...]) -> Array:
+        """An uninitialised array, good until the next one."""
+        size = int(np.prod(shape))
+        if self._bytes.size < size:
+            self._bytes = np.empty(size, np.uint8)
+        return self._bytes[:size].reshape(shape)
+
+
+_scratch = _Scratch()
+
+
+def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
+    shape = decoded_shape(data, output_type, adjust_orientation=False)
+    if shape is None:
+        decode_image(data, output_type, adjust_orientation=False)  # which says why there is none
+    assert shape is not None
+    return shape
+
+
+def _decode_part(call: Call, data: Array, output_type: DALIImageType, start: Sequence[int], shape: Sequence[int]) -> Array:
+    """The part of an image from `start` on."""
+    whole = _shape_of(data, output_type)
+    if (*start, *shape) == (0, 0, *whole[:2]):
+        return decode_image(data, output_type, False, call.empty(whole, np.uint8))
+    (top, left), (height, width) = start, shape
+    if not (0 <= top <= top + height <= whole[0] and 0 <= left <= left + width <= whole[1]):
+        raise SampleError(
+            f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
+            f"{whole[0]}x{whole[1]}"
+        )
+    image = decode_image(data, output_type, False, _scratch.array(whole))
+    out = call.empty((height, width, whole[2]), np.uint8)
+    np.copyto(out, image[top : top + height, left : left + width])
+    return out
+
+
+@operator(module="decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)
+def image_crop(
+    call: Call,
+    data: Array,
+    *,
+    crop: PerSample[Floats] | None = None,
+    crop_w: PerSample[float] = 0.0,
+    crop_h: PerSample[float] = 0.0,
+    crop_d: PerSample[float] = 0.0,
+    crop_pos_x: PerSample[float] = 0.5,
+    crop_pos_y: PerSample[float] = 0.5,
+    crop_pos_z: PerSample[float] = 0.5,
+    rounding: Rounding = "round",
+    output_type: DALIImageType = RGB,
+) -> Array:
+    """Decode windows of images.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
+        crop_d, crop_pos_z: for the sake of DALI's programs.
+        output_type: colour format of the result, see `image`.
+    """
+    height, width, _ = _shape_of(data, output_type)
+    sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
+    window = crop_window({"H": height, "W": width}, crop, sizes, positions, rounding)
+    start, shape = zip(window["H"], window["W"], strict=True)
+    return _decode_part(call, data, output_type, start, shape)
+
+
+@operator(module="decoders", output_layout="HWC", check=check_slice, ignored=_IGNORED)
+def image_slice(
+    call: Call,
+    data: Array,
+    anchor: Array | None = None,
+    shape_input: Array | None = None,
+    /,
+    *,
+    axes: PerSample[Ints] | None = None,
+    axis_names: str | None = None,
+    start: PerSample[Ints] | None = None,
+    rel_start: PerSample[Floats] | None = None,
+    end: PerSample[Ints] | None = None,
+    rel_end: PerSample[Floats] | None = None,
+    shape: PerSample[Ints] | None = None,
+    rel_shape: PerSample[Floats] | None = None,
+    normalized_anchor: bool = True,
+    normalized_shape: bool = True,
+    output_type: DALIImageType = RGB,
+) -> Array:
+    """Decode windows of images, given where they begin and end.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
+        normalized_anchor, normalized_shape: likewise.
+        output_type: colour format of the result, see `image`.
+    """
+    extents = _shape_of(data, output_type)
+    cut_axes = axes_of("HWC", axes, "WH" if axes is None and axis_names is None else axis_names, 3)
+    named = {
+        "start": start,
+        "rel_start": rel_start,
+        "end": end,
+        "rel_end": rel_end,
+        "shape": shape,
+        "rel_shape": rel_shape,
+    }
+    sides = [extents[axis] for axis in cut_axes]
+    spans = slice_window(sides, anchor, shape_input, (normalized_anchor, normalized_shape), named)
+    begins, ends = [0, 0], list(extents[:2])
+    for axis, (begin, last) in zip(cut_axes, spans, strict=True):
+        if axis > 1:
+            raise SampleError("the window of an image to be decoded is one of its rows and columns; it has all channels")
+        begins[axis], ends[axis] = begin, last
+    return _decode_part(call, data, output_type, begins, [ends[0] - begins[0], ends[1] - begins[1]])
+
+
+@operator(module="decoders", output_layout="HWC", random=True, check=check_window_ranges, ignored=_IGNORED)
+def image_random_crop(
+    call: Call,
+    data: Array,
+    *,
+    random_area: Floats = (0.08, 1.0),
+    random_aspect_ratio: Floats = (3 / 4, 4 / 3),
+    num_attempts: int = 10,
+    output_type: DALIImageType = RGB,
+) -> Array:
+    """Decode random windows of images.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        random_area: the least and the largest part of the image that a window has.
+        random_aspect_ratio: the least and the largest quotient of its width and its height.
+        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
+        output_type: colour format of the result, see `image`.
+    """
+    height, width, _ = _shape_of(data, output_type)
+    window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
+    return _decode_part(call, data, output_type, window[:2], window[2:])
+
+
+@operator()
+def peek_image_shape(call: Call, data: Array, *, dtype: np.dtype[Any] = np.dtype(np.int64)) -> Array:  # noqa: B008
+    """The shapes of encoded images, from the beginnings of their files, which are not decoded.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        dtype: of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+
+    Returns:
+        (height, width, channels), as `image` with ANY_DATA would decode it.
+    """
+    header = read_header(data)
+    if header is None:
+        decode_image(data)  # which says what is wrong
+        raise DecodeError("the header of the image is damaged")
+    return np.array([header.height, header.width, 1 if header.channels == 2 else header.channels], dtype)
+
+
+@operator(module="decoders", name="numpy")
+def decode_numpy(call: Call, data: Array, *, dtype: np.dtype[Any] | None = None) -> Array:
+    """Decode the files of ``numpy.save``.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        dtype: of the result. Default: that of the file.
+    """
+    file = io.BytesIO(data[:_NPY_HEADER_BYTES].tobytes())
+    try:
+        version = npy.read_magic(file)
+        read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, fortran_order, stored = read_header(file)
+        to_dali_type(stored)
+    except ValueError as error:
+        raise DecodeError(f"this is no array of numbers as numpy.save writes it: {error}") from None
+    count = int(np.prod(shape))
+    elements = data[file.tell() :]
+    if elements.size < count * stored.itemsize:
+        raise DecodeError(
+            f"the file is truncated: {shape} elements of {stored} are {count * stored.itemsize} bytes, not {elements.size}"
+        )
+    array = np.frombuffer(elements, stored, count).reshape(shape, order="F" if fortran_order else "C")
+    out = call.empty(shape, stored.newbyteorder("=") if dtype is None else dtype)
+    np.copyto(out, array, casting="unsafe")
+    return out

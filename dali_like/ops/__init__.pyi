@@ -389,6 +389,54 @@ class Paste:
         ...
     
 
+class PeekImageShape:
+    """The shapes of encoded images, from the beginnings of their files, which are not decoded.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        dtype: of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+
+    Returns:
+        (height, width, channels), as `image` with ANY_DATA would decode it.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Resize:
     """Scale images and volumes.
 

@@ -46,18 +46,18 @@ class Image:
         host_memory_padding_jpeg2k: Any = ...,
         hw_decoder_load: Any = ...,
         hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
         memory_stats: Any = ...,
         preallocate_height_hint: Any = ...,
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
         cache_batch_copy: Any = ...,
         cache_debug: Any = ...,
         cache_size: Any = ...,
         cache_threshold: Any = ...,
         cache_type: Any = ...,
-        jpeg_fancy_upsampling: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> None: ...
     @overload
     def __call__(
@@ -78,18 +78,18 @@ class Image:
         host_memory_padding_jpeg2k: Any = ...,
         hw_decoder_load: Any = ...,
         hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
         memory_stats: Any = ...,
         preallocate_height_hint: Any = ...,
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
         cache_batch_copy: Any = ...,
         cache_debug: Any = ...,
         cache_size: Any = ...,
         cache_threshold: Any = ...,
         cache_type: Any = ...,
-        jpeg_fancy_upsampling: Any = ...,
-        use_fast_idct: Any = ...,
     ) -> DataNode:
         ...
     
@@ -112,18 +112,402 @@ class Image:
         host_memory_padding_jpeg2k: Any = ...,
         hw_decoder_load: Any = ...,
         hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
         memory_stats: Any = ...,
         preallocate_height_hint: Any = ...,
         preallocate_width_hint: Any = ...,
         split_stages: Any = ...,
         use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
         cache_batch_copy: Any = ...,
         cache_debug: Any = ...,
         cache_size: Any = ...,
         cache_threshold: Any = ...,
         cache_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ImageCrop:
+    """Decode windows of images.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
+        crop_d, crop_pos_z: for the sake of DALI's programs.
+        output_type: colour format of the result, see `image`.
+    """
+    def __init__(
+        self,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
         jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
         use_fast_idct: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ImageSlice:
+    """Decode windows of images, given where they begin and end.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
+        normalized_anchor, normalized_shape: likewise.
+        output_type: colour format of the result, see `image`.
+    """
+    def __init__(
+        self,
+        *,
+        axes: _Ints | DataNode | None = ...,
+        axis_names: str | None = ...,
+        start: _Ints | DataNode | None = ...,
+        rel_start: _Floats | DataNode | None = ...,
+        end: _Ints | DataNode | None = ...,
+        rel_end: _Floats | DataNode | None = ...,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        anchor: DataNode | _Constant | None = None,
+        shape_input: DataNode | _Constant | None = None,
+        /,
+        *,
+        axes: _Ints | DataNode | None = ...,
+        axis_names: str | None = ...,
+        start: _Ints | DataNode | None = ...,
+        rel_start: _Floats | DataNode | None = ...,
+        end: _Ints | DataNode | None = ...,
+        rel_end: _Floats | DataNode | None = ...,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        anchor: Sequence[DataNode] | _Constant | None = None,
+        shape_input: Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        axes: _Ints | DataNode | None = ...,
+        axis_names: str | None = ...,
+        start: _Ints | DataNode | None = ...,
+        rel_start: _Floats | DataNode | None = ...,
+        end: _Ints | DataNode | None = ...,
+        rel_end: _Floats | DataNode | None = ...,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ImageRandomCrop:
+    """Decode random windows of images.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        random_area: the least and the largest part of the image that a window has.
+        random_aspect_ratio: the least and the largest quotient of its width and its height.
+        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
+        output_type: colour format of the result, see `image`.
+    """
+    def __init__(
+        self,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        output_type: DALIImageType = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        output_type: DALIImageType = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        random_area: _Floats = ...,
+        random_aspect_ratio: _Floats = ...,
+        num_attempts: int = ...,
+        output_type: DALIImageType = ...,
+        seed: int = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        affine: Any = ...,
+        device_memory_padding: Any = ...,
+        device_memory_padding_jpeg2k: Any = ...,
+        host_memory_padding: Any = ...,
+        host_memory_padding_jpeg2k: Any = ...,
+        hw_decoder_load: Any = ...,
+        hybrid_huffman_threshold: Any = ...,
+        jpeg_fancy_upsampling: Any = ...,
+        memory_stats: Any = ...,
+        preallocate_height_hint: Any = ...,
+        preallocate_width_hint: Any = ...,
+        split_stages: Any = ...,
+        use_chunk_allocator: Any = ...,
+        use_fast_idct: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Numpy:
+    """Decode the files of ``numpy.save``.
+
+    Args:
+        data: encoded files, each a one-dimensional uint8 array.
+        dtype: of the result. Default: that of the file.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
     ) -> list[DataNode]:
         ...
     

@@ -12,6 +12,7 @@ backend = pytest.importorskip("nvidia.dali.backend")
 
 from dali_like.operators.description import Description, descriptions  # noqa: E402
 from dali_like.operators.parameters import REQUIRED, Parameter  # noqa: E402
+from dali_like.types import to_dali_type  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
@@ -98,6 +99,8 @@ def ours(parameter: Parameter) -> Any:
     default = parameter.default
     if default is REQUIRED:
         return "required"
+    if isinstance(default, np.dtype):
+        return int(to_dali_type(default))
     if isinstance(default, enum.Enum):
         return int(default)
     if isinstance(default, tuple) and len(default) == 1:

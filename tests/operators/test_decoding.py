@@ -1,0 +1,156 @@
+"""Decoding parts of images, shapes of images, and arrays."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cv2")
+pytest.importorskip("simplejpeg")
+pytest.importorskip("skimage")
+
+from image_files import FILES, as_file, image_file
+
+from dali_like import fn, types
+from dali_like.errors import DecodeError, SampleError
+from dali_like.fn._image import decode_image
+from dali_like.types import ANY_DATA
+from tests.operators.running import WAYS, batches, run
+
+ONE_OF_EACH = ["jpeg_420", "jpeg_gray", "png_rgb", "png_gray_16", "webp_lossy", "bmp_palette", "tiff_rgb"]
+
+
+def saved(array: np.ndarray) -> np.ndarray:
+    file = io.BytesIO()
+    np.save(file, array)
+    return as_file(file.getvalue())
+
+
+class TestParts:
+    @pytest.mark.parametrize("way", WAYS)
+    def test_they_are_windows_of_the_whole(self, way):
+        files = [image_file(name) for name in ONE_OF_EACH]
+
+        def define(data):
+            decoders = fn.decoders
+            return [
+                decoders.image(data),
+                decoders.image_crop(data, crop=[20, 30], crop_pos_x=0.0, crop_pos_y=1.0),
+                decoders.image_slice(data, start=[3, 5], shape=[40, 21]),
+                decoders.image_random_crop(data, random_area=[1.0, 1.0], random_aspect_ratio=[89 / 61, 89 / 61]),
+            ]
+
+        ((wholes, crops, slices, all_of_it),) = run(define, files, way=way)
+
+        for whole, crop, part, same in zip(wholes, crops, slices, all_of_it, strict=True):
+            np.testing.assert_array_equal(crop, whole[-20:, :30], strict=True)
+            np.testing.assert_array_equal(part, whole[5:26, 3:43], strict=True)
+            np.testing.assert_array_equal(same, whole, strict=True)
+
+    def test_random_windows_are_windows(self):
+        whole = decode_image(image_file("png_rgb"), adjust_orientation=False)
+
+        ((parts,),) = run(fn.decoders.image_random_crop, [image_file("png_rgb")] * 8)
+
+        rows = {tuple(row) for row in whole.reshape(-1, 3)}
+        assert len({part.shape for part in parts}) > 4
+        for part in parts:
+            assert {tuple(row) for row in part.reshape(-1, 3)} <= rows
+
+    def test_of_other_colour_formats(self):
+        ((batch,),) = batches(
+            lambda data: fn.decoders.image_crop(data, crop=[9, 9], output_type=types.GRAY), [image_file("png_rgb")]
+        )
+
+        assert (batch.layout(), batch.at(0).shape) == ("HWC", (9, 9, 1))
+
+    @pytest.mark.parametrize(
+        ("define", "message"),
+        [
+            (
+                lambda data: fn.decoders.image_crop(data, crop=[200, 20]),
+                "window of 200x20 from row -70 and column 35",
+            ),
+            (
+                lambda data: fn.decoders.image_slice(data, start=[50, 0], end=[90, 9]),
+                "does not lie within the image of 61x89",
+            ),
+            (lambda data: fn.decoders.image_slice(data, start=[0], end=[1], axes=[2]), "it has all channels"),
+        ],
+    )
+    def test_windows_outside(self, define, message):
+        with pytest.raises(SampleError, match=message):
+            run(define, [image_file("jpeg_420")])
+
+    @pytest.mark.parametrize("name", ["image", "image_crop", "image_random_crop"])
+    def test_of_what_is_no_image(self, name):
+        with pytest.raises(DecodeError, match="not a JPEG, PNG, WebP, BMP or TIFF image") as info:
+            run(getattr(fn.decoders, name), [as_file(b"hello, this is text")])
+        assert info.value.__notes__ == [f"raised by fn.decoders.{name} for sample 0 of iteration 0"]
+
+
+class TestShapes:
+    def test_they_are_those_of_the_decoded_images(self):
+        files = [image_file(name) for name in FILES]
+
+        ((shapes, images),) = run(
+            lambda data: [fn.peek_image_shape(data), fn.decoders.image(data, output_type=ANY_DATA)], files
+        )
+
+        assert [shape.tolist() for shape in shapes] == [list(image.shape) for image in images]
+        assert shapes[0].dtype == np.int64
+
+    def test_dtype(self):
+        ((shapes,),) = run(lambda data: fn.peek_image_shape(data, dtype=types.FLOAT), [image_file("jpeg_420")])
+
+        assert shapes[0].dtype == np.float32
+
+    def test_of_what_is_no_image(self):
+        with pytest.raises(DecodeError, match="not a JPEG"):
+            run(fn.peek_image_shape, [as_file(b"hello, this is text")])
+
+
+class TestArrays:
+    @pytest.mark.parametrize(
+        "array",
+        [
+            np.arange(6, dtype=np.int32).reshape(2, 3),
+            np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3)),
+            np.float64(3),
+            np.array([True, False]),
+            np.arange(3, dtype=">i4"),
+            np.zeros((0, 3), np.uint8),
+            np.float16([1, 2]),
+        ],
+        ids=lambda array: f"{array.dtype.str}{array.shape}",
+    )
+    def test_they_come_back(self, array):
+        ((results,),) = run(fn.decoders.numpy, [saved(array)])
+
+        np.testing.assert_array_equal(results[0], array.astype(array.dtype.newbyteorder("=")), strict=True)
+
+    def test_as_another_dtype(self):
+        ((results,),) = run(lambda data: fn.decoders.numpy(data, dtype=types.FLOAT), [saved(np.arange(3))])
+
+        np.testing.assert_array_equal(results[0], np.arange(3, dtype=np.float32), strict=True)
+
+    @pytest.mark.parametrize(
+        ("data", "message"),
+        [
+            (b"hello, this is text", "this is no array of numbers as numpy.save writes it"),
+            (saved(np.zeros(2, np.complex64)).tobytes(), "this is no array of numbers"),
+            (
+                saved(np.zeros(300)).tobytes()[:-20],
+                "elements of float64 are 2400 bytes, not 2380",
+            ),
+        ],
+    )
+    def test_of_what_is_none(self, data, message):
+        with pytest.raises(DecodeError, match=message):
+            run(fn.decoders.numpy, [as_file(data)])
+
+    def test_objects_are_not_unpickled(self):
+        with pytest.raises(DecodeError, match="no array of numbers"):
+            run(fn.decoders.numpy, [saved(np.array([{}], object))])
