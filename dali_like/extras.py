@@ -8,6 +8,14 @@ from typing import Any
 from dali_like.errors import MissingExtraError
 
 
+def installed(module: str) -> Any:
+    """A module, or None if it is not installed: for what can be done without, though not as fast."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
+
+
 def optional(module: str, purpose: str, extra: str) -> Any:
     """Import a module that an extra installs.
 

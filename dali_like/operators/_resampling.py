@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from dali_like.extras import optional
 from dali_like.graph.operators import Array
+from dali_like.operators._scratch import scratch
+from dali_like.operators._windows import store
 from dali_like.types import (
     INTERP_CUBIC,
     INTERP_GAUSSIAN,
@@ -87,21 +89,38 @@ def resample(image: Array, axes: tuple[Axis, ...], filters: Filters, out: Array)
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
             image = image.take(_nearest(axis, image.shape[i]), axis=i)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
-    # The axis that leaves the least work for the others comes first.
-    for i in sorted(left, key=lambda i: axes[i].size / image.shape[i]):
+    if left == [0, 1] and _is_bilinear(image, axes, chosen, filters, out):
+        _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
+        return
+    # First those that shrink, so that there is less work for the others; the first axis needs no swapping.
+    for i in sorted(left, key=lambda i: axes[i].size > image.shape[i]):
         image = _scale(image, i, axes[i], chosen[i], filters.antialias)
-    store(image, out)
-
-
-def store(values: Array, out: Array) -> None:
-    """Write values into an array, rounded and limited as its dtype demands."""
-    if values.dtype == out.dtype:
-        np.copyto(out, values)
-    elif values.dtype.kind == "f" and out.dtype.kind in "iu":
-        limits = np.iinfo(out.dtype)
-        np.copyto(out, np.clip(np.rint(values), limits.min, limits.max), casting="unsafe")
+    if left and out.dtype.kind in "iu":
+        _store_rounded(image, out)
     else:
-        np.copyto(out, values, casting="unsafe")
+        store(image, out)
+
+
+def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], filters: Filters, out: Array) -> bool:
+    """Whether OpenCV has the same filter: two neighbours in each axis, of all of a picture."""
+    return (
+        image.ndim == 3
+        and image.dtype == out.dtype == np.uint8
+        and image.shape[2] in (1, 3, 4)
+        and image.flags.c_contiguous
+        and out.flags.c_contiguous
+        and all(kind in (INTERP_LINEAR, INTERP_TRIANGULAR) for kind in kinds)
+        and all((axis.start, axis.end) == (0, extent) for axis, extent in zip(axes, image.shape, strict=False))
+        and not (filters.antialias and any(axis.shrinks for axis in axes))
+    )
+
+
+def _store_rounded(values: _Floats, out: Array) -> None:
+    """Write values into an array of integers. They are changed themselves, since new memory would take twice as long."""
+    limits = np.iinfo(out.dtype)
+    np.rint(values, out=values)
+    np.clip(values, limits.min, limits.max, out=values)
+    np.copyto(out, values, casting="unsafe")
 
 
 def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
@@ -114,17 +133,20 @@ def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
 def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool) -> _Floats:
     """An image with one axis scaled, as floats."""
     if i == 0:
-        return _multiply(_band(axis, image.shape[0], kind, antialias), image)
-    swapped = _swap(image, i)
-    return _swap(_multiply(_band(axis, swapped.shape[0], kind, antialias), swapped), i)
+        return _multiply(_band(axis, image.shape[0], kind, antialias), image, "product 0")
+    swapped = _swap(image, i, f"swapped {i}")
+    return _swap(_multiply(_band(axis, swapped.shape[0], kind, antialias), swapped, f"product {i}"), i, f"swapped back {i}")
 
 
-def _swap(image: Array, i: int) -> Array:
-    """The image with axes 0 and `i` exchanged, in one piece."""
-    if i == 1 and image.ndim == 3 and image.shape[2] <= 4 and image.dtype in (np.uint8, np.float32):
-        swapped: Array = _cv2().transpose(image)  # several times faster
-        return swapped.reshape(image.shape[1], image.shape[0], image.shape[2])
-    return np.ascontiguousarray(image.swapaxes(0, i))
+def _swap(image: Array, i: int, name: str) -> Array:
+    """The image with axes 0 and `i` exchanged, in one piece; in scratch memory of this name."""
+    exchanged = image.swapaxes(0, i)
+    out = scratch(name, exchanged.shape, image.dtype)
+    if i == 1 and image.ndim == 3 and image.shape[2] in (3, 4) and image.dtype in (np.uint8, np.float32):
+        _cv2().transpose(np.ascontiguousarray(image), dst=out)  # several times faster
+    else:
+        np.copyto(out, exchanged)
+    return out
 
 
 class _Band(NamedTuple):
@@ -163,12 +185,12 @@ def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Ba
     return _Band(starts.tolist(), ends.tolist(), rows)
 
 
-def _multiply(band: _Band, image: Array) -> _Floats:
-    """The product of a band matrix with the first axis of an image."""
+def _multiply(band: _Band, image: Array, name: str) -> _Floats:
+    """The product of a band matrix with the first axis of an image; in scratch memory of this name."""
     size, span = band.rows.shape
     flat = image.reshape(image.shape[0], -1)
     width = flat.shape[1]
-    out = np.empty((size, width), np.float32)
+    out = scratch(name, (size, width), np.float32)
     step = max(_SINGLE_THREADED // (_BLOCK * span), 64)
     for block, (start, end) in enumerate(zip(band.starts, band.ends, strict=True)):
         part = flat[start:end].astype(np.float32, copy=False)

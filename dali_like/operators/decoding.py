@@ -7,7 +7,6 @@ libraries decodes parts.
 from __future__ import annotations
 
 import io
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from dali_like.errors import DecodeError, SampleError
 from dali_like.fn._image import decode_image, decoded_shape, read_header
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._random_window import check_window_ranges, random_window
+from dali_like.operators._scratch import scratch
 from dali_like.operators._windows import Rounding, axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.geometry import check_crop, check_slice, crop_window, slice_window
@@ -83,23 +83,6 @@ def image(
     return decode_image(data, output_type, adjust_orientation, out)
 
 
-class _Scratch(threading.local):
-    """Memory that each thread decodes into, to copy a part of it."""
-
-    def __init__(self) -> None:
-        self._bytes = np.empty(0, np.uint8)
-
-    def array(self, shape: tuple[int, ...]) -> Array:
-        """An uninitialised array, good until the next one."""
-        size = int(np.prod(shape))
-        if self._bytes.size < size:
-            self._bytes = np.empty(size, np.uint8)
-        return self._bytes[:size].reshape(shape)
-
-
-_scratch = _Scratch()
-
-
 def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
     shape = decoded_shape(data, output_type, adjust_orientation=False)
     if shape is None:
@@ -119,7 +102,7 @@ def _decode_part(call: Call, data: Array, output_type: DALIImageType, start: Seq
             f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
             f"{whole[0]}x{whole[1]}"
         )
-    image = decode_image(data, output_type, False, _scratch.array(whole))
+    image = decode_image(data, output_type, False, scratch("decoded", whole, np.uint8))
     out = call.empty((height, width, whole[2]), np.uint8)
     np.copyto(out, image[top : top + height, left : left + width])
     return out

