@@ -92,7 +92,7 @@ class Engine:
             self._buffers = BufferPool(self.space)
             self.executor = Executor(
                 self._graph,
-                self.placement,
+                functools.partial(place, self._graph, self._arguments, self._entropy),
                 Lockstep(self._feeds(self.inline_pool), self._batch_size, position),
                 self._buffers,
                 self._arguments.num_threads or len(os.sched_getaffinity(0)),

@@ -57,7 +57,7 @@ class Executor:
 
     Args:
         graph: what to compute.
-        placement: where its operators run.
+        place: decides where its operators run, given the layouts of inputs that what was fed says.
         lockstep: of the graph's sources, in their order.
         buffers: for the results of operators.
         num_threads: for operators.
@@ -70,7 +70,7 @@ class Executor:
     def __init__(
         self,
         graph: Graph,
-        placement: Placement,
+        place: Callable[[Mapping[SourceNode, str]], Placement],
         lockstep: Lockstep,
         buffers: BufferPool,
         num_threads: int,
@@ -81,7 +81,9 @@ class Executor:
         ended: bool = False,
     ) -> None:
         self._graph = graph
-        self._placement = placement
+        self._place = place
+        self._fed: dict[SourceNode, str] = {}
+        self._placement = placement = place(self._fed)
         self._inputs = inputs
         self._deliveries = [(key(node), self._delivery(node)) for node in graph.outputs]
         self._habits = {output: Habits() for stage in placement.stages for output in stage.outputs}
@@ -187,8 +189,16 @@ class Executor:
         return _Place(self._lockstep.epoch, self._lockstep.iteration)
 
     def _begin(self, threads: ThreadPoolExecutor, work: _Work) -> None:
+        self._heed_layouts()
         self._queue.append(work)
         self._start(threads, work)
+
+    def _heed_layouts(self) -> None:
+        """Place the operators anew where an input has been fed data of a layout that was not declared."""
+        pairs = ((node, pool.layout) for node, pool in self._inputs.items())
+        fed = {node: layout for node, layout in pairs if layout != node.external.layouts[0]}
+        if fed != self._fed:
+            self._placement, self._fed = self._place(fed), fed
 
     def _start(self, threads: ThreadPoolExecutor, work: _Work) -> None:
         work.future = threads.submit(self._compute, work.outputs, work.place)
@@ -288,10 +298,11 @@ class Executor:
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
             if (pool := self._inputs.get(producer)) is not None:
                 return lambda samples: TensorListCPU.of_arrays(samples, pool.layout)
-        layouts = producer.layouts[output]
-        if " " in layouts:
-            return lambda samples: TensorListCPU.of_arrays(samples, choose_layout(layouts, _ndim(samples)))
-        return functools.partial(TensorListCPU.of_arrays, layout=layouts)
+        if isinstance(producer, OperatorNode):
+            return lambda samples: TensorListCPU.of_arrays(
+                samples, choose_layout(self._placement.layouts[producer][output], _ndim(samples))
+            )
+        return functools.partial(TensorListCPU.of_arrays, layout=producer.layouts[output])
 
 
 def _ndim(samples: _Samples) -> int:

@@ -51,8 +51,8 @@ class OperatorNode:
 
     @property
     def layouts(self) -> Sequence[str]:
-        """Of each output."""
-        return self.operator.layouts
+        """Of each output, as far as they are known before anything runs."""
+        return self.operator.output_layouts([data.producer.layouts[data.output] for data in self.inputs])
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +203,22 @@ def _check_names(sources: Iterable[SourceNode]) -> None:
 def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
     if isinstance(data.producer, SourceNode) and data.producer.external.is_object(data.output):
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
+
+
+def known_layouts(graph: Graph, fed: Mapping[SourceNode, str]) -> dict[Producer, Sequence[str]]:
+    """The layouts of everything that produces data.
+
+    Args:
+        fed: those of inputs, where what was fed says more than what was declared.
+
+    Raises:
+        ArgumentError: an operator does not work on data of such a layout.
+    """
+    layouts: dict[Producer, Sequence[str]] = {constant: constant.layouts for constant in graph.constants}
+    layouts |= {source: (fed[source],) if source in fed else source.layouts for source in graph.sources}
+    for node in graph.operators:
+        layouts[node] = node.operator.output_layouts([layouts[data.producer][data.output] for data in node.inputs])
+    return layouts
 
 
 def unused_outputs(graph: Graph) -> dict[SourceNode, list[int]]:

@@ -15,12 +15,13 @@ from __future__ import annotations
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from dali_like.arguments import Arguments
 from dali_like.external_source import ExternalSource
-from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode
-from dali_like.graph.program import Key, Program, Step, key, make_program, make_step
+from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, known_layouts
+from dali_like.graph.program import Facts, Key, Program, Step, key, make_program, make_step
 from dali_like.graph.randomness import RandomKey, key_of, key_of_seed
 from dali_like.types import SampleInfo, current_call
 from dali_like.workers.geometry import OutputLayout
@@ -71,10 +72,12 @@ class Placement:
     Attributes:
         fusions: for some of the sources, what runs behind them.
         stages: what runs in threads.
+        layouts: of everything that produces data.
     """
 
     fusions: Mapping[SourceNode, Fusion]
     stages: tuple[Stage, ...]
+    layouts: Mapping[Producer, Sequence[str]]
 
     def outputs_of(self, source: SourceNode) -> Sequence[Key]:
         """What the batches of a source consist of."""
@@ -82,21 +85,27 @@ class Placement:
         return _source_outputs(source) if fusion is None else fusion.outputs
 
 
-def place(graph: Graph, arguments: Arguments, entropy: int) -> Placement:
+def place(
+    graph: Graph, arguments: Arguments, entropy: int, fed: Mapping[SourceNode, str] = MappingProxyType({})
+) -> Placement:
     """Decide where the operators of a graph run.
 
     Args:
         entropy: the seed of the pipeline.
+        fed: the layouts of inputs; see `dali_like.graph.nodes.known_layouts`.
+
+    Raises:
+        ArgumentError: an operator does not work on data of the layout that it would get.
     """
-    random_keys = _random_keys(graph.operators, entropy)
+    facts = Facts(known_layouts(graph, fed), _random_keys(graph.operators, entropy))
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
         homes = _homes(graph.operators)
         for source in graph.sources:
             nodes = [node for node in graph.operators if homes[node] == {source}]
             if nodes and _may_be_fused(source.external):
-                fusions[source] = _fuse(graph, source, nodes, random_keys)
-    return Placement(fusions, tuple(_stages(graph, fusions, random_keys)))
+                fusions[source] = _fuse(graph, source, nodes, facts)
+    return Placement(fusions, tuple(_stages(graph, fusions, facts)), facts.layouts)
 
 
 def fused_operators(placement: Placement) -> set[OperatorNode]:
@@ -142,16 +151,14 @@ def _homes(operators: Sequence[OperatorNode]) -> dict[OperatorNode, set[SourceNo
     return homes
 
 
-def _fuse(
-    graph: Graph, source: SourceNode, nodes: Sequence[OperatorNode], random_keys: Mapping[OperatorNode, RandomKey]
-) -> Fusion:
+def _fuse(graph: Graph, source: SourceNode, nodes: Sequence[OperatorNode], facts: Facts) -> Fusion:
     needs = [data for node in nodes for data in node.needs]
     inside = sorted({*nodes, *_with_what_they_need(needs)}, key=lambda node: node.number)
     made = {*_source_outputs(source), *(output for node in inside for output in _outputs(node))}
     outside = [data for node in graph.operators if node not in inside for data in node.needs]
     wanted = dict.fromkeys(map(key, (*graph.outputs, *graph.sinks, *outside)))
     outputs = [data for data in wanted if data in made]
-    return Fusion(tuple(inside), make_program(_source_outputs(source), inside, outputs, random_keys), tuple(outputs))
+    return Fusion(tuple(inside), make_program(_source_outputs(source), inside, outputs, facts), tuple(outputs))
 
 
 def _with_what_they_need(data: Iterable[DataNode], there: Container[Key] = ()) -> list[OperatorNode]:
@@ -170,9 +177,7 @@ def _with_what_they_need(data: Iterable[DataNode], there: Container[Key] = ()) -
     return list(found)
 
 
-def _stages(
-    graph: Graph, fusions: Mapping[SourceNode, Fusion], random_keys: Mapping[OperatorNode, RandomKey]
-) -> Iterable[Stage]:
+def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], facts: Facts) -> Iterable[Stage]:
     there: set[Key] = {output for fusion in fusions.values() for output in fusion.outputs}
     wanted = set(map(key, (*graph.outputs, *graph.sinks)))
     missing = [node for node in (*graph.outputs, *graph.sinks) if key(node) not in there]
@@ -182,9 +187,9 @@ def _stages(
         now = [node for node in pending if node not in behind]
         pending = [node for node in pending if node in behind]
         if now:
-            yield _program_stage(now, pending, wanted, random_keys)
+            yield _program_stage(now, pending, wanted, facts)
         if pending:  # the first needs nothing of the others
-            yield _batch_stage(pending.pop(0), random_keys)
+            yield _batch_stage(pending.pop(0), facts)
 
 
 def _source_outputs(source: SourceNode) -> list[Key]:
@@ -192,7 +197,7 @@ def _source_outputs(source: SourceNode) -> list[Key]:
 
 
 def _outputs(node: OperatorNode) -> list[Key]:
-    return [(node, i) for i in range(len(node.layouts))]
+    return [(node, i) for i in range(node.operator.num_outputs)]
 
 
 def _behind_batches(nodes: Sequence[OperatorNode]) -> set[OperatorNode]:
@@ -208,7 +213,7 @@ def _program_stage(
     nodes: Sequence[OperatorNode],
     later: Sequence[OperatorNode],
     wanted: set[Key],
-    random_keys: Mapping[OperatorNode, RandomKey],
+    facts: Facts,
 ) -> ProgramStage:
     made = dict.fromkeys(output for node in nodes for output in _outputs(node))
     given = dict.fromkeys(
@@ -219,15 +224,15 @@ def _program_stage(
     )
     needed = wanted | {key(data) for node in later for data in node.needs}
     outputs = [data for data in made if data in needed]
-    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, random_keys), tuple(outputs))
+    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, facts), tuple(outputs))
 
 
-def _batch_stage(node: OperatorNode, random_keys: Mapping[OperatorNode, RandomKey]) -> BatchStage:
+def _batch_stage(node: OperatorNode, facts: Facts) -> BatchStage:
     inputs = tuple(dict.fromkeys(map(key, node.needs)))
     registers = {data: i for i, data in enumerate(inputs)}
     outputs = tuple(_outputs(node))
     registers |= {output: len(inputs) + i for i, output in enumerate(outputs)}
-    return BatchStage(inputs, make_step(node, registers, (), random_keys), outputs)
+    return BatchStage(inputs, make_step(node, registers, (), facts), outputs)
 
 
 def _random_keys(operators: Iterable[OperatorNode], entropy: int) -> dict[OperatorNode, RandomKey]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,18 @@ Empty = Callable[[int, tuple[int, ...], np.dtype[Any]], Array | None]
 def key(node: DataNode) -> Key:
     """What a node stands for."""
     return node.producer, node.output
+
+
+class Facts(NamedTuple):
+    """What programs depend on besides the operators.
+
+    Attributes:
+        layouts: of the outputs of everything that produces data.
+        random_keys: of those operators that have random numbers.
+    """
+
+    layouts: Mapping[Producer, Sequence[str]]
+    random_keys: Mapping[OperatorNode, RandomKey]
 
 
 @dataclass(frozen=True)
@@ -91,19 +103,14 @@ class Program:
         return tuple([registers[i] for i in self.exports])
 
 
-def make_program(
-    inputs: Sequence[Key],
-    nodes: Sequence[OperatorNode],
-    exports: Sequence[Key],
-    random_keys: Mapping[OperatorNode, RandomKey],
-) -> Program:
+def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: Sequence[Key], facts: Facts) -> Program:
     """The program of some operators of a graph.
 
     Args:
         inputs: what it is given.
         nodes: the operators, in an order in which they can run.
         exports: what it returns.
-        random_keys: of those operators that have random numbers.
+        facts: about the graph.
     """
     registers: dict[Key, int] = {data: i for i, data in enumerate(inputs)}
     constants = []
@@ -114,24 +121,22 @@ def make_program(
     steps = []
     for node in nodes:
         first = len(registers)
-        registers |= {(node, output): first + output for output in range(len(node.layouts))}
-        steps.append(make_step(node, registers, exports, random_keys))
+        registers |= {(node, output): first + output for output in range(node.operator.num_outputs)}
+        steps.append(make_step(node, registers, exports, facts))
     used = tuple(registers[data] for data in exports)
     return Program(len(inputs), tuple(constants), len(registers), tuple(steps), used)
 
 
-def make_step(
-    node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], random_keys: Mapping[OperatorNode, RandomKey]
-) -> Step:
+def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> Step:
     """The application of one operator, given which data is in which register."""
-    export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
+    export = exports.index((node, 0)) if (node, 0) in exports and node.operator.num_outputs == 1 else None
     return Step(
         node.operator,
         tuple(registers[key(data)] for data in node.inputs),
         {name: registers[key(data)] for name, data in node.argument_inputs.items()},
-        tuple(data.producer.layouts[data.output] for data in node.inputs),
+        tuple(facts.layouts[data.producer][data.output] for data in node.inputs),
         registers[node, 0],
-        random_keys.get(node),
+        facts.random_keys.get(node),
         export,
     )
 

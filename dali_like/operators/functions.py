@@ -49,7 +49,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         bound = description.bind([_layouts_of(node) for node in data], constants)
         node = OperatorNode(bound, data, nodes, **number)
         number = {"number": node.number}
-        results.append([DataNode(given.get("name") or description.name, "cpu", node, i) for i in range(len(bound.layouts))])
+        results.append([DataNode(given.get("name") or description.name, "cpu", node, i) for i in range(bound.num_outputs)])
     if given.get("preserve"):
         _preserve(description, [node for outputs in results for node in outputs])
     if not sets:

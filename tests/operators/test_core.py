@@ -371,3 +371,30 @@ class TestFromOneDescription:
         finally:
             pipe.close()
             again.close()
+
+
+class TestInputsThatAreFed:
+    def test_their_layout_is_heeded(self):
+        pipe = Pipeline(batch_size=1)
+        with pipe:
+            pipe.set_outputs(fn.flip(fn.external_source(name="x")))
+        try:
+            image = np.arange(24, dtype=np.uint8).reshape(3, 2, 4)
+            pipe.feed_input("x", [image], layout="CHW")
+            (batch,) = pipe.run()
+
+            assert batch.layout() == "CHW"
+            np.testing.assert_array_equal(batch.at(0), image[:, :, ::-1])
+        finally:
+            pipe.close()
+
+    def test_one_that_the_operator_does_not_know(self):
+        pipe = Pipeline(batch_size=1)
+        with pipe:
+            pipe.set_outputs(fn.flip(fn.external_source(name="x")))
+        try:
+            pipe.feed_input("x", [np.zeros((2, 3), np.uint8)], layout="XY")
+            with pytest.raises(ArgumentError, match=r"fn.flip: the input image has the layout 'XY'; allowed are HWC"):
+                pipe.run()
+        finally:
+            pipe.close()
