@@ -19,6 +19,317 @@ _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
+def brightness_contrast(
+    image: DataNode,
+    /,
+    *,
+    brightness: float | DataNode = 1.0,
+    brightness_shift: float | DataNode = 0.0,
+    contrast: float | DataNode = 1.0,
+    contrast_center: float | DataNode | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make images brighter or darker, and their contrast higher or lower.
+
+    ``out = brightness_shift * range + brightness * (contrast_center + contrast * (in - contrast_center))``, where the range
+    is the largest number of the result's dtype, or 1 for floats.
+
+    Args:
+        image: any dtype and number of channels.
+        brightness: the factor of the brightness.
+        brightness_shift: is added; 1 is the whole range.
+        contrast: the factor of the contrast; 0 makes everything gray.
+        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
+        dtype: of the result. Default: that of the image.
+    """
+
+@overload
+def brightness_contrast(
+    image: Sequence[DataNode],
+    /,
+    *,
+    brightness: float | DataNode = 1.0,
+    brightness_shift: float | DataNode = 0.0,
+    contrast: float | DataNode = 1.0,
+    contrast_center: float | DataNode | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def brightness(
+    image: DataNode,
+    /,
+    *,
+    brightness: float | DataNode = 1.0,
+    brightness_shift: float | DataNode = 0.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make images brighter or darker: ``out = brightness_shift * range + brightness * in``.
+
+    Args:
+        image: any dtype and number of channels.
+        brightness: the factor of the brightness.
+        brightness_shift: is added; 1 is the largest number of the result's dtype, or 1 for floats.
+        dtype: of the result. Default: that of the image.
+    """
+
+@overload
+def brightness(
+    image: Sequence[DataNode],
+    /,
+    *,
+    brightness: float | DataNode = 1.0,
+    brightness_shift: float | DataNode = 0.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def contrast(
+    image: DataNode,
+    /,
+    *,
+    contrast: float | DataNode = 1.0,
+    contrast_center: float | DataNode | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Make the contrast of images higher or lower: ``out = contrast_center + contrast * (in - contrast_center)``.
+
+    Args:
+        image: any dtype and number of channels.
+        contrast: the factor of the contrast; 0 makes everything gray.
+        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
+        dtype: of the result. Default: that of the image.
+    """
+
+@overload
+def contrast(
+    image: Sequence[DataNode],
+    /,
+    *,
+    contrast: float | DataNode = 1.0,
+    contrast_center: float | DataNode | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def hsv(
+    image: DataNode,
+    /,
+    *,
+    hue: float | DataNode = 0.0,
+    saturation: float | DataNode = 1.0,
+    value: float | DataNode = 1.0,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+
+    Args:
+        image: any dtype, three channels.
+        hue: is added to the hue, in degrees.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        value: the factor of the brightness.
+        dtype: of the result. Default: UINT8.
+    """
+
+@overload
+def hsv(
+    image: Sequence[DataNode],
+    /,
+    *,
+    hue: float | DataNode = 0.0,
+    saturation: float | DataNode = 1.0,
+    value: float | DataNode = 1.0,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def hue(
+    image: DataNode,
+    /,
+    *,
+    hue: float | DataNode = 0.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = DALIImageType.RGB,
+) -> DataNode:
+    """Change the hue of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        hue: is added to the hue, in degrees.
+        dtype: of the result. Default: that of the image.
+    """
+
+@overload
+def hue(
+    image: Sequence[DataNode],
+    /,
+    *,
+    hue: float | DataNode = 0.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = DALIImageType.RGB,
+) -> list[DataNode]:
+    ...
+
+@overload
+def saturation(
+    image: DataNode,
+    /,
+    *,
+    saturation: float | DataNode = 1.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = DALIImageType.RGB,
+) -> DataNode:
+    """Change the saturation of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        dtype: of the result. Default: that of the image.
+    """
+
+@overload
+def saturation(
+    image: Sequence[DataNode],
+    /,
+    *,
+    saturation: float | DataNode = 1.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = DALIImageType.RGB,
+) -> list[DataNode]:
+    ...
+
+@overload
+def color_twist(
+    image: DataNode,
+    /,
+    *,
+    brightness: float | DataNode = 1.0,
+    contrast: float | DataNode = 1.0,
+    hue: float | DataNode = 0.0,
+    saturation: float | DataNode = 1.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = DALIImageType.RGB,
+) -> DataNode:
+    """Change brightness, contrast, hue and saturation of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        brightness: the factor of the brightness.
+        contrast: the factor of the contrast, around 128 (0.5 for floats); 0 makes everything gray.
+        hue: is added to the hue, in degrees.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        dtype: of the result. Default: that of the image.
+    """
+
+@overload
+def color_twist(
+    image: Sequence[DataNode],
+    /,
+    *,
+    brightness: float | DataNode = 1.0,
+    contrast: float | DataNode = 1.0,
+    hue: float | DataNode = 0.0,
+    saturation: float | DataNode = 1.0,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = DALIImageType.RGB,
+) -> list[DataNode]:
+    ...
+
+@overload
+def color_space_conversion(
+    image: DataNode,
+    /,
+    *,
+    image_type: DALIImageType,
+    output_type: DALIImageType,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Convert images from one colour model to another.
+
+    Args:
+        image: uint8, with one channel if it is GRAY, else three.
+        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
+        output_type: that of the result; another one.
+    """
+
+@overload
+def color_space_conversion(
+    image: Sequence[DataNode],
+    /,
+    *,
+    image_type: DALIImageType,
+    output_type: DALIImageType,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def flip(
     image: DataNode,
     /,

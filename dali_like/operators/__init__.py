@@ -2,6 +2,20 @@
 
 from __future__ import annotations
 
-from dali_like.operators import decoding, geometry, randoms, resizing, warping
+from dali_like.operators import (
+    colour,
+    decoding,
+    geometry,
+    randoms,
+    resizing,
+    warping,
+)
 
-__all__ = ["decoding", "geometry", "randoms", "resizing", "warping"]
+__all__ = [
+    "colour",
+    "decoding",
+    "geometry",
+    "randoms",
+    "resizing",
+    "warping",
+]

@@ -56,7 +56,8 @@ class Description:
         layouts: those that its first input may have, with blanks between them; empty: any, or none.
         num_outputs: of each call; None: the argument "num_outputs" says it.
         output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
-        check: given the arguments that were given, what is wrong with them: raises ArgumentError.
+        check: given the arguments that were given, as the function gets them, or nodes: what is wrong with them. Raises
+            ArgumentError.
         random: whether it has random numbers.
         per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch.
     """

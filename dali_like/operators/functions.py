@@ -41,7 +41,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         elif value is not None or description.parameters[name].default is not None:
             constants[name] = value
     if description.check is not None:
-        _check_together(description, {**constants, **nodes})
+        _check_together(description, constants, nodes)
     results = []
     number: dict[str, int] = {}
     for one in sets or [list(inputs)]:
@@ -116,10 +116,11 @@ def _check_device(description: Description, device: Any) -> None:
         raise DeviceError(f"{description.name}: device={device!r} is not there in this version, which computes on the CPU")
 
 
-def _check_together(description: Description, given: Mapping[str, Any]) -> None:
+def _check_together(description: Description, constants: Mapping[str, Any], nodes: Mapping[str, DataNode]) -> None:
     assert description.check is not None
+    values = {name: description.parameters[name].convert(value, description.name) for name, value in constants.items()}
     try:
-        description.check(given)
+        description.check({**values, **nodes})
     except ArgumentError as error:
         raise type(error)(f"{description.name}: {error}") from None
 

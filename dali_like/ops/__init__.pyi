@@ -18,6 +18,450 @@ _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
+class BrightnessContrast:
+    """Make images brighter or darker, and their contrast higher or lower.
+
+    ``out = brightness_shift * range + brightness * (contrast_center + contrast * (in - contrast_center))``, where the range
+    is the largest number of the result's dtype, or 1 for floats.
+
+    Args:
+        image: any dtype and number of channels.
+        brightness: the factor of the brightness.
+        brightness_shift: is added; 1 is the whole range.
+        contrast: the factor of the contrast; 0 makes everything gray.
+        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
+        dtype: of the result. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        brightness: float | DataNode = ...,
+        brightness_shift: float | DataNode = ...,
+        contrast: float | DataNode = ...,
+        contrast_center: float | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        brightness: float | DataNode = ...,
+        brightness_shift: float | DataNode = ...,
+        contrast: float | DataNode = ...,
+        contrast_center: float | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        brightness: float | DataNode = ...,
+        brightness_shift: float | DataNode = ...,
+        contrast: float | DataNode = ...,
+        contrast_center: float | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Brightness:
+    """Make images brighter or darker: ``out = brightness_shift * range + brightness * in``.
+
+    Args:
+        image: any dtype and number of channels.
+        brightness: the factor of the brightness.
+        brightness_shift: is added; 1 is the largest number of the result's dtype, or 1 for floats.
+        dtype: of the result. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        brightness: float | DataNode = ...,
+        brightness_shift: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        brightness: float | DataNode = ...,
+        brightness_shift: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        brightness: float | DataNode = ...,
+        brightness_shift: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Contrast:
+    """Make the contrast of images higher or lower: ``out = contrast_center + contrast * (in - contrast_center)``.
+
+    Args:
+        image: any dtype and number of channels.
+        contrast: the factor of the contrast; 0 makes everything gray.
+        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
+        dtype: of the result. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        contrast: float | DataNode = ...,
+        contrast_center: float | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        contrast: float | DataNode = ...,
+        contrast_center: float | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        contrast: float | DataNode = ...,
+        contrast_center: float | DataNode | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Hsv:
+    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+
+    Args:
+        image: any dtype, three channels.
+        hue: is added to the hue, in degrees.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        value: the factor of the brightness.
+        dtype: of the result. Default: UINT8.
+    """
+    def __init__(
+        self,
+        *,
+        hue: float | DataNode = ...,
+        saturation: float | DataNode = ...,
+        value: float | DataNode = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        hue: float | DataNode = ...,
+        saturation: float | DataNode = ...,
+        value: float | DataNode = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        hue: float | DataNode = ...,
+        saturation: float | DataNode = ...,
+        value: float | DataNode = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Hue:
+    """Change the hue of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        hue: is added to the hue, in degrees.
+        dtype: of the result. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        hue: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        hue: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        hue: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Saturation:
+    """Change the saturation of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        dtype: of the result. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        saturation: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        saturation: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        saturation: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ColorTwist:
+    """Change brightness, contrast, hue and saturation of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        brightness: the factor of the brightness.
+        contrast: the factor of the contrast, around 128 (0.5 for floats); 0 makes everything gray.
+        hue: is added to the hue, in degrees.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        dtype: of the result. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        brightness: float | DataNode = ...,
+        contrast: float | DataNode = ...,
+        hue: float | DataNode = ...,
+        saturation: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        brightness: float | DataNode = ...,
+        contrast: float | DataNode = ...,
+        hue: float | DataNode = ...,
+        saturation: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        brightness: float | DataNode = ...,
+        contrast: float | DataNode = ...,
+        hue: float | DataNode = ...,
+        saturation: float | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ColorSpaceConversion:
+    """Convert images from one colour model to another.
+
+    Args:
+        image: uint8, with one channel if it is GRAY, else three.
+        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
+        output_type: that of the result; another one.
+    """
+    def __init__(
+        self,
+        *,
+        image_type: DALIImageType = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        image_type: DALIImageType = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        image_type: DALIImageType = ...,
+        output_type: DALIImageType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Flip:
     """Mirror images and volumes.
 

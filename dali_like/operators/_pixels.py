@@ -1,0 +1,88 @@
+"""Pixels as operators compute with them: planes of single precision, and from there to the dtype of the result.
+
+Results are rounded to the nearest, halves away from zero, and integers are limited to what their type holds, as in DALI.
+OpenCV takes images apart and puts them together; NumPy computes several times faster with planes than with channels that
+lie side by side.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentError
+from dali_like.extras import optional
+from dali_like.graph.operators import Array
+
+#: The largest number below a half. Added before a truncation it rounds halves up, and nothing that is less than one.
+_HALF = np.nextafter(np.float32(0.5), np.float32(0))
+#: What OpenCV takes apart and turns around.
+_OPENCV_DTYPES = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")))
+
+#: The dtypes of results that DALI's operators on colours have, and some more.
+_RESULTS = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32", "float64")))
+
+
+def opencv() -> Any:
+    """The module ``cv2``."""
+    return optional("cv2", "computing with images", "images")
+
+
+def check_result(dtype: np.dtype[Any]) -> None:
+    """Whether operators on pixels can make a result of this dtype.
+
+    Raises:
+        ArgumentError: they cannot.
+    """
+    if dtype not in _RESULTS:
+        names = ", ".join(sorted(str(allowed) for allowed in _RESULTS))
+        raise ArgumentError(f"pixels of dtype {dtype} are not made by this operator; give it a dtype of {names}")
+
+
+def planes(image: Array) -> list[Array]:
+    """The channels of an image of shape (..., width, channels), as arrays of two dimensions without gaps."""
+    width, channels = image.shape[-2:]
+    if not image.size:
+        return [np.empty((0, width), image.dtype)] * channels
+    if image.dtype not in _OPENCV_DTYPES:
+        image = image.astype(np.float32)
+    image = image.reshape(-1, width, channels)
+    return [image[..., 0]] if channels == 1 else list(opencv().split(image))
+
+
+def merge(channels: list[Array], out: Array) -> None:
+    """The reverse of `planes`: put channels together in an array of shape (..., width, channels)."""
+    if not out.size:
+        return
+    if out.dtype in _OPENCV_DTYPES and len(channels) > 1 and out.flags.c_contiguous:
+        opencv().merge(channels, out.reshape(-1, *out.shape[-2:]))
+        return
+    for channel, plane in enumerate(channels):
+        out[..., channel] = plane.reshape(out.shape[:-1])
+
+
+def convert(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Values of single precision as another dtype: rounded and limited. They may be overwritten.
+
+    Numbers that are not finite become what the processor makes of them, as in DALI.
+    """
+    if dtype == values.dtype:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        if dtype == np.float16:
+            bits = values.view(np.uint32)
+            bits += (bits & 0x1FFF) == 0x1000  # what lies half way is a little more, and so is rounded away from zero
+        if dtype.kind == "f":
+            return values.astype(dtype)
+        limits = np.iinfo(dtype)
+        if dtype.itemsize > 2:  # the limits are no numbers of single precision
+            values = values.astype(np.float64)
+        np.maximum(values, limits.min, out=values)
+        np.minimum(values, limits.max, out=values)
+        half = _HALF.astype(values.dtype) if values.dtype == np.float32 else np.nextafter(0.5, 0.0)
+        if limits.min:
+            values += np.copysign(half, values)
+        else:
+            values += half
+        return values.astype(dtype)

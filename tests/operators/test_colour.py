@@ -1,0 +1,169 @@
+"""Colours: what the arguments mean, and what is refused. That it is what DALI does is in tests/parity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import fn, types
+from dali_like.errors import ArgumentError, SampleError
+from tests.operators.running import WAYS, run
+
+NOISE = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
+GRAY = np.repeat(NOISE[..., :1], 3, axis=2)
+
+
+def results(define: Any, *images: np.ndarray, **options: Any) -> list[np.ndarray]:
+    """The first sample of each output."""
+    (outputs,) = run(define, *[[image] for image in images], **{"layouts": ["HWC"] * len(images), **options})
+    return [samples[0] for samples in outputs]
+
+
+class TestBrightnessAndContrast:
+    def test_halves_are_rounded_away_from_zero(self):
+        odd = np.arange(1, 400, 2, np.int16).reshape(1, 1, -1)
+
+        up, down = results(lambda a, b: [fn.brightness(a, brightness=0.5), fn.brightness(b, brightness=0.5)], odd, -odd)
+
+        np.testing.assert_array_equal(up, (odd + 1) // 2)
+        np.testing.assert_array_equal(down, -up)
+
+    @pytest.mark.parametrize("size", [(2, 2), (20, 20)], ids=["computed", "looked up"])
+    def test_what_does_not_fit_is_the_largest_or_smallest(self, size):
+        image = np.full((*size, 1), 200, np.uint8)
+
+        (bright, dark) = results(lambda a: [fn.brightness(a, brightness=2), fn.brightness(a, brightness_shift=-1)], image)
+
+        assert np.unique(bright) == 255
+        assert np.unique(dark) == 0
+
+    def test_the_shift_is_in_parts_of_the_range_of_the_result(self):
+        def define(image: Any) -> list[Any]:
+            dtypes = (types.UINT8, types.INT16, types.FLOAT)
+            return [fn.brightness(image, brightness=0, brightness_shift=0.5, dtype=dtype) for dtype in dtypes]
+
+        assert [result.flat[0] for result in results(define, NOISE)] == [128, 16384, 0.5]
+
+    def test_without_contrast_all_is_the_centre(self):
+        def define(image: Any, floats: Any) -> list[Any]:
+            return [
+                fn.contrast(image, contrast=0),
+                fn.contrast(image, contrast=0, contrast_center=50),
+                fn.contrast(floats, contrast=0),
+            ]
+
+        assert [np.unique(result) for result in results(define, NOISE, NOISE / np.float32(255))] == [128, 50, 0.5]
+
+    @pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float64"])
+    def test_any_dtype_in_and_out(self, dtype):
+        image = (NOISE // 2).astype(dtype)
+
+        (result,) = results(
+            lambda image: fn.brightness_contrast(image, brightness=0.75, contrast=0.5, contrast_center=8), image
+        )
+
+        assert result.dtype == dtype
+        exact = 0.75 * (8 + 0.5 * (image.astype(np.float64) - 8))
+        assert np.abs(result - exact).max() <= (0.5 if np.dtype(dtype).kind in "iu" else 0.02)
+
+
+class TestHueAndSaturation:
+    def test_gray_has_no_hue(self):
+        turned, twisted = results(lambda image: [fn.hsv(image, hue=77), fn.color_twist(image, hue=200)], GRAY)
+
+        for image in (turned, twisted):
+            assert np.abs(image.astype(int) - GRAY).max() <= 1
+
+    def test_without_saturation_all_channels_are_alike(self):
+        gray, none = results(lambda image: [fn.saturation(image, saturation=0), fn.hsv(image, saturation=0)], NOISE)
+
+        assert np.ptp(gray.astype(int), axis=2).max() <= 1
+        np.testing.assert_array_equal(gray, none)
+
+    def test_a_whole_turn_is_none(self):
+        whole, forth_and_back = results(
+            lambda image: [fn.hue(image, hue=360), fn.hue(fn.hue(image, hue=50, dtype=types.FLOAT), hue=-50)],
+            NOISE.astype(np.float32),
+        )
+
+        np.testing.assert_allclose(whole, NOISE, atol=1e-3)
+        np.testing.assert_allclose(forth_and_back, NOISE, atol=1e-3)
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_different_for_each_sample(self, way):
+        values = [np.float32(0), np.float32(1)]
+
+        ((dark, same),) = run(
+            lambda image, value: fn.hsv(image, value=value), [NOISE, NOISE], values, layouts=["HWC"], way=way
+        )[0]
+
+        assert not dark.any()
+        np.testing.assert_array_equal(same, NOISE)
+
+    def test_frames_are_images(self):
+        frames = np.stack([NOISE, NOISE[::-1]])
+
+        video, still = results(
+            lambda video, image: [fn.hsv(video, hue=20), fn.hsv(image, hue=20)], frames, NOISE, layouts=["FHWC", "HWC"]
+        )
+
+        np.testing.assert_array_equal(video, [still, still[::-1]])
+
+    def test_other_numbers_of_channels(self):
+        with pytest.raises(SampleError, match=r"the image must have the three channels of RGB, not 1"):
+            results(fn.hsv, NOISE[..., :1])
+
+
+class TestColourModels:
+    def test_there_and_back(self):
+        def define(image: Any) -> Any:
+            model = fn.color_space_conversion(image, image_type=types.RGB, output_type=types.YCbCr)
+            return fn.color_space_conversion(model, image_type=types.YCbCr, output_type=types.RGB)
+
+        (result,) = results(define, NOISE)
+
+        assert np.abs(result.astype(int) - NOISE).max() <= 3
+
+    def test_black_and_white(self):
+        image = np.array([[[0, 0, 0], [255, 255, 255]]], np.uint8)
+
+        def define(image: Any) -> list[Any]:
+            models = (types.YCbCr, types.GRAY, types.BGR)
+            return [fn.color_space_conversion(image, image_type=types.RGB, output_type=model) for model in models]
+
+        ycbcr, gray, bgr = results(define, image)
+
+        assert ycbcr.tolist() == [[[16, 128, 128], [235, 128, 128]]]
+        assert gray.tolist() == [[[0], [255]]]
+        np.testing.assert_array_equal(bgr, image)
+
+    def test_wrong_arguments(self):
+        def convert(before: Any, after: Any) -> Any:
+            return lambda image: fn.color_space_conversion(image, image_type=before, output_type=after)
+
+        with pytest.raises(ArgumentError, match=r"fn.color_space_conversion: image_type and output_type are the same"):
+            results(convert(types.RGB, types.RGB), NOISE)
+        with pytest.raises(ArgumentError, match=r"output_type must be one of RGB, BGR, GRAY, YCbCr, not ANY_DATA"):
+            results(convert(types.RGB, types.ANY_DATA), NOISE)
+        with pytest.raises(SampleError, match=r"GRAY images must be of dtype uint8 and have 1 channels, not uint8 and 3"):
+            results(convert(types.GRAY, types.RGB), NOISE)
+
+
+@pytest.mark.parametrize(
+    "name", ["brightness_contrast", "brightness", "contrast", "hsv", "hue", "saturation", "color_twist"]
+)
+def test_dtypes_that_are_not_made(name):
+    with pytest.raises(
+        ArgumentError, match=rf"fn.{name}: pixels of dtype int64 are not made by this operator; give it a dtype"
+    ):
+        results(lambda image: getattr(fn, name)(image, dtype=types.INT64), NOISE)
+
+
+def test_no_pixels():
+    def define(image: Any) -> list[Any]:
+        gray = fn.color_space_conversion(image, image_type=types.RGB, output_type=types.GRAY)
+        return [fn.hsv(image, hue=5), fn.brightness(image), gray]
+
+    assert [result.shape for result in results(define, NOISE[:0])] == [(0, 30, 3), (0, 30, 3), (0, 30, 1)]
