@@ -5,6 +5,7 @@ from __future__ import annotations
 from dali_like.operators import (
     colour,
     decoding,
+    filters,
     geometry,
     randoms,
     resizing,
@@ -14,6 +15,7 @@ from dali_like.operators import (
 __all__ = [
     "colour",
     "decoding",
+    "filters",
     "geometry",
     "randoms",
     "resizing",

@@ -881,6 +881,185 @@ class PeekImageShape:
         ...
     
 
+class GaussianBlur:
+    """Blur images, volumes and signals.
+
+    All axes but "F" and "C" are blurred. Channels must come first or last, frames first. Without a layout there are up to
+    three axes, which are all blurred. What lies beyond the edges mirrors what lies within.
+
+    Args:
+        image: any dtype.
+        sigma: the standard deviation of the Gaussian, one for all axes, or one for each, outermost first.
+            Default: ``(radius - 1) * 0.3 + 0.8`` with ``radius = (window_size - 1) / 2``.
+        window_size: how many elements in a line are weighted, an odd number; likewise. Default: ``2 * ceil(3 * sigma) + 1``.
+        dtype: of the result: FLOAT. Default: that of the image.
+    """
+    def __init__(
+        self,
+        *,
+        sigma: _Floats | DataNode = ...,
+        window_size: _Ints | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        sigma: _Floats | DataNode = ...,
+        window_size: _Ints | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        sigma: _Floats | DataNode = ...,
+        window_size: _Ints | DataNode = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class JpegCompressionDistortion:
+    """Spoil images as compressing them to JPEG does.
+
+    Args:
+        image: uint8, RGB.
+        quality: from 1, the worst, to 100, the best. What lies outside is taken for the nearest of these.
+    """
+    def __init__(
+        self,
+        *,
+        quality: int | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        quality: int | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        quality: int | DataNode = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Erase:
+    """Fill regions with a value.
+
+    Args:
+        data: any dtype and layout.
+        anchor: where the regions begin, one behind the other: (y, x, y, x, ...), say. Default: at 0.
+        shape: how large they are, likewise. Parts of them may lie outside.
+        fill_value: what they are filled with; one value, or one for each channel.
+        axes: what axes the numbers of `anchor` and `shape` are for. Default: all but the channels.
+        axis_names: the same by the letters of the layout: "HW", say; counts for more than `axes`.
+        normalized: `anchor` and `shape` are parts of the extents of the data, from 0 to 1.
+        normalized_anchor: likewise, only `anchor`.
+        normalized_shape: likewise, only `shape`.
+        centered_anchor: `anchor` is where the middle of the regions is.
+    """
+    def __init__(
+        self,
+        *,
+        anchor: _Floats | DataNode = ...,
+        shape: _Floats | DataNode = ...,
+        fill_value: _Floats | DataNode = ...,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        normalized: bool | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        centered_anchor: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        anchor: _Floats | DataNode = ...,
+        shape: _Floats | DataNode = ...,
+        fill_value: _Floats | DataNode = ...,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        normalized: bool | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        centered_anchor: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        anchor: _Floats | DataNode = ...,
+        shape: _Floats | DataNode = ...,
+        fill_value: _Floats | DataNode = ...,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        normalized: bool | None = ...,
+        normalized_anchor: bool = ...,
+        normalized_shape: bool = ...,
+        centered_anchor: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Resize:
     """Scale images and volumes.
 

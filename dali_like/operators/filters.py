@@ -1,0 +1,264 @@
+"""Operators that blur, spoil and erase parts of images, as in ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators._pixels import convert, opencv
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import Floats, Ints, PerSample
+
+# Blurring
+
+
+def _check_blur(given: Mapping[str, Any]) -> None:
+    if not set(given) & {"sigma", "window_size"}:
+        raise ArgumentError("sigma and window_size shouldn't be 0 at the same time; give at least one of them")
+    for name in ("sigma", "window_size"):
+        if isinstance(values := given.get(name), tuple) and min(values, default=0) < 0:
+            raise ArgumentError(f"{name} must have non-negative values, got {min(values)}")
+    sizes = given.get("window_size")
+    if isinstance(sizes, tuple) and any(size and size % 2 == 0 for size in sizes):
+        raise ArgumentError(f"the kernel window should have odd length, got window_size={list(sizes)}")
+
+
+@operator(check=_check_blur)
+def gaussian_blur(
+    call: Call,
+    image: Array,
+    *,
+    sigma: PerSample[Floats] = (0.0,),
+    window_size: PerSample[Ints] = (0,),
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Blur images, volumes and signals.
+
+    All axes but "F" and "C" are blurred. Channels must come first or last, frames first. Without a layout there are up to
+    three axes, which are all blurred. What lies beyond the edges mirrors what lies within.
+
+    Args:
+        image: any dtype.
+        sigma: the standard deviation of the Gaussian, one for all axes, or one for each, outermost first.
+            Default: ``(radius - 1) * 0.3 + 0.8`` with ``radius = (window_size - 1) / 2``.
+        window_size: how many elements in a line are weighted, an odd number; likewise. Default: ``2 * ceil(3 * sigma) + 1``.
+        dtype: of the result: FLOAT. Default: that of the image.
+    """
+    result = image.dtype if dtype is None else dtype
+    if result not in (image.dtype, np.float32):
+        raise ArgumentError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {result}")
+    leading, count, channels = _blurred_axes(call.layout, image.shape)
+    kernels = [_kernel(*pair) for pair in zip(_each(sigma, count), _each(window_size, count), strict=True)]
+    out = call.empty(image.shape, result)
+    if not image.size:
+        return out
+    shape = (leading, *(1,) * (2 - count), *image.shape[image.ndim - count - (channels > 0) :])
+    direct = image.dtype in (np.uint8, np.float32)
+    source = image if direct else image.astype(np.float32)
+    for pixels, target in zip(source.reshape(shape), out.reshape(shape), strict=True):
+        if count == 3:
+            target[...] = convert(_blur_volume(pixels, kernels), result)
+        elif direct:
+            _blur_plane(pixels, kernels, target)
+        else:
+            target[...] = convert(_blur_plane(pixels, kernels, np.empty_like(pixels)), result)
+    return out
+
+
+def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
+    """How many images there are one behind the other, how many of their axes are blurred, and how many channels lie behind.
+
+    0 channels: the last axis is blurred.
+    """
+    if not layout:
+        if len(shape) > 3:
+            raise SampleError(f"data without a layout cannot have more than 3 dimensions, but has {len(shape)}")
+        return 1, len(shape), 0
+    inner = layout.removesuffix("C")
+    first = len(inner) - len(inner.lstrip("CF"))
+    axes = inner[first:]
+    if not axes or len(axes) > 3 or set(axes) & set("CF"):
+        raise SampleError(
+            f"only channel-first and channel-last layouts of one to three axes, frames first, can be blurred, not {layout!r}"
+        )
+    return math.prod(shape[:first]), len(axes), shape[-1] if inner != layout else 0
+
+
+def _each(values: Sequence[Any], count: int) -> Sequence[Any]:
+    if len(values) not in (1, count):
+        raise ArgumentError(f"sigma and window_size must have a single element or {count}, not {len(values)}")
+    return values if len(values) == count else tuple(values) * count
+
+
+@functools.lru_cache(256)
+def _kernel(sigma: float, size: int) -> Array:
+    """The weights, in single precision, as DALI computes them."""
+    if sigma < 0 or size < 0 or (size and size % 2 == 0) or not (sigma or size):
+        raise ArgumentError(
+            f"sigma must be non-negative, window_size an odd number or 0, and one of them positive, not {sigma} and {size}"
+        )
+    sigma = float(np.float32(sigma))
+    size = size or 2 * math.ceil(np.float32(sigma * 3)) + 1
+    radius = size // 2
+    sigma = sigma or float(np.float32((radius - 1) * 0.3 + 0.8))
+    squares = np.square(np.arange(-radius, radius + 1, dtype=np.float32))
+    weights = np.exp(-squares * (np.float32(0.5) / (np.float32(sigma) * np.float32(sigma))))
+    total = np.float32(2) * weights[:radius].cumsum(dtype=np.float32)[-1:].sum() + np.float32(1)
+    kernel: Array = weights * (np.float32(1) / total)
+    return kernel
+
+
+_WHOLE = np.ones(1, np.float32)
+
+
+def _blur_plane(pixels: Array, kernels: Sequence[Array], out: Array) -> Array:
+    """Blur the first two axes, or the second one with a single kernel."""
+    cv2 = opencv()
+    depth = cv2.CV_8U if out.dtype == np.uint8 else cv2.CV_32F
+    vertical = kernels[-2] if len(kernels) > 1 else _WHOLE
+    shape = pixels.shape[:2] if pixels.ndim < 3 or pixels.shape[2] == 1 else pixels.shape
+    target = out.reshape(shape)
+    cv2.sepFilter2D(pixels.reshape(shape), depth, kernels[-1], vertical, dst=target, borderType=cv2.BORDER_REFLECT_101)
+    return out
+
+
+def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
+    """Blur the first three axes."""
+    slices = np.empty(pixels.shape, np.float32)
+    for source, target in zip(pixels, slices, strict=True):
+        _blur_plane(source, kernels, target)
+    rows = slices.reshape(len(slices), -1)
+    return _blur_plane(rows, (kernels[0], _WHOLE), np.empty_like(rows)).reshape(slices.shape)
+
+
+# JPEG
+
+
+@operator(layouts="HWC FHWC")
+def jpeg_compression_distortion(call: Call, image: Array, *, quality: PerSample[int] = 50) -> Array:
+    """Spoil images as compressing them to JPEG does.
+
+    Args:
+        image: uint8, RGB.
+        quality: from 1, the worst, to 100, the best. What lies outside is taken for the nearest of these.
+    """
+    if image.dtype != np.uint8 or image.shape[-1] != 3:
+        raise SampleError(f"images must be of dtype uint8 and have 3 channels, not {image.dtype} and {image.shape[-1]}")
+    cv2 = opencv()
+    options = [cv2.IMWRITE_JPEG_QUALITY, min(max(quality, 1), 100)]
+    out = call.empty(image.shape, image.dtype)
+    frames = image.shape[-3:]
+    for pixels, target in zip(image.reshape(-1, *frames), out.reshape(-1, *frames), strict=True):
+        file = cv2.imencode(".jpg", cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR), options)[1]
+        cv2.cvtColor(cv2.imdecode(file, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB, dst=target)
+    return out
+
+
+# Erasing
+
+
+def _check_erase(given: Mapping[str, Any]) -> None:
+    if "normalized" in given and {"normalized_anchor", "normalized_shape"} & set(given):
+        raise ArgumentClashError(
+            "normalized is incompatible with providing a separate value for normalized_anchor and normalized_shape"
+        )
+    if "anchor" in given and "shape" not in given:
+        raise ArgumentError("anchor is given without shape: the size of the regions must be known, too")
+
+
+@operator(check=_check_erase)
+def erase(
+    call: Call,
+    data: Array,
+    *,
+    anchor: PerSample[Floats] = (),
+    shape: PerSample[Floats] = (),
+    fill_value: PerSample[Floats] = (0.0,),
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    normalized: bool | None = None,
+    normalized_anchor: bool = False,
+    normalized_shape: bool = False,
+    centered_anchor: bool = False,
+) -> Array:
+    """Fill regions with a value.
+
+    Args:
+        data: any dtype and layout.
+        anchor: where the regions begin, one behind the other: (y, x, y, x, ...), say. Default: at 0.
+        shape: how large they are, likewise. Parts of them may lie outside.
+        fill_value: what they are filled with; one value, or one for each channel.
+        axes: what axes the numbers of `anchor` and `shape` are for. Default: all but the channels.
+        axis_names: the same by the letters of the layout: "HW", say; counts for more than `axes`.
+        normalized: `anchor` and `shape` are parts of the extents of the data, from 0 to 1.
+        normalized_anchor: likewise, only `anchor`.
+        normalized_shape: likewise, only `shape`.
+        centered_anchor: `anchor` is where the middle of the regions is.
+    """
+    numbers = _erased_axes(call.layout, data.ndim, axes, axis_names)
+    fill = _filling(fill_value, data, call.layout)
+    scaled = (normalized_anchor, normalized_shape) if normalized is None else (normalized, normalized)
+    regions = _regions(anchor, shape, numbers, data.shape, scaled, centered=centered_anchor)
+    out = call.empty(data.shape, data.dtype)
+    np.copyto(out, data)
+    for region in regions:
+        out[region] = fill[region]
+    return out
+
+
+def _erased_axes(layout: str, ndim: int, axes: Sequence[int] | None, names: str | None) -> list[int]:
+    if names is not None:
+        if missing := set(names) - set(layout):
+            raise ArgumentError(f"axis_names={names!r}: axis {min(missing)!r} is not present in the input layout {layout!r}")
+        return [layout.index(letter) for letter in names]
+    if axes is not None:
+        if not all(0 <= axis < ndim for axis in axes) or not axes:
+            raise ArgumentError(f"axes={list(axes)}: an axis must be from 0 to {ndim - 1}, and there must be one")
+        return list(axes)
+    return [axis for axis in range(ndim) if layout[axis : axis + 1] != "C"]
+
+
+def _filling(values: Sequence[float], data: Array, layout: str) -> Array:
+    """An array of the shape of the data that is filled with the values."""
+    # As a conversion in C does it: cut off, and what is too large begins anew.
+    numbers = np.array(values, np.float32)
+    filling = (numbers if data.dtype.kind == "f" else numbers.astype(np.int64)).astype(data.dtype)
+    if filling.size != 1:
+        channels = data.shape[layout.index("C")] if "C" in layout else 0
+        if filling.size != channels:
+            raise ArgumentError(f"there are {filling.size} values in fill_value, and {channels} channels in the input")
+        return np.broadcast_to(filling.reshape([-1 if letter == "C" else 1 for letter in layout]), data.shape)
+    return np.broadcast_to(filling.reshape(()), data.shape)
+
+
+def _regions(
+    anchor: Sequence[float],
+    shape: Sequence[float],
+    axes: Sequence[int],
+    extents: Sequence[int],
+    scaled: tuple[bool, bool],
+    *,
+    centered: bool,
+) -> Iterator[tuple[slice, ...]]:
+    """The indices of each region; positions are computed in single precision, and cut off, as in DALI."""
+    anchor = anchor or (0.0,) * len(shape)
+    if len(anchor) != len(shape) or len(shape) % len(axes):
+        raise ArgumentError(
+            f"anchor and shape must have as many numbers, for each region {len(axes)}, not {len(anchor)} and {len(shape)}"
+        )
+    for first in range(0, len(shape), len(axes)):
+        region = [slice(None)] * len(extents)
+        for i, axis in enumerate(axes, first):
+            extent = np.float32(extents[axis])
+            begin, size = np.float32(anchor[i]), np.float32(shape[i])
+            begin, size = begin * extent if scaled[0] else begin, size * extent if scaled[1] else size
+            if centered:
+                begin -= size / np.float32(2)
+            region[axis] = slice(max(int(begin), 0), max(int(begin + size), 0))
+        yield tuple(region)
