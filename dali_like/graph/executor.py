@@ -298,9 +298,9 @@ class Executor:
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
             if (pool := self._inputs.get(producer)) is not None:
                 return lambda samples: TensorListCPU.of_arrays(samples, pool.layout)
-        if isinstance(producer, OperatorNode):
+        if isinstance(producer, OperatorNode):  # which may make several numbers of dimensions
             return lambda samples: TensorListCPU.of_arrays(
-                samples, choose_layout(self._placement.layouts[producer][output], _ndim(samples))
+                samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
         return functools.partial(TensorListCPU.of_arrays, layout=producer.layouts[output])
 

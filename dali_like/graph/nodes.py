@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias
 
@@ -37,12 +37,15 @@ class OperatorNode:
         argument_inputs: those of its arguments that differ from sample to sample.
         number: counts the applications in the order in which they were made. Those to several inputs in one call have the
             same, and the same random numbers.
+        adapt: given the layouts of its inputs, `operator` for those: what is fed to an input may have another one than was
+            known before. None: it is the same for all.
     """
 
     operator: Operator
     inputs: tuple[DataNode, ...]
     argument_inputs: Mapping[str, DataNode] = field(default_factory=dict)
     number: int = field(default_factory=itertools.count().__next__)
+    adapt: Callable[[Sequence[str]], Operator] | None = None
 
     @property
     def needs(self) -> tuple[DataNode, ...]:
@@ -51,8 +54,8 @@ class OperatorNode:
 
     @property
     def layouts(self) -> Sequence[str]:
-        """Of each output, as far as they are known before anything runs."""
-        return self.operator.output_layouts([data.producer.layouts[data.output] for data in self.inputs])
+        """Of each output."""
+        return self.operator.layouts
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,20 +208,25 @@ def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
 
 
-def known_layouts(graph: Graph, fed: Mapping[SourceNode, str]) -> dict[Producer, Sequence[str]]:
-    """The layouts of everything that produces data.
+def adapted_operators(graph: Graph, fed: Mapping[SourceNode, str]) -> dict[OperatorNode, Operator]:
+    """The operators of a graph, for what is fed to its inputs.
 
     Args:
-        fed: those of inputs, where what was fed says more than what was declared.
+        fed: the layouts of inputs, where they are not those that were declared.
 
     Raises:
         ArgumentError: an operator does not work on data of such a layout.
     """
+    if not fed:
+        return {node: node.operator for node in graph.operators}
     layouts: dict[Producer, Sequence[str]] = {constant: constant.layouts for constant in graph.constants}
     layouts |= {source: (fed[source],) if source in fed else source.layouts for source in graph.sources}
+    operators = {}
     for node in graph.operators:
-        layouts[node] = node.operator.output_layouts([layouts[data.producer][data.output] for data in node.inputs])
-    return layouts
+        inputs = [layouts[data.producer][data.output] for data in node.inputs]
+        operators[node] = node.operator if node.adapt is None else node.adapt(inputs)
+        layouts[node] = operators[node].layouts
+    return operators
 
 
 def unused_outputs(graph: Graph) -> dict[SourceNode, list[int]]:

@@ -73,7 +73,8 @@ class Operator(Protocol):
     Attributes:
         name: as in ``fn``: "fn.decoders.image", say. Together with `arguments` it makes the operator again elsewhere.
         arguments: what the function of that name is given besides nodes; numbers, strings, and lists of them.
-        num_outputs: how many outputs there are.
+        layouts: of each output. Words of different lengths, with blanks between them: that of as many letters as there are
+            dimensions; empty: none.
         seed: None: nothing is random; -1: the pipeline's seed decides; from 0 on: this one does.
         per_sample: whether a sample of the result depends on the same sample of the inputs alone.
     """
@@ -85,23 +86,13 @@ class Operator(Protocol):
     def arguments(self) -> Mapping[str, Any]: ...
 
     @property
-    def num_outputs(self) -> int: ...
+    def layouts(self) -> Sequence[str]: ...
 
     @property
     def seed(self) -> int | None: ...
 
     @property
     def per_sample(self) -> bool: ...
-
-    def output_layouts(self, inputs: Sequence[str]) -> Sequence[str]:
-        """The layout of each output, given those of the inputs.
-
-        Layouts are words of different lengths, with blanks between them: that of as many letters as there are dimensions;
-        empty: none.
-
-        Raises:
-            ArgumentError: it does not work on such inputs.
-        """
 
     def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         """The outputs.
@@ -125,16 +116,13 @@ class ShapeOf:
 
     dtype: np.dtype[Any]
     name: str = "DataNode.shape"
-    num_outputs: int = 1
+    layouts: Sequence[str] = ("",)
     seed: int | None = None
     per_sample: bool = True
 
     @property
     def arguments(self) -> Mapping[str, Any]:
         return {"dtype": self.dtype.name}
-
-    def output_layouts(self, inputs: Sequence[str]) -> Sequence[str]:
-        return ("",)
 
     def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         return (np.array(inputs[0].shape, self.dtype),)

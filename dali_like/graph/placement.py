@@ -20,7 +20,8 @@ from typing import Any, TypeAlias
 
 from dali_like.arguments import Arguments
 from dali_like.external_source import ExternalSource
-from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, known_layouts
+from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, adapted_operators
+from dali_like.graph.operators import Operator
 from dali_like.graph.program import Facts, Key, Program, Step, key, make_program, make_step
 from dali_like.graph.randomness import RandomKey, key_of, key_of_seed
 from dali_like.types import SampleInfo, current_call
@@ -72,12 +73,12 @@ class Placement:
     Attributes:
         fusions: for some of the sources, what runs behind them.
         stages: what runs in threads.
-        layouts: of everything that produces data.
+        operators: of the nodes.
     """
 
     fusions: Mapping[SourceNode, Fusion]
     stages: tuple[Stage, ...]
-    layouts: Mapping[Producer, Sequence[str]]
+    operators: Mapping[OperatorNode, Operator]
 
     def outputs_of(self, source: SourceNode) -> Sequence[Key]:
         """What the batches of a source consist of."""
@@ -92,12 +93,12 @@ def place(
 
     Args:
         entropy: the seed of the pipeline.
-        fed: the layouts of inputs; see `dali_like.graph.nodes.known_layouts`.
+        fed: the layouts of inputs, where they are not those that were declared.
 
     Raises:
         ArgumentError: an operator does not work on data of the layout that it would get.
     """
-    facts = Facts(known_layouts(graph, fed), _random_keys(graph.operators, entropy))
+    facts = Facts(adapted_operators(graph, fed), fed, _random_keys(graph.operators, entropy))
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
         homes = _homes(graph.operators)
@@ -105,7 +106,7 @@ def place(
             nodes = [node for node in graph.operators if homes[node] == {source}]
             if nodes and _may_be_fused(source.external):
                 fusions[source] = _fuse(graph, source, nodes, facts)
-    return Placement(fusions, tuple(_stages(graph, fusions, facts)), facts.layouts)
+    return Placement(fusions, tuple(_stages(graph, fusions, facts)), facts.operators)
 
 
 def fused_operators(placement: Placement) -> set[OperatorNode]:
@@ -197,7 +198,7 @@ def _source_outputs(source: SourceNode) -> list[Key]:
 
 
 def _outputs(node: OperatorNode) -> list[Key]:
-    return [(node, i) for i in range(node.operator.num_outputs)]
+    return [(node, i) for i in range(len(node.layouts))]
 
 
 def _behind_batches(nodes: Sequence[OperatorNode]) -> set[OperatorNode]:

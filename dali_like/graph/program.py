@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer
+from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
 from dali_like.graph.operators import Array, Call, Operator, choose_layout
 from dali_like.graph.randomness import RandomKey
 from dali_like.types import SampleInfo
@@ -30,15 +30,25 @@ def key(node: DataNode) -> Key:
 
 
 class Facts(NamedTuple):
-    """What programs depend on besides the operators.
+    """What programs depend on besides the nodes.
 
     Attributes:
-        layouts: of the outputs of everything that produces data.
-        random_keys: of those operators that have random numbers.
+        operators: of the nodes.
+        fed: the layouts of inputs, where they are not those that were declared.
+        random_keys: of the nodes that have random numbers.
     """
 
-    layouts: Mapping[Producer, Sequence[str]]
+    operators: Mapping[OperatorNode, Operator]
+    fed: Mapping[SourceNode, str]
     random_keys: Mapping[OperatorNode, RandomKey]
+
+    def layouts_of(self, data: DataNode) -> str:
+        """The layouts that data may have."""
+        if isinstance(data.producer, OperatorNode):
+            return self.operators[data.producer].layouts[data.output]
+        if isinstance(data.producer, SourceNode) and data.producer in self.fed:
+            return self.fed[data.producer]
+        return data.producer.layouts[data.output]
 
 
 @dataclass(frozen=True)
@@ -121,7 +131,7 @@ def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: 
     steps = []
     for node in nodes:
         first = len(registers)
-        registers |= {(node, output): first + output for output in range(node.operator.num_outputs)}
+        registers |= {(node, output): first + output for output in range(len(node.layouts))}
         steps.append(make_step(node, registers, exports, facts))
     used = tuple(registers[data] for data in exports)
     return Program(len(inputs), tuple(constants), len(registers), tuple(steps), used)
@@ -129,12 +139,12 @@ def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: 
 
 def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> Step:
     """The application of one operator, given which data is in which register."""
-    export = exports.index((node, 0)) if (node, 0) in exports and node.operator.num_outputs == 1 else None
+    export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
     return Step(
-        node.operator,
+        facts.operators[node],
         tuple(registers[key(data)] for data in node.inputs),
         {name: registers[key(data)] for name, data in node.argument_inputs.items()},
-        tuple(facts.layouts[data.producer][data.output] for data in node.inputs),
+        tuple(map(facts.layouts_of, node.inputs)),
         registers[node, 0],
         facts.random_keys.get(node),
         export,

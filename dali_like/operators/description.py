@@ -103,24 +103,19 @@ class Description:
             ArgumentError: an argument is not allowed.
         """
         values = {name: self.parameters[name].convert(value, self.name) for name, value in given.items()}
-        bound = BoundOperator(self, values, int(values.pop("seed", -1)) if self.random else None)
-        bound.output_layouts(layouts)
-        return bound
+        if layouts:
+            self._check_layout(layouts[0])
+        outputs = self._output_layouts(layouts[0] if layouts else "", values)
+        return BoundOperator(self, values, outputs, int(values.pop("seed", -1)) if self.random else None)
 
-    def check_layout(self, layouts: str) -> None:
-        """Whether its first input may have one of these layouts.
-
-        Raises:
-            ArgumentError: it may not.
-        """
+    def _check_layout(self, layouts: str) -> None:
         allowed = self.layouts.split()
         if allowed and layouts and not set(layouts.split()) & set(allowed):
             raise ArgumentError(
                 f"{self.name}: the input {self.inputs[0]} has the layout {layouts!r}; allowed are {', '.join(allowed)}"
             )
 
-    def output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """The layout of each output, given those that the first input may have, and the arguments."""
+    def _output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         candidates = layouts or self.layouts
         if self.output_layout is not None:
             defaults = {name: parameter.default for name, parameter in self.parameters.items()}
@@ -138,6 +133,7 @@ class BoundOperator:
 
     description: Description
     values: Mapping[str, Any]
+    layouts: tuple[str, ...]
     seed: int | None
 
     @property
@@ -150,17 +146,8 @@ class BoundOperator:
         return values if self.seed is None else {**values, "seed": self.seed}
 
     @property
-    def num_outputs(self) -> int:
-        return self.description.num_outputs
-
-    @property
     def per_sample(self) -> bool:
         return self.description.per_sample
-
-    def output_layouts(self, inputs: Sequence[str]) -> Sequence[str]:
-        first = inputs[0] if inputs else ""
-        self.description.check_layout(first)
-        return self.description.output_layouts(first, self.values)
 
     def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description = self.description

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import typing
@@ -46,10 +47,11 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     number: dict[str, int] = {}
     for one in sets or [list(inputs)]:
         data = _as_nodes(description, one)
-        bound = description.bind([_layouts_of(node) for node in data], constants)
-        node = OperatorNode(bound, data, nodes, **number)
+        bind = functools.partial(description.bind, given=constants)
+        bound = bind([_layouts_of(node) for node in data])
+        node = OperatorNode(bound, data, nodes, **number, adapt=bind)
         number = {"number": node.number}
-        results.append([DataNode(given.get("name") or description.name, "cpu", node, i) for i in range(bound.num_outputs)])
+        results.append([DataNode(given.get("name") or description.name, "cpu", node, i) for i in range(len(bound.layouts))])
     if given.get("preserve"):
         _preserve(description, [node for outputs in results for node in outputs])
     if not sets:
