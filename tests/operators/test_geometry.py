@@ -221,7 +221,7 @@ class TestRandomWindows:
 
     def test_wrong_ranges(self):
         node = fn.external_source(name="x")
-        with pytest.raises(ArgumentError, match=r"fn.random_resized_crop: random_area must be two positive numbers, .*, not .*1.0, 0.0"):
+        with pytest.raises(ArgumentError, match=r"fn.random_resized_crop: random_area must be two positive .* 0.0\)"):
             fn.random_resized_crop(node, size=3, random_area=[1, 0])
         with pytest.raises(ArgumentError, match=r"fn.random_resized_crop: num_attempts must be at least 1, not 0"):
             fn.random_resized_crop(node, size=3, num_attempts=0)
