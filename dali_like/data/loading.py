@@ -15,21 +15,19 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from types import NoneType
 from typing import Any
 
+from dali_like.data.ahead import PassAhead, state_of_samplers
 from dali_like.data.crew import LoaderCrew, seed_every
 from dali_like.data.fingerprints import fingerprint_of
 from dali_like.data.flavours import Flavour, NumpyFlavour
 from dali_like.data.iteration import is_by_sampler
 from dali_like.data.making import BatchMaker
-from dali_like.data.passes import Pass, Plan, Progress, SerialPass, WorkerPass
+from dali_like.data.passes import Pass, SerialPass, WorkerPass
+from dali_like.data.progress import STATE_VERSION, Plan, Progress, checked_state
 from dali_like.data.randomness import randomness_of
 from dali_like.data.tallies import LoaderStatistics, Tally
-from dali_like.errors import CheckpointError
 from dali_like.interrupts import InterruptSafeLock
-
-_STATE_VERSION = 1
 
 
 class Loading:
@@ -65,7 +63,7 @@ class Loading:
     _flavour: Flavour = NumpyFlavour()
     _crew: LoaderCrew | None = None
     _fingerprint: bytes | None = None
-    _ahead: _Ahead | None = None
+    _ahead: PassAhead | None = None
     _latest: Progress | None = None
     _latest_pass: weakref.ref[Pass] | None = None
     _resumed: dict[str, Any] | None = None
@@ -113,7 +111,7 @@ class Loading:
             latest_pass.begin()
         progress = self._latest
         return {
-            "version": _STATE_VERSION,
+            "version": STATE_VERSION,
             "iterable": self._is_iterable,
             "num_workers": self.num_workers,
             "batch_size": self.batch_size,
@@ -129,7 +127,7 @@ class Loading:
         """
         if not state_dict:
             return
-        resumed = _checked_state(state_dict, self._is_iterable, self.num_workers, self.batch_size)
+        resumed = checked_state(state_dict, self._is_iterable, self.num_workers, self.batch_size)
         self._drop_ahead()
         self._resumed = resumed
 
@@ -346,7 +344,7 @@ class Loading:
                 plan = self._plan()
                 before = self._state_of_generator()
                 made = self._begin_pass(plan, self._latest)
-                self._ahead = _Ahead(made, plan, _state_of_samplers(plan), before, self._state_of_generator())
+                self._ahead = PassAhead(made, plan, state_of_samplers(plan), before, self._state_of_generator())
         finally:
             self._lock.__exit__(*sys.exc_info())
 
@@ -372,29 +370,6 @@ class Loading:
             randomness_of(self.generator).restore(generator)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Ahead:
-    """A pass that has been begun before it was asked for, and what it went by.
-
-    Attributes:
-        samplers: what could be set in them.
-        generator_before: the state of the loader's generator before it had drawn anything.
-        generator_after: and after that.
-    """
-
-    made: Pass
-    plan: Plan
-    samplers: Any
-    generator_before: dict[str, Any] | None
-    generator_after: dict[str, Any] | None
-
-    def fits(self, plan: Plan) -> bool:
-        """Whether a pass that is begun now would be like it."""
-        pairs = zip(vars(self.plan).values(), vars(plan).values(), strict=True)
-        same = all(before is now or (isinstance(now, _PLAIN) and before == now) for before, now in pairs)
-        return same and self.samplers == _state_of_samplers(plan)
-
-
 class _Lock(InterruptSafeLock):
     """A lock that copies of its owner do not share."""
 
@@ -404,64 +379,3 @@ class _Lock(InterruptSafeLock):
 
 #: The attributes that copies of a loader do not have: they belong to what it is doing.
 _OF_PASSES = {"_counts", "_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass"}
-_PLAIN = (int, float, str, bytes, type(None))
-
-
-def _state_of_samplers(plan: Plan) -> list[dict[str, Any]]:
-    """What can be set in a sampler, such as its epoch, and in the one that it takes its indices from."""
-    sampler: Any = plan.index_sampler
-    states = []
-    while sampler is not None and hasattr(sampler, "__dict__"):
-        states.append({name: value for name, value in vars(sampler).items() if isinstance(value, _PLAIN)})
-        sampler = getattr(sampler, "sampler", None)
-    return states
-
-
-def _checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
-    """A loader's state, if it is one of this kind of loader.
-
-    Raises:
-        CheckpointError: it is not.
-    """
-    if not isinstance(state, Mapping) or state.get("version") != _STATE_VERSION:
-        raise CheckpointError(f"Invalid state_dict: this is no state of a DataLoader: {state!r:.200}")
-    missing = {"iterable", "num_workers", "batch_size", "generator", "progress"} - set(state)
-    if missing:
-        raise CheckpointError(f"Invalid state_dict: it has no {', '.join(sorted(missing))}")
-    if bool(state["iterable"]) != is_iterable:
-        kinds = ("a map-style", "an iterable")
-        raise CheckpointError(
-            f"Invalid state_dict: it is of {kinds[not is_iterable]} dataset, and this is {kinds[is_iterable]} one"
-        )
-    if is_iterable and state["num_workers"] != num_workers:
-        raise CheckpointError(
-            f"Invalid state_dict: {state['num_workers']} workers had divided the iterable dataset among themselves, "
-            f"and this loader has {num_workers}"
-        )
-    if state["batch_size"] != batch_size:
-        raise CheckpointError(
-            f"Invalid state_dict: it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}"
-        )
-    if not isinstance(state["generator"], (Mapping, NoneType)) or not _is_progress(state["progress"]):
-        raise CheckpointError("Invalid state_dict: its progress is not what a DataLoader has written")
-    return copy.deepcopy(dict(state))
-
-
-def _is_progress(state: Any) -> bool:
-    """Whether these may be the fields of a `Progress`, or there is none."""
-    if state is None:
-        return True
-    return (
-        isinstance(state, Mapping)
-        and set(state) == {field.name for field in dataclasses.fields(Progress)}
-        and all(_is_count(state[name]) for name in ("base_seed", "number", "yielded", "turn"))
-        and all(isinstance(state[name], (list, tuple)) for name in ("ahead", "steps", "ended"))
-        and all(_is_count(number) for name in ("ahead", "steps", "ended") for number in state[name])
-        and all(isinstance(state[name], (Mapping, NoneType)) for name in ("generator", "sampler"))
-        and isinstance(state["is_over"], bool)
-        and (state["shared_seed"] is None or _is_count(state["shared_seed"]))
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

@@ -13,87 +13,23 @@ import sys
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from dali_like.data.flavours import Flavour, mixed_seed
+from dali_like.data.deliveries import batch_of_delivery
 from dali_like.data.iteration import SamplerIterator
-from dali_like.data.making import BatchMaker, Desk, Keys, Samples, Step, Whole, as_sequence
+from dali_like.data.making import BatchMaker, Desk, Keys, Step, as_sequence
+from dali_like.data.progress import Plan, Progress
 from dali_like.data.tallies import Tally
 from dali_like.errors import CheckpointError, LoaderTimeoutError, LostItemError, PassPicklingError
 from dali_like.interrupts import interruptible
 from dali_like.notices import warn
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
-from dali_like.workers.parcels import LEAST_BUFFER_BYTES
 from dali_like.workers.requests import Delivery
 from dali_like.workers.transport import add_note
 
 if TYPE_CHECKING:
     from dali_like.data.crew import LoaderCrew, WorkerHandle
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a loader has been told, as it is when a pass begins; see `dali_like.data.options.LoaderOptions`."""
-
-    dataset: Any
-    is_iterable: bool
-    batched: bool
-    batch_size: int | None
-    drop_last: bool
-    index_sampler: Iterable[Any]
-    num_workers: int
-    num_ahead: int
-    timeout_s: float
-    in_order: bool
-    seeded_by_task: bool
-    pins: bool
-    announced_length: int | None
-    flavour: Flavour
-
-
-@dataclass
-class Progress:
-    """How far a pass has come: all that there is to resume from.
-
-    Attributes:
-        base_seed: what the random numbers of its samples depend on.
-        number: and this: which pass it is, of those with this base seed.
-        generator: the state of the loader's generator at its beginning; None if it has none.
-        sampler: the state of the pass over the sampler at its beginning; of an iterable dataset, None.
-        yielded: how many batches have been delivered, of which there is none missing.
-        ahead: the batches behind them that have been delivered already.
-        steps: of an iterable dataset, how many each worker has been asked for and has delivered or ended.
-        turn: of an iterable dataset, the worker whose batch comes next.
-        ended: of an iterable dataset, the workers that have come to the end.
-        shared_seed: what copies of the dataset have in common; see `Flavour.draw_shared_seed`.
-        is_over: whether the pass has ended.
-    """
-
-    base_seed: int
-    number: int
-    generator: dict[str, Any] | None = None
-    sampler: dict[str, Any] | None = None
-    yielded: int = 0
-    ahead: list[int] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    turn: int = 0
-    ended: list[int] = field(default_factory=list)
-    shared_seed: int | None = None
-    is_over: bool = False
-
-    @property
-    def seed(self) -> int:
-        """What the random numbers of its samples depend on."""
-        return mixed_seed(self.base_seed, self.number)
-
-    def deliver(self, number: int) -> None:
-        """Take note of a batch that has been delivered."""
-        self.ahead.append(number)
-        while self.yielded in self.ahead:
-            self.ahead.remove(self.yielded)
-            self.yielded += 1
 
 
 class Pass(Iterator[Any]):
@@ -294,7 +230,7 @@ class WorkerPass(Pass):
             number, outcome = self._take_next(crew)
             if isinstance(outcome, Delivery):
                 try:
-                    return _made_of(outcome, crew)
+                    return batch_of_delivery(outcome, crew)
                 except Exception as error:
                     add_note(error, f"raised by the main process for batch {number}, which workers have made")
                     raise
@@ -444,41 +380,3 @@ def _for_later(error: Exception) -> Exception:
     """An error that a pass keeps for a while. Its traceback, which would keep the pass, becomes a note."""
     add_note(error, f"raised by the sampler:\n{''.join(traceback.format_tb(error.__traceback__))}")
     return error.with_traceback(None)
-
-
-def _made_of(delivery: Delivery, crew: LoaderCrew) -> Any:
-    """The batch that a delivery makes."""
-    messages = delivery.messages()
-    whole = messages.get(0)
-    if isinstance(whole, Whole):
-        return whole.batch
-    form: Any = delivery.form
-    if any(message.others for message in messages.values()):
-        crew.note_form(True, messages)
-        return crew.maker.collate(_samples(messages, delivery, form))
-    crew.note_form(False, messages)
-    rows = [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in delivery.rows]
-    return form.root.batch(rows, _joined_texts(messages, form), False)
-
-
-def _joined_texts(messages: dict[int, Samples], form: Any) -> list[list[Any]]:
-    """The texts of all samples, where all have the form."""
-    columns: list[list[Any]] = [[] for _ in range(form.num_texts)]
-    for _, message in sorted(messages.items()):
-        for column, texts in zip(columns, message.texts, strict=True):
-            column.extend(texts)
-    return columns
-
-
-def _samples(messages: dict[int, Samples], delivery: Delivery, form: Any) -> list[Any]:
-    """All samples of a batch, as the dataset gave them."""
-    samples: list[Any] = []
-    for task, begin in enumerate(range(0, delivery.size, delivery.task_size)):
-        end = min(begin + delivery.task_size, delivery.size)
-        message = messages.get(task, Samples([], []))
-        in_rows = range(begin, end - len(message.others))
-        if in_rows:
-            texts = [[None] * begin + column for column in message.texts]
-            samples += [form.root.sample(delivery.rows, texts, i) for i in in_rows]
-        samples += message.others
-    return samples
