@@ -12,6 +12,7 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._pixels import convert, opencv
+from dali_like.operators._windows import axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
 
@@ -201,7 +202,11 @@ def erase(
         normalized_shape: likewise, only `shape`.
         centered_anchor: `anchor` is where the middle of the regions is.
     """
-    numbers = _erased_axes(call.layout, data.ndim, axes, axis_names)
+    numbers = [axis for axis in range(data.ndim) if call.layout[axis : axis + 1] != "C"]
+    if axes is not None or axis_names is not None:
+        numbers = axes_of(call.layout, axes, axis_names, data.ndim)
+    if not numbers:
+        raise ArgumentError("there must be at least one axis")
     fill = _filling(fill_value, data, call.layout)
     scaled = (normalized_anchor, normalized_shape) if normalized is None else (normalized, normalized)
     regions = _regions(anchor, shape, numbers, data.shape, scaled, centered=centered_anchor)
@@ -210,18 +215,6 @@ def erase(
     for region in regions:
         out[region] = fill[region]
     return out
-
-
-def _erased_axes(layout: str, ndim: int, axes: Sequence[int] | None, names: str | None) -> list[int]:
-    if names is not None:
-        if missing := set(names) - set(layout):
-            raise ArgumentError(f"axis_names={names!r}: axis {min(missing)!r} is not present in the input layout {layout!r}")
-        return [layout.index(letter) for letter in names]
-    if axes is not None:
-        if not all(0 <= axis < ndim for axis in axes) or not axes:
-            raise ArgumentError(f"axes={list(axes)}: an axis must be from 0 to {ndim - 1}, and there must be one")
-        return list(axes)
-    return [axis for axis in range(ndim) if layout[axis : axis + 1] != "C"]
 
 
 def _filling(values: Sequence[float], data: Array, layout: str) -> Array:

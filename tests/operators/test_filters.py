@@ -151,8 +151,9 @@ class TestErasing:
             ({"anchor": (1, 2), "shape": (1, 2, 3)}, "as many numbers, for each region 2, not 2 and 3"),
             ({"anchor": (1, 2, 3), "shape": (1, 2, 3)}, "as many numbers, for each region 2, not 3 and 3"),
             ({"shape": (1, 2), "fill_value": (1, 2)}, "there are 2 values in fill_value, and 3 channels in the input"),
-            ({"shape": (1, 2), "axis_names": "HX"}, "axis 'X' is not present in the input layout 'HWC'"),
-            ({"shape": (1, 2), "axes": (0, 3)}, r"axes=\[0, 3\]: an axis must be from 0 to 2"),
+            ({"shape": (1, 2), "axis_names": "HX"}, "axis_names='HX' are not all in the layout 'HWC' of the input"),
+            ({"shape": (1, 2), "axes": ()}, "there must be at least one axis"),
+            ({"shape": (1, 2), "axes": (0, 3)}, r"axes=\[0, 3\]: the input has 3 dimensions"),
         ],
     )
     def test_what_does_not_fit_the_data(self, arguments, message):
