@@ -757,6 +757,157 @@ def erase(
     ...
 
 @overload
+def crop_mirror_normalize(
+    image: DataNode,
+    /,
+    *,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
+    fill_values: _Floats = (0.0,),
+    mirror: int | DataNode = 0,
+    mean: _Floats | DataNode = (0.0,),
+    std: _Floats | DataNode = (1.0,),
+    scale: float = 1.0,
+    shift: float = 0.0,
+    pad_output: bool = False,
+    output_layout: str = "CHW",
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = None,
+) -> DataNode:
+    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+
+    ``out = scale * (in - mean) / std + shift``
+
+    Args:
+        image: any dtype.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. Default: all.
+        crop_w: its width, if `crop` is not given.
+        crop_h: its height.
+        crop_d: its depth.
+        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
+        crop_pos_y: likewise, from top to bottom.
+        crop_pos_z: likewise, from front to back.
+        rounding: what becomes of positions between pixels: "round" or "truncate".
+        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+            "trim_to_shape".
+        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        mirror: whether to exchange left and right.
+        mean: is subtracted; one for all, or one for each channel.
+        std: is divided by, likewise.
+        scale: is multiplied with.
+        shift: is added in the end.
+        pad_output: add channels, filled with `fill_values`, so that their number is a power of two.
+        output_layout: the order of the axes of the result; "": that of the image.
+        dtype: of the result. Default: FLOAT.
+    """
+
+@overload
+def crop_mirror_normalize(
+    image: Sequence[DataNode],
+    /,
+    *,
+    crop: _Floats | DataNode | None = None,
+    crop_w: float | DataNode = 0.0,
+    crop_h: float | DataNode = 0.0,
+    crop_d: float | DataNode = 0.0,
+    crop_pos_x: float | DataNode = 0.5,
+    crop_pos_y: float | DataNode = 0.5,
+    crop_pos_z: float | DataNode = 0.5,
+    rounding: Literal["round", "truncate"] = "round",
+    out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = "error",
+    fill_values: _Floats = (0.0,),
+    mirror: int | DataNode = 0,
+    mean: _Floats | DataNode = (0.0,),
+    std: _Floats | DataNode = (1.0,),
+    scale: float = 1.0,
+    shift: float = 0.0,
+    pad_output: bool = False,
+    output_layout: str = "CHW",
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def normalize(
+    data: DataNode,
+    /,
+    *,
+    axes: _Ints | None = None,
+    axis_names: str | None = None,
+    mean: _Floats | DataNode | None = None,
+    stddev: _Floats | DataNode | None = None,
+    batch: bool = False,
+    ddof: int = 0,
+    epsilon: float = 0.0,
+    scale: float = 1.0,
+    shift: float = 0.0,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Subtract the mean and divide by the standard deviation, which are computed or given.
+
+    ``out = scale * (in - mean) / stddev + shift``
+
+    Args:
+        data: any dtype and layout.
+        axes: over which axes mean and standard deviation are computed. Default: all, or those of which `mean` and
+            `stddev` have one element.
+        axis_names: the same by the letters of the layout.
+        mean: a number, or an array with as many dimensions as the data and one element in the `axes`. Default: the mean of
+            the data.
+        stddev: likewise. Default: the standard deviation of the data.
+        batch: whether mean and standard deviation are those of all samples of the batch together.
+        ddof: is subtracted from the number of elements, by which the sum of the squares is divided.
+        epsilon: is added to the variance.
+        scale: is multiplied with.
+        shift: is added in the end.
+        dtype: of the result. Default: FLOAT.
+
+    Data without any variance becomes `shift`.
+    """
+
+@overload
+def normalize(
+    data: Sequence[DataNode],
+    /,
+    *,
+    axes: _Ints | None = None,
+    axis_names: str | None = None,
+    mean: _Floats | DataNode | None = None,
+    stddev: _Floats | DataNode | None = None,
+    batch: bool = False,
+    ddof: int = 0,
+    epsilon: float = 0.0,
+    scale: float = 1.0,
+    shift: float = 0.0,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def resize(
     image: DataNode,
     /,

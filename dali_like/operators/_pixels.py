@@ -7,6 +7,7 @@ lie side by side.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -52,14 +53,35 @@ def planes(image: Array) -> list[Array]:
 
 
 def merge(channels: list[Array], out: Array) -> None:
-    """The reverse of `planes`: put channels together in an array of shape (..., width, channels)."""
+    """The reverse of `planes`: put channels together in an array of shape (..., width, channels), with any strides."""
     if not out.size:
         return
-    if out.dtype in _OPENCV_DTYPES and len(channels) > 1 and out.flags.c_contiguous:
-        opencv().merge(channels, out.reshape(-1, *out.shape[-2:]))
+    if out.dtype == np.float16:
+        channels, out = [plane.view(np.int16) for plane in channels], out.view(np.int16)
+    without_gaps = out.flags.c_contiguous or (
+        out.ndim == 3 and out.strides[1:] == (out.shape[2] * out.itemsize, out.itemsize)
+    )
+    if out.dtype in _OPENCV_DTYPES and len(channels) > 1 and without_gaps:
+        opencv().merge(channels, out if out.ndim == 3 else out.reshape(-1, *out.shape[-2:]))
         return
     for channel, plane in enumerate(channels):
         out[..., channel] = plane.reshape(out.shape[:-1])
+
+
+def mirrored(plane: Array) -> Array:
+    """A plane with left and right exchanged."""
+    return opencv().flip(plane, 1) if plane.dtype in _OPENCV_DTYPES and plane.size else plane[:, ::-1]
+
+
+def look_up(plane: Array, table: Array, out: Array) -> None:
+    """For each byte of a plane, what a table of 256 elements says."""
+    if table.dtype not in _OPENCV_DTYPES:  # OpenCV only moves bits
+        carrier = np.dtype(f"i{table.itemsize}")
+        table, out = table.view(carrier), out.view(carrier)
+    if out.strides[-1] == out.itemsize:
+        opencv().LUT(plane, table, out)
+    else:
+        out[...] = table[plane]
 
 
 def convert(values: Array, dtype: np.dtype[Any]) -> Array:
@@ -86,3 +108,10 @@ def convert(values: Array, dtype: np.dtype[Any]) -> Array:
         else:
             values += half
         return values.astype(dtype)
+
+
+def fill_numbers(values: Sequence[float], dtype: np.dtype[Any]) -> Array:
+    """What DALI fills with for these numbers: as a conversion in C does it, cut off, and begun anew if too large."""
+    numbers = np.array(values, np.float32)
+    with np.errstate(over="ignore"):
+        return (numbers if dtype.kind == "f" else numbers.astype(np.int64)).astype(dtype)

@@ -44,6 +44,23 @@ def cut(
         fill_values: one for all, or one for each channel (of a layout that has "C").
         dtype: of the result. Default: that of the array.
     """
+    there, extents, place = overlap(array, start, shape, policy)
+    out = call.empty(extents, array.dtype if dtype is None else dtype)
+    if there.shape != extents:
+        fill(out, fill_values, call.layout)
+    if there.size:
+        store(there, out[place])
+    return out
+
+
+def overlap(
+    array: Array, start: Sequence[int], shape: Sequence[int], policy: Policy
+) -> tuple[Array, tuple[int, ...], tuple[slice, ...]]:
+    """What a window holds of an array, the shape of the window, and where in it that lies; see `cut`.
+
+    Raises:
+        SampleError: the window does not lie within the array, and the policy is "error".
+    """
     stop = [begin + extent for begin, extent in zip(start, shape, strict=True)]
     inside = all(begin >= 0 and end <= extent for begin, end, extent in zip(start, stop, array.shape, strict=True))
     if not inside and policy == "error":
@@ -55,15 +72,9 @@ def cut(
     ends = [min(max(end, begin), extent) for end, begin, extent in zip(stop, begins, array.shape, strict=True)]
     there = array[tuple(map(slice, begins, ends))]
     if inside or policy == "trim_to_shape":
-        out = call.empty(there.shape, array.dtype if dtype is None else dtype)
-        store(there, out)
-        return out
-    out = call.empty(tuple(shape), array.dtype if dtype is None else dtype)
-    fill(out, fill_values, call.layout)
-    if there.size:
-        place = [slice(begin - first, end - first) for begin, end, first in zip(begins, ends, start, strict=True)]
-        store(there, out[tuple(place)])
-    return out
+        return there, there.shape, (slice(None),) * array.ndim
+    place = [slice(begin - first, end - first) for begin, end, first in zip(begins, ends, start, strict=True)]
+    return there, tuple(shape), tuple(place)
 
 
 def fill(out: Array, values: Sequence[float], layout: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._pixels import check_result, convert, merge, opencv, planes
+from dali_like.operators._pixels import check_result, convert, look_up, merge, opencv, planes
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import PerSample
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
@@ -126,24 +126,16 @@ def _scale(call: Call, image: Array, factor: np.float32, addend: np.float32, dty
     """Each element times a factor, plus an addend."""
     check_result(dtype)
     if image.dtype == np.uint8 and image.size > 256:
-        values = np.arange(256, dtype=np.float32) * factor + addend
-        return _look_up(call, image, convert(values, dtype))
+        table = convert(np.arange(256, dtype=np.float32) * factor + addend, dtype)
+        out = call.empty(image.shape, dtype)
+        rows = (-1, math.prod(image.shape[-2:]))
+        look_up(image.reshape(rows), table, out.reshape(rows))
+        return out
     out = call.empty(image.shape, dtype)
     values = np.multiply(image, factor, dtype=np.float32, out=out if dtype == np.float32 else None)
     values += addend
     if values is not out:
         np.copyto(out, convert(values, dtype))
-    return out
-
-
-def _look_up(call: Call, image: Array, table: Array) -> Array:
-    """For each element of an image of bytes, what a table says."""
-    out = call.empty(image.shape, table.dtype)
-    as_bits = table.view(np.int16) if table.dtype == np.float16 else table
-    rows = image.reshape(-1, image.shape[-1] * image.shape[-2])
-    if as_bits.dtype.kind == "u" and as_bits.itemsize == 4:
-        as_bits = as_bits.view(np.int32)
-    opencv().LUT(rows, as_bits, out.view(as_bits.dtype).reshape(rows.shape))
     return out
 
 

@@ -56,10 +56,12 @@ class Description:
         layouts: those that its first input may have, with blanks between them; empty: any, or none.
         num_outputs: of each call; None: the argument "num_outputs" says it.
         output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
+            Raises ArgumentError if such an input is not possible with these arguments.
         check: given the arguments that were given, as the function gets them, or nodes: what is wrong with them. Raises
             ArgumentError.
         random: whether it has random numbers.
-        per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch.
+        per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch. Or a function that
+            says so, given the constant arguments.
     """
 
     path: str
@@ -74,7 +76,7 @@ class Description:
     output_layout: Callable[[str, Mapping[str, Any]], str] | None
     check: Callable[[Mapping[str, Any]], None] | None
     random: bool
-    per_sample: bool
+    per_sample: bool | Callable[[Mapping[str, Any]], bool]
 
     @property
     def name(self) -> str:
@@ -118,10 +120,22 @@ class Description:
     def _output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         candidates = layouts or self.layouts
         if self.output_layout is not None:
-            defaults = {name: parameter.default for name, parameter in self.parameters.items()}
-            outputs = [self.output_layout(layout, {**defaults, **values}) for layout in candidates.split() or [""]]
-            candidates = " ".join(dict.fromkeys(outputs))
+            candidates = self._possible_layouts(self.output_layout, candidates, values)
         return (candidates,) + ("",) * (self.num_outputs - 1)
+
+    def _possible_layouts(
+        self, output_layout: Callable[[str, Mapping[str, Any]], str], inputs: str, values: Mapping[str, Any]
+    ) -> str:
+        given = {**{name: parameter.default for name, parameter in self.parameters.items()}, **values}
+        outputs, errors = [], []
+        for layout in inputs.split() or [""]:
+            try:
+                outputs.append(output_layout(layout, given))
+            except ArgumentError as error:
+                errors.append(error)
+        if not outputs:
+            raise ArgumentError(f"{self.name}: {errors[0]}")
+        return " ".join(dict.fromkeys(outputs))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return description_of, (self.path,)
@@ -147,7 +161,8 @@ class BoundOperator:
 
     @property
     def per_sample(self) -> bool:
-        return self.description.per_sample
+        per_sample = self.description.per_sample
+        return per_sample if isinstance(per_sample, bool) else per_sample(self.values)
 
     def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description = self.description
@@ -158,7 +173,7 @@ class BoundOperator:
             values = {**values, **{name: self._of_samples(name, array) for name, array in arguments.items()}}
         result = description.function(call, *inputs, **values)
         outputs = result if description.num_outputs > 1 else (result,)
-        return [_checked(output) for output in outputs] if description.per_sample else outputs
+        return [_checked(output) for output in outputs] if self.per_sample else outputs
 
     def _of_samples(self, name: str, data: Any) -> Any:
         parameter = self.description.parameters[name]
@@ -190,7 +205,7 @@ def operator(
     output_layout: str | Callable[[str, Mapping[str, Any]], str] | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
     random: bool = False,
-    per_sample: bool = True,
+    per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     ignored: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Description]:
     """Describe an operator by a function; see this module, and for the arguments `Description`.

@@ -11,7 +11,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._pixels import convert, opencv
+from dali_like.operators._pixels import convert, fill_numbers, opencv
 from dali_like.operators._windows import axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
@@ -219,9 +219,7 @@ def erase(
 
 def _filling(values: Sequence[float], data: Array, layout: str) -> Array:
     """An array of the shape of the data that is filled with the values."""
-    # As a conversion in C does it: cut off, and what is too large begins anew.
-    numbers = np.array(values, np.float32)
-    filling = (numbers if data.dtype.kind == "f" else numbers.astype(np.int64)).astype(data.dtype)
+    filling = fill_numbers(values, data.dtype)
     if filling.size != 1:
         channels = data.shape[layout.index("C")] if "C" in layout else 0
         if filling.size != channels:

@@ -9,6 +9,7 @@ annotation            what the user may give                                    
 ``bool``, ``str``
 ``Ints``, ``Floats``  a number, a list or tuple of them, a one-dimensional array    a tuple
 ``Strings``           a string, or a list or tuple of them                          a tuple
+``FloatArray``        a number, nested lists of them, an array                      an array of float32
 an IntEnum            a member, or its number                                       the member
 ``np.dtype``          a `dali_like.types.DALIDataType`, a NumPy dtype, or its name  the NumPy dtype
 ``Literal["a"]``      one of the strings                                            the same
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dali_like.checks import flag, is_int
 from dali_like.errors import ArgumentError, ArgumentTypeError, DaliLikeError, SampleTypeError
@@ -44,6 +46,7 @@ _PER_SAMPLE = object()
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
 Strings: TypeAlias = tuple[str, ...]
+FloatArray: TypeAlias = NDArray[np.float32]
 #: An argument that may differ from sample to sample.
 PerSample = Annotated[T, _PER_SAMPLE]
 
@@ -144,7 +147,7 @@ def _check_of(hint: Any) -> Callable[[Any], Any]:
 
 
 def _sample_check_of(hint: Any, check: Callable[[Any], Any]) -> Callable[[Array], Any]:
-    if hint in (Ints, Floats):
+    if hint in (Ints, Floats, FloatArray):
         return check
     return lambda array: check(_single(array))
 
@@ -195,6 +198,13 @@ def _tuple_of(check: Callable[[Any], T], what: str) -> Callable[[Any], tuple[T, 
     return convert
 
 
+def _float_array(value: Any) -> FloatArray:
+    try:
+        return np.asarray(value, np.float32)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError("a number, or an array of numbers") from None
+
+
 def _data_type(value: Any) -> np.dtype[Any]:
     try:
         return to_numpy_type(to_dali_type(value))
@@ -229,6 +239,7 @@ _CHECKS: dict[Any, Callable[[Any], Any]] = {
     Ints: _tuple_of(_integer, "integers"),
     Floats: _tuple_of(_number, "numbers"),
     Strings: _tuple_of(_text, "strings"),
+    FloatArray: _float_array,
     np.dtype[Any]: _data_type,
 }
 
@@ -239,4 +250,6 @@ def to_plain(value: Any) -> Any:
         return value.name
     if isinstance(value, enum.IntEnum):
         return int(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     return list(value) if isinstance(value, tuple) else value

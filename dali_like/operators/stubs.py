@@ -18,7 +18,7 @@ import numpy as np
 
 import dali_like
 from dali_like.operators.description import Description, descriptions
-from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
+from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 
 _HEAD = '''\
 """{title} Written by dali_like.operators.stubs from the descriptions of the operators; not to be edited."""
@@ -39,7 +39,14 @@ _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 '''
 _OURS = {"fn": "external_source", "ops": "ExternalSource"}
-_NAMES: dict[Any, str] = {Ints: "_Ints", Floats: "_Floats", Strings: "_Strings", np.dtype[Any]: "_DataType", Any: "Any"}
+_NAMES: dict[Any, str] = {
+    Ints: "_Ints",
+    Floats: "_Floats",
+    FloatArray: "_Floats",
+    Strings: "_Strings",
+    np.dtype[Any]: "_DataType",
+    Any: "Any",
+}
 
 
 def stubs() -> dict[str, str]:

@@ -1060,6 +1060,212 @@ class Erase:
         ...
     
 
+class CropMirrorNormalize:
+    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+
+    ``out = scale * (in - mean) / std + shift``
+
+    Args:
+        image: any dtype.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. Default: all.
+        crop_w: its width, if `crop` is not given.
+        crop_h: its height.
+        crop_d: its depth.
+        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
+        crop_pos_y: likewise, from top to bottom.
+        crop_pos_z: likewise, from front to back.
+        rounding: what becomes of positions between pixels: "round" or "truncate".
+        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+            "trim_to_shape".
+        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        mirror: whether to exchange left and right.
+        mean: is subtracted; one for all, or one for each channel.
+        std: is divided by, likewise.
+        scale: is multiplied with.
+        shift: is added in the end.
+        pad_output: add channels, filled with `fill_values`, so that their number is a power of two.
+        output_layout: the order of the axes of the result; "": that of the image.
+        dtype: of the result. Default: FLOAT.
+    """
+    def __init__(
+        self,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = ...,
+        fill_values: _Floats = ...,
+        mirror: int | DataNode = ...,
+        mean: _Floats | DataNode = ...,
+        std: _Floats | DataNode = ...,
+        scale: float = ...,
+        shift: float = ...,
+        pad_output: bool = ...,
+        output_layout: str = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        image: DataNode,
+        /,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = ...,
+        fill_values: _Floats = ...,
+        mirror: int | DataNode = ...,
+        mean: _Floats | DataNode = ...,
+        std: _Floats | DataNode = ...,
+        scale: float = ...,
+        shift: float = ...,
+        pad_output: bool = ...,
+        output_layout: str = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        crop: _Floats | DataNode | None = ...,
+        crop_w: float | DataNode = ...,
+        crop_h: float | DataNode = ...,
+        crop_d: float | DataNode = ...,
+        crop_pos_x: float | DataNode = ...,
+        crop_pos_y: float | DataNode = ...,
+        crop_pos_z: float | DataNode = ...,
+        rounding: Literal["round", "truncate"] = ...,
+        out_of_bounds_policy: Literal["error", "pad", "trim_to_shape"] = ...,
+        fill_values: _Floats = ...,
+        mirror: int | DataNode = ...,
+        mean: _Floats | DataNode = ...,
+        std: _Floats | DataNode = ...,
+        scale: float = ...,
+        shift: float = ...,
+        pad_output: bool = ...,
+        output_layout: str = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Normalize:
+    """Subtract the mean and divide by the standard deviation, which are computed or given.
+
+    ``out = scale * (in - mean) / stddev + shift``
+
+    Args:
+        data: any dtype and layout.
+        axes: over which axes mean and standard deviation are computed. Default: all, or those of which `mean` and
+            `stddev` have one element.
+        axis_names: the same by the letters of the layout.
+        mean: a number, or an array with as many dimensions as the data and one element in the `axes`. Default: the mean of
+            the data.
+        stddev: likewise. Default: the standard deviation of the data.
+        batch: whether mean and standard deviation are those of all samples of the batch together.
+        ddof: is subtracted from the number of elements, by which the sum of the squares is divided.
+        epsilon: is added to the variance.
+        scale: is multiplied with.
+        shift: is added in the end.
+        dtype: of the result. Default: FLOAT.
+
+    Data without any variance becomes `shift`.
+    """
+    def __init__(
+        self,
+        *,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        mean: _Floats | DataNode | None = ...,
+        stddev: _Floats | DataNode | None = ...,
+        batch: bool = ...,
+        ddof: int = ...,
+        epsilon: float = ...,
+        scale: float = ...,
+        shift: float = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        mean: _Floats | DataNode | None = ...,
+        stddev: _Floats | DataNode | None = ...,
+        batch: bool = ...,
+        ddof: int = ...,
+        epsilon: float = ...,
+        scale: float = ...,
+        shift: float = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        mean: _Floats | DataNode | None = ...,
+        stddev: _Floats | DataNode | None = ...,
+        batch: bool = ...,
+        ddof: int = ...,
+        epsilon: float = ...,
+        scale: float = ...,
+        shift: float = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Resize:
     """Scale images and volumes.
 

@@ -1,0 +1,341 @@
+"""Operators that subtract means and divide by standard deviations, as in ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators._pixels import check_result, convert, fill_numbers, look_up, merge, mirrored, planes
+from dali_like.operators._windows import Policy, Rounding, axes_of, overlap
+from dali_like.operators.description import IMAGES, VOLUMES, operator
+from dali_like.operators.geometry import check_crop, crop_window
+from dali_like.operators.parameters import FloatArray, Floats, Ints, PerSample
+
+_FLOAT = np.dtype(np.float32)
+
+# Crop, mirror, normalise
+
+
+def _check_crop_mirror_normalize(given: Mapping[str, Any]) -> None:
+    check_crop(given)
+    check_result(given.get("dtype", _FLOAT))
+    sizes = {len(given[name]) for name in ("mean", "std") if isinstance(given.get(name), tuple)} - {1}
+    if 0 in sizes:
+        raise ArgumentError("mean and std can't be empty")
+    if len(sizes) > 1:
+        raise ArgumentError(
+            "mean and std must either be of the same size, be scalars, or one of them can be a vector and the other a scalar"
+        )
+
+
+def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
+    wanted: str = given["output_layout"] or layout
+    if sorted(wanted) != sorted(layout):
+        raise ArgumentError(f"output_layout={wanted!r} is not a permutation of the layout of the input, {layout!r}")
+    return wanted
+
+
+@operator(
+    layouts=f"{IMAGES} {VOLUMES}",
+    check=_check_crop_mirror_normalize,
+    output_layout=_permuted_layout,
+    ignored={"image_type": None},
+)
+def crop_mirror_normalize(
+    call: Call,
+    image: Array,
+    *,
+    crop: PerSample[Floats] | None = None,
+    crop_w: PerSample[float] = 0.0,
+    crop_h: PerSample[float] = 0.0,
+    crop_d: PerSample[float] = 0.0,
+    crop_pos_x: PerSample[float] = 0.5,
+    crop_pos_y: PerSample[float] = 0.5,
+    crop_pos_z: PerSample[float] = 0.5,
+    rounding: Rounding = "round",
+    out_of_bounds_policy: Policy = "error",
+    fill_values: Floats = (0.0,),
+    mirror: PerSample[int] = 0,
+    mean: PerSample[Floats] = (0.0,),
+    std: PerSample[Floats] = (1.0,),
+    scale: float = 1.0,
+    shift: float = 0.0,
+    pad_output: bool = False,
+    output_layout: str = "CHW",
+    dtype: np.dtype[Any] = _FLOAT,
+) -> Array:
+    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+
+    ``out = scale * (in - mean) / std + shift``
+
+    Args:
+        image: any dtype.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. Default: all.
+        crop_w: its width, if `crop` is not given.
+        crop_h: its height.
+        crop_d: its depth.
+        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
+        crop_pos_y: likewise, from top to bottom.
+        crop_pos_z: likewise, from front to back.
+        rounding: what becomes of positions between pixels: "round" or "truncate".
+        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+            "trim_to_shape".
+        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        mirror: whether to exchange left and right.
+        mean: is subtracted; one for all, or one for each channel.
+        std: is divided by, likewise.
+        scale: is multiplied with.
+        shift: is added in the end.
+        pad_output: add channels, filled with `fill_values`, so that their number is a power of two.
+        output_layout: the order of the axes of the result; "": that of the image.
+        dtype: of the result. Default: FLOAT.
+    """
+    layout = call.layout
+    permuted = _permuted_layout(layout, {"output_layout": output_layout})
+    extents = {letter: image.shape[i] for i, letter in enumerate(layout) if letter in "DHW"}
+    sizes = {"W": crop_w, "H": crop_h, "D": crop_d}
+    window = crop_window(extents, crop, sizes, {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z}, rounding)
+    start, size = zip(*(window.get(letter, (0, image.shape[i])) for i, letter in enumerate(layout)), strict=True)
+    source, extent, place = overlap(image, start, size, out_of_bounds_policy)
+    channels = extent[layout.index("C")]
+    padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
+    shape = {**dict(zip(layout, extent, strict=True)), "C": padded}
+    filling = _of_channels("fill_values", fill_values if out_of_bounds_policy == "pad" else (0.0,), padded)
+    scaling = _scaling(tuple(mean), tuple(std), scale, shift, channels)
+
+    out = call.empty(tuple(shape[letter] for letter in permuted), dtype)
+    order = [*(letter for letter in layout if letter not in "HWC"), *"HWC"]
+    pixels = source.transpose([layout.index(letter) for letter in order])
+    target = out.transpose([permuted.index(letter) for letter in order])
+    fill = fill_numbers(filling, out.dtype)
+    if source.shape != extent:
+        target[...] = fill
+    parts = dict(zip(layout, place, strict=True))
+    if mirror and parts["W"] != slice(None):
+        parts["W"] = slice(shape["W"] - parts["W"].stop, shape["W"] - parts["W"].start)
+    target = target[tuple(parts[letter] for letter in order[:-1])]
+    for frame in np.ndindex(pixels.shape[:-3]):
+        _normalise(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
+    return out
+
+
+class _Scaling(NamedTuple):
+    """What to subtract from each channel, and what to multiply it with."""
+
+    subtrahends: tuple[np.float32, ...]
+    factors: tuple[np.float32, ...]
+
+
+@functools.lru_cache(64)
+def _scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: int) -> _Scaling:
+    means, deviations = (np.array(_of_channels(*pair, channels), np.float32) for pair in (("mean", mean), ("std", std)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shifts = np.float32(shift) * deviations.astype(np.float64) / np.float32(scale)
+        return _Scaling(tuple((means - shifts).astype(np.float32)), tuple(np.float32(scale) / deviations))
+
+
+def _of_channels(name: str, values: Sequence[float], channels: int) -> Sequence[float]:
+    if len(values) not in (1, channels):
+        raise ArgumentError(
+            f"{name} has {len(values)} elements; it must have one, or as many as there are channels: {channels}"
+        )
+    return values if len(values) == channels else tuple(values) * channels
+
+
+def _normalise(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirror: bool) -> None:
+    """Normalise an image of shape (height, width, channels), with any strides.
+
+    Args:
+        out: where it goes. May have more channels, which are filled.
+    """
+    sources = planes(image) if image.strides[2] == image.itemsize else [image[..., i] for i in range(image.shape[2])]
+    side_by_side = out.shape[2] > 1 and out.strides[2] == out.itemsize
+    targets = (
+        [*np.empty((len(fill), *out.shape[:2]), out.dtype)] if side_by_side else [out[..., i] for i in range(len(fill))]
+    )
+    for i, target in enumerate(targets):
+        if i >= len(sources):
+            target[...] = fill[i]
+        else:
+            plane = mirrored(sources[i]) if mirror else sources[i]
+            _normalise_plane(plane, target, scaling.subtrahends[i], scaling.factors[i])
+    if side_by_side:
+        merge(targets, out)
+
+
+def _normalise_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        if out.dtype == np.float32:
+            np.subtract(plane, subtrahend, dtype=np.float32, out=out)
+            np.multiply(out, factor, out=out)
+        elif plane.dtype == np.uint8 and plane.size > 256:
+            look_up(plane, _table(subtrahend, factor, out.dtype), out)
+        else:
+            values = np.subtract(plane, subtrahend, dtype=np.float32)
+            out[...] = convert(np.multiply(values, factor, out=values), out.dtype)
+
+
+@functools.lru_cache(64)
+def _table(subtrahend: np.float32, factor: np.float32, dtype: np.dtype[Any]) -> Array:
+    """What becomes of each byte."""
+    return convert((np.arange(256, dtype=np.float32) - subtrahend) * factor, dtype)
+
+
+# Normalise
+
+
+def _check_normalize(given: Mapping[str, Any]) -> None:
+    check_result(given.get("dtype", _FLOAT))
+    if "axes" in given and "axis_names" in given:
+        raise ArgumentClashError("axes and axis_names are mutually exclusive")
+    if given.get("axes") == ():
+        raise ArgumentError("axes must specify at least one reduction axis")
+    parameters = [given[name] for name in ("mean", "stddev") if name in given]
+    arrays = [value for value in parameters if not isinstance(value, np.ndarray) or value.ndim]
+    if len(parameters) == 2 and not arrays and {"axes", "axis_names"} & set(given):
+        raise ArgumentClashError("axes must not be specified when both mean and standard deviation are scalars")
+    if arrays and given.get("batch"):
+        raise ArgumentClashError("batch normalization cannot be used with a mean or stddev that are no scalars")
+
+
+@operator(check=_check_normalize, per_sample=lambda given: not given.get("batch"))
+def normalize(
+    call: Call,
+    data: Any,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    mean: PerSample[FloatArray] | None = None,
+    stddev: PerSample[FloatArray] | None = None,
+    batch: bool = False,
+    ddof: int = 0,
+    epsilon: float = 0.0,
+    scale: float = 1.0,
+    shift: float = 0.0,
+    dtype: np.dtype[Any] = _FLOAT,
+) -> Any:
+    """Subtract the mean and divide by the standard deviation, which are computed or given.
+
+    ``out = scale * (in - mean) / stddev + shift``
+
+    Args:
+        data: any dtype and layout.
+        axes: over which axes mean and standard deviation are computed. Default: all, or those of which `mean` and
+            `stddev` have one element.
+        axis_names: the same by the letters of the layout.
+        mean: a number, or an array with as many dimensions as the data and one element in the `axes`. Default: the mean of
+            the data.
+        stddev: likewise. Default: the standard deviation of the data.
+        batch: whether mean and standard deviation are those of all samples of the batch together.
+        ddof: is subtracted from the number of elements, by which the sum of the squares is divided.
+        epsilon: is added to the variance.
+        scale: is multiplied with.
+        shift: is added in the end.
+        dtype: of the result. Default: FLOAT.
+
+    Data without any variance becomes `shift`.
+    """
+    samples = data if batch else [data]
+    given = (mean, stddev) if batch else ([mean], [stddev])
+    means, deviations = (_parameter(values, samples[0].ndim) for values in given)
+    reduced = _reduced_axes(call.layout, samples[0].ndim, axes, axis_names, [means, deviations])
+    _check_shapes(samples, reduced, [means, deviations])
+    statistics = _Statistics(ddof, epsilon, scale, shift)
+    if samples[0].ndim > 1 and reduced == tuple(range(samples[0].ndim - 1)):  # where planes are faster
+        means, deviations = (None if array is None else array.reshape(-1, 1, 1) for array in (means, deviations))
+        results = _normalised([np.stack(planes(sample)) for sample in samples], (1, 2), means, deviations, statistics)
+        joined = []
+        for sample, result in zip(samples, results, strict=True):
+            joined.append(np.empty(sample.shape, dtype) if batch else call.empty(sample.shape, dtype))
+            merge([*convert(result, dtype)], joined[-1])
+        return joined if batch else joined[0]
+    results = [convert(result, dtype) for result in _normalised(samples, reduced, means, deviations, statistics)]
+    return results if batch else results[0]
+
+
+class _Statistics(NamedTuple):
+    """Arguments of `normalize` that are numbers; see there."""
+
+    ddof: int
+    epsilon: float
+    scale: float
+    shift: float
+
+
+def _normalised(
+    samples: Sequence[Array],
+    reduced: tuple[int, ...],
+    means: Array | None,
+    deviations: Array | None,
+    statistics: _Statistics,
+) -> list[Array]:
+    """The samples in single precision with the mean subtracted, divided by the standard deviation, and so on."""
+    if means is None:
+        count = sum(_count(sample, reduced) for sample in samples)
+        total = sum(sample.sum(axis=reduced, keepdims=True, dtype=np.float64) for sample in samples)
+        means = np.asarray(total / max(count, 1), np.float32)
+    results = [np.subtract(sample, means, dtype=np.float32) for sample in samples]
+    factor = _inverse(results, reduced, statistics) if deviations is None else _given(deviations, statistics)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for result in results:
+            np.multiply(result, factor, out=result)
+            np.add(result, np.float32(statistics.shift), out=result)
+    return results
+
+
+def _parameter(value: Any, ndim: int) -> Array | None:
+    """A mean or standard deviation; of a batch there is one, which is a number."""
+    array: Array | None = value[0] if isinstance(value, list) else value
+    if array is not None and array.ndim not in (0, ndim):
+        raise ArgumentError(f"mean and stddev must be numbers, or have {ndim} dimensions as the input has, not {array.ndim}")
+    return array
+
+
+def _reduced_axes(
+    layout: str, ndim: int, axes: Sequence[int] | None, names: str | None, parameters: Sequence[Array | None]
+) -> tuple[int, ...]:
+    arrays = [array for array in parameters if array is not None and array.ndim]
+    if axes is None and names is None and arrays:
+        return tuple(axis for axis in range(ndim) if arrays[0].shape[axis] == 1)
+    return tuple(dict.fromkeys(axes_of(layout, axes, names, ndim)))
+
+
+def _check_shapes(samples: Sequence[Array], reduced: Sequence[int], parameters: Sequence[Array | None]) -> None:
+    shapes = [tuple(1 if i in reduced else extent for i, extent in enumerate(sample.shape)) for sample in samples]
+    if other := next((shape for shape in shapes if shape != shapes[0]), None):
+        raise SampleError(
+            "batch normalization requires that axes that are not reduced have equal extents in all samples of the batch, "
+            f"not {shapes[0]} and {other}, with 1 for the reduced ones"
+        )
+    for array in parameters:
+        if array is not None and array.ndim and array.shape != shapes[0]:
+            raise ArgumentError(
+                f"the shape of mean or stddev is {array.shape}; it should be {shapes[0]}, with 1 for reduced axes"
+            )
+
+
+def _count(sample: Array, reduced: Sequence[int]) -> int:
+    return math.prod(sample.shape[axis] for axis in reduced)
+
+
+def _inverse(centred: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
+    """The scale, divided by the standard deviation of data whose mean has been subtracted; 0 where that is 0."""
+    total = sum(np.square(values).sum(axis=reduced, keepdims=True, dtype=np.float64) for values in centred)
+    count = sum(_count(values, reduced) for values in centred) - statistics.ddof
+    variance = np.asarray(total / count if count > 0 else np.zeros_like(total)) + statistics.epsilon
+    inverse = np.divide(statistics.scale, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
+    return inverse.astype(np.float32)
+
+
+def _given(stddev: Array, statistics: _Statistics) -> Array:
+    """The scale, divided by a standard deviation; 0 where an array of them is 0."""
+    variance = np.square(stddev.astype(np.float64)) + statistics.epsilon
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = statistics.scale / np.sqrt(variance) if statistics.epsilon else np.float32(statistics.scale) / stddev
+    return np.where(variance > 0, inverse, 0 if stddev.ndim else inverse).astype(np.float32)
