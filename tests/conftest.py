@@ -129,6 +129,10 @@ def way(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+#: For tests of what does not depend on how workers have been started: each spawned one takes longer than all else.
+in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])
+
+
 @pytest.fixture(params=START_METHODS)
 def start_method(request: pytest.FixtureRequest) -> str:
     """How workers are started."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DEADLINE_S, wait_until
+from conftest import DEADLINE_S, in_both_places, wait_until
 from faults.programs import Program, time_limit
 
 from dali_like import Pipeline, fn, get_worker_info
@@ -174,6 +174,7 @@ def test_samples_of_any_form(way: str, make_pipeline: MakePipeline) -> None:
 
 
 @pytest.mark.parametrize("grown", [9, 8, 11])
+@in_both_places
 def test_samples_that_outgrow_their_slot(grown: int, way: str, make_pipeline: MakePipeline) -> None:
     async def source(info: SampleInfo) -> Any:
         await asyncio.sleep(0)
@@ -244,6 +245,7 @@ def ends_at(length: int, error: type[Exception] = StopIteration) -> Callable[[Sa
 
 @pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration])
 @pytest.mark.parametrize("length", [8, 9])
+@in_both_places
 def test_stop_iteration_ends_the_epoch(length: int, kind: type[Exception], way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(ends_at(length, kind), way)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import in_both_places
 
 from dali_like import Pipeline, fn
 from dali_like.errors import (
@@ -261,6 +262,7 @@ def test_auto_reset_begins_the_next_epoch_behind_stop_iteration(size: int, auto_
 
 @pytest.mark.parametrize("size", [-1, 10, 100])
 @pytest.mark.parametrize("policy", LastBatchPolicy)
+@in_both_places
 def test_reset_leaves_an_epoch(way: str, make_pipeline: MakePipeline, size: int, policy: LastBatchPolicy) -> None:
     iterator = DALIGenericIterator(make_pipeline(numbers(12), way), ["x"], size, last_batch_policy=policy)
     next(iterator)
@@ -301,6 +303,7 @@ def test_for_loop_goes_on_with_an_unfinished_epoch(size: int) -> None:
 
 @either_reset
 @either_preparation
+@in_both_places
 def test_epochs_without_batches(way: str, make_pipeline: MakePipeline, auto_reset: bool, prepare: bool) -> None:
     pipe = make_pipeline(numbers(0), way)
     iterator = DALIGenericIterator(pipe, ["x"], auto_reset=auto_reset, prepare_first_batch=prepare)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from batches import BATCH_SIZE, END, batch_of, batches_in, epoch_of, numbers_in, outcome, outcomes, pipeline_of
-from conftest import wait_until
+from conftest import in_both_places, wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -23,9 +23,6 @@ from dali_like.tensors import TensorListCPU
 from dali_like.types import OBJECT, BatchInfo, DALIDataType
 
 MIB = 1 << 20
-
-#: For what the start method makes no difference to.
-in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -191,6 +188,7 @@ OF_SAMPLES: dict[str, Callable[[NDArray[Any]], Any]] = {
 
 
 @pytest.mark.parametrize("form", {**WHOLE, **OF_SAMPLES})
+@in_both_places
 def test_batch_may_be(form: str, way: str) -> None:
     make = (WHOLE | OF_SAMPLES)[form]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import wait_until
+from conftest import in_both_places, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
@@ -103,6 +103,7 @@ def test_stop_iteration_in_any_sample_discards_the_batch(sample: int, way: str, 
 
 
 @pytest.mark.parametrize("size", [7, 8])
+@in_both_places
 def test_only_full_batches_are_delivered(size: int, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> NDArray[Any]:
         if info.idx_in_epoch >= size:
@@ -177,6 +178,7 @@ def test_reset_twice_begins_one_epoch(way: str, make_pipeline: MakePipeline) -> 
 
 
 @pytest.mark.parametrize("prepare", ["defined", "started", "built"])
+@in_both_places
 def test_reset_before_anything_was_taken_has_no_effect(prepare: str, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(epochs_of(2), way)
     {"defined": lambda: None, "started": pipe.start_py_workers, "built": pipe.build}[prepare]()
@@ -187,6 +189,7 @@ def test_reset_before_anything_was_taken_has_no_effect(prepare: str, way: str, m
 
 
 @pytest.mark.parametrize("taken", [1, 2, 3])
+@in_both_places
 def test_reset_in_the_middle_begins_the_next_epoch(taken: int, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(epochs_of(4), way)
 
@@ -296,6 +299,7 @@ def test_exception_at_one_iteration_and_the_end_at_a_later_one(way: str, make_pi
 
 @pytest.mark.parametrize("batch_size", [4, 33])
 @pytest.mark.parametrize(("stops", "fails"), [(1, 2), (2, 1), (0, 3), (3, 0)])
+@in_both_places
 def test_lowest_sample_decides_between_the_end_and_an_exception(
     stops: int, fails: int, batch_size: int, way: str, make_pipeline: MakePipeline
 ) -> None:
@@ -397,6 +401,7 @@ def test_exceptions_in_two_sources_cost_one_batch(way: str) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
+@in_both_places
 def test_prefetching_does_not_change_the_batches(depth: int, way: str, make_pipeline: MakePipeline) -> None:
     options = {} if way == "serial" else {"source_options": {"prefetch_queue_depth": 5 - depth}}
     pipe = make_pipeline(epochs_of(6), way, prefetch_queue_depth=depth, **options)

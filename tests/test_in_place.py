@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import in_both_places
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, types
@@ -84,6 +85,7 @@ def several(info: SampleInfo) -> Any:
 
 
 @pytest.mark.parametrize("source", [dense, ragged, changing, scalar, empty, several])
+@in_both_places
 def test_samples_are_what_was_written(source: Any, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, way, num_outputs=4 if source is several else None)
 

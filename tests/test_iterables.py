@@ -33,7 +33,7 @@ from batches import (
     outcomes,
     pipeline_of,
 )
-from conftest import wait_until
+from conftest import in_both_places, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, errors, fn, get_worker_info
@@ -41,9 +41,6 @@ from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers.streams import Stream
 
 MIB = 1 << 20
-
-#: For what the start method makes no difference to.
-in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])
 
 
 # Epochs

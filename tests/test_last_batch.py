@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import in_both_places
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, get_worker_info, pipeline_def, types
@@ -89,6 +90,7 @@ KINDS: dict[str, tuple[Callable[[int], Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("length", "policy"), [(2, "fill"), (11, "partial"), (11, "fill")])
+@in_both_places
 def test_samples_of_any_kind(length: int, kind: str, policy: str, way: str, make_pipeline: MakePipeline) -> None:
     value, options = KINDS[kind]
     pipe = make_pipeline(numbers(length, value), way, source_options={"last_batch_policy": policy, **options})
@@ -118,6 +120,7 @@ def test_what_fills_a_batch_up_is_not_the_same_memory(kind: str, way: str, make_
 
 
 @pytest.mark.parametrize("policy", ["partial", "fill"])
+@in_both_places
 def test_several_outputs(policy: str, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         if info.idx_in_epoch >= 6:
@@ -147,6 +150,7 @@ def test_any_number_of_workers_and_samples(batch_size: int, workers: int, make_p
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@in_both_places
 def test_epochs_of_different_lengths(policy: str, way: str, make_pipeline: MakePipeline) -> None:
     lengths = [2, 0, 9, 4, 7]
 
@@ -222,6 +226,7 @@ def test_stop_iteration_may_come_before_the_size(policy: str, way: str, make_pip
 
 
 @pytest.mark.parametrize("policy", ["partial", "fill"])
+@in_both_places
 def test_what_fails_behind_the_end_is_dropped(policy: str, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
         if info.idx_in_epoch > 5:
@@ -359,6 +364,7 @@ def test_batches_may_be_of_any_size_by_themselves(way: str, make_pipeline: MakeP
 
 
 @pytest.mark.parametrize("policy", ["partial", "fill"])
+@in_both_places
 def test_coroutines(policy: str, way: str, make_pipeline: MakePipeline) -> None:
     plain = numbers(6)
 

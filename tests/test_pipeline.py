@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import is_running, wait_until
+from conftest import in_both_places, is_running, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
@@ -478,6 +478,7 @@ def test_two_decoders_of_one_source() -> None:
 
 @pytest.mark.parametrize("num_threads", [1, 4])
 @pytest.mark.parametrize("iteration", [0, 1, 5])
+@in_both_places
 def test_broken_file_is_an_error_that_names_it(iteration: int, num_threads: int, way: str) -> None:
     images = photographs()
     files = [encoded(images[i % 5]) for i in range(40)]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import in_both_places
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -83,6 +84,7 @@ def space_of(pipe: Pipeline) -> SharedSpace:
 # What is held is not overwritten
 
 
+@in_both_places
 def test_all_batches_of_an_epoch_are_held(source: Source, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, way)
 
@@ -318,6 +320,7 @@ def test_any_order_of_holding_and_releasing(way: str, steps: list[tuple[str, Any
 
 
 @pytest.mark.parametrize("depths", [(1, 1), (2, 1), (4, 3)])
+@in_both_places
 def test_slots_do_not_grow_in_number(depths: tuple[int, int], source: Source, way: str, make_pipeline: MakePipeline) -> None:
     options = {} if way == "serial" else {"source_options": {"prefetch_queue_depth": depths[1]}}
     pipe = make_pipeline(source, way, prefetch_queue_depth=depths[0], **options)
@@ -329,6 +332,7 @@ def test_slots_do_not_grow_in_number(depths: tuple[int, int], source: Source, wa
 
 
 @pytest.mark.parametrize("pattern", ["ab", "aab", "abcdefgh", "aaaaaaaaaaab"])
+@in_both_places
 def test_slots_do_not_grow_in_number_when_shapes_change(pattern: str, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> NDArray[Any]:
         return np.zeros((ord(pattern[info.iteration % len(pattern)]) - 90, 100))
@@ -341,6 +345,7 @@ def test_slots_do_not_grow_in_number_when_shapes_change(pattern: str, way: str, 
 
 
 @pytest.mark.parametrize(("pattern", "batch_size"), [("ab", 4), ("aab", 4), ("abcdefgh", 1)])
+@in_both_places
 def test_slots_are_not_made_anew_for_each_shape(
     pattern: str, batch_size: int, way: str, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +368,7 @@ def test_slots_are_not_made_anew_for_each_shape(
     assert 0 < len(made) <= 20
 
 
+@in_both_places
 def test_slots_are_used_again_when_held_batches_are_released(source: Source, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, way)
 
@@ -418,6 +424,7 @@ def test_memory_of_large_batches_returns(way: str, make_pipeline: MakePipeline) 
     assert space_of(pipe).used_bytes < 40 << 20
 
 
+@in_both_places
 def test_memory_returns_when_the_pipeline_is_closed(source: Source, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, way, batch_size=256, prefetch_queue_depth=4)
     for _ in range(6):

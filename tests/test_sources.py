@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import wait_until
+from conftest import in_both_places, wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -147,6 +147,7 @@ def test_callable_of_a_module_is_imported_by_spawned_workers(
 
 @pytest.mark.parametrize("container", [tuple, list])
 @pytest.mark.parametrize("num_outputs", [1, 2, 3])
+@in_both_places
 def test_source_with_several_outputs(
     num_outputs: int, container: Callable[..., Any], way: str, make_pipeline: MakePipeline
 ) -> None:
@@ -274,6 +275,7 @@ def as_native(sample: Any) -> NDArray[Any]:
 
 
 @pytest.mark.parametrize("kind", make_samples())
+@in_both_places
 def test_anything_like_an_array_may_be_a_sample(kind: str, way: str, make_pipeline: MakePipeline) -> None:
     source = make_samples()[kind]
 
@@ -283,6 +285,7 @@ def test_anything_like_an_array_may_be_a_sample(kind: str, way: str, make_pipeli
 
 
 @pytest.mark.parametrize("dtype", [">u2", ">f8"])
+@in_both_places
 def test_big_endian_samples_are_converted(dtype: str, way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: np.array([[1, 2], [300, info.idx_in_epoch]], dtype), way)
 
@@ -362,6 +365,7 @@ def test_ragged_samples_are_views_of_shared_memory(way: str, make_pipeline: Make
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 15, 16, 17, 33, 250])
+@in_both_places
 def test_batch_sizes_with_dense_and_ragged_outputs(batch_size: int, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> tuple[NDArray[Any], ...]:
         random = np.random.default_rng(info.idx_in_epoch)
@@ -384,6 +388,7 @@ RAGGED_SIZES = {
 
 
 @pytest.mark.parametrize("case", RAGGED_SIZES)
+@in_both_places
 def test_ragged_samples_of_any_size(case: str, way: str, make_pipeline: MakePipeline) -> None:
     largest = RAGGED_SIZES[case]
 
@@ -402,6 +407,7 @@ def test_ragged_samples_of_any_size(case: str, way: str, make_pipeline: MakePipe
 
 
 @pytest.mark.parametrize("iteration", [0, 2])
+@in_both_places
 def test_one_huge_sample_among_tiny_ones(iteration: int, way: str, make_pipeline: MakePipeline) -> None:
     huge = iteration * 4 + 1
 
@@ -425,6 +431,7 @@ SHAPE_PATTERNS = {
 
 
 @pytest.mark.parametrize("pattern", SHAPE_PATTERNS)
+@in_both_places
 def test_shape_that_changes_between_batches(pattern: str, way: str, make_pipeline: MakePipeline) -> None:
     shapes = [(ord(letter) - ord("a") + 1, 3) for letter in SHAPE_PATTERNS[pattern]]
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from conftest import in_both_places
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, errors, fn, pipeline_def, types
@@ -101,6 +102,7 @@ WRONG = wrong_samples()
 
 
 @pytest.mark.parametrize("case", WRONG)
+@in_both_places
 def test_wrong_sample_is_an_error_and_later_batches_are_right(case: str, way: str, make_pipeline: MakePipeline) -> None:
     make, kind, words = WRONG[case]
 
@@ -141,6 +143,7 @@ def test_wrong_sample_in_the_first_batch(case: str, way: str, make_pipeline: Mak
 
 
 @pytest.mark.parametrize("odd", [np.int32, np.float64])
+@in_both_places
 def test_first_sample_of_all_is_the_odd_one(odd: Any, way: str, make_pipeline: MakePipeline) -> None:
     """A batch that was never delivered does not say what the next ones must be."""
 
@@ -205,6 +208,7 @@ WRONG_TUPLES = wrong_tuples()
 
 
 @pytest.mark.parametrize("case", WRONG_TUPLES)
+@in_both_places
 def test_wrong_outputs_are_an_error_and_later_batches_are_right(case: str, way: str, make_pipeline: MakePipeline) -> None:
     make, kind, words = WRONG_TUPLES[case]
 
@@ -230,6 +234,7 @@ def test_wrong_outputs_are_an_error_and_later_batches_are_right(case: str, way: 
 
 
 @pytest.mark.parametrize("dtype", [types.FLOAT, np.float32, "float32", np.dtype("f4"), [types.FLOAT]])
+@in_both_places
 def test_dtype_other_than_declared(dtype: Any, way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> NDArray[Any]:
         return np.full(3, info.idx_in_epoch, np.float64 if info.idx_in_epoch == 2 else np.float32)
