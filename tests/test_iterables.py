@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from batches import (
     BATCH_SIZE,
@@ -657,17 +658,20 @@ def test_memory_is_taken_from_batches_that_are_ready_if_they_can_be_made_again(
     kind: str, start_method: str, tmp_path: Path
 ) -> None:
     """The first batch of one source is late, and finds no memory: the second of the iterable is ready before it."""
-    made = tmp_path / "made"
 
     def make(number: int) -> Any:
         if number == 1:
-            made.touch()
+            (tmp_path / str(os.getpid())).touch()
         return grown(range(100), 9 * MIB)(number)
+
+    def is_ready() -> bool:
+        """Whether the worker that makes it waits for what there is to do next."""
+        return any(psutil.Process(int(file.name)).status() == psutil.STATUS_SLEEPING for file in tmp_path.iterdir())
 
     def late(info: SampleInfo) -> NDArray[Any]:
         worker = get_worker_info()
         assert worker is not None
-        while worker.id == 1 and info.iteration == 0 and not made.exists():  # the other one makes the iterable's
+        while worker.id == 1 and info.iteration == 0 and not is_ready():  # the other one makes the iterable's
             time.sleep(0.001)
         return np.full(9 * MIB // 8 + info.idx_in_batch, 100 * info.iteration + info.idx_in_batch)
 
