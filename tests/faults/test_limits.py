@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import in_both_places
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
@@ -561,6 +562,7 @@ def test_sample_above_4_gib() -> None:
     ],
     ids=str,
 )
+@in_both_places
 def test_samples_of_no_size(shapes: Sequence[tuple[int, ...]], way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> NDArray[Any]:
         return np.full(shapes[info.idx_in_epoch % len(shapes)], info.idx_in_epoch, np.int16)

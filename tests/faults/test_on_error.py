@@ -28,6 +28,12 @@ LENGTH = 16
 MakePipeline = Callable[..., Pipeline]
 
 
+@pytest.fixture(params=["serial", "fork"])
+def way(request: pytest.FixtureRequest) -> str:
+    """How sources are called. Spawned workers do the same; one test shows that they have been told what to do."""
+    return str(request.param)
+
+
 @pytest.fixture
 def make(make_pipeline: MakePipeline) -> MakePipeline:
     """`make_pipeline` for a source called 'numbers' with an ``on_error``."""
@@ -95,6 +101,7 @@ class TestRaise:
 
 
 class TestSkip:
+    @pytest.mark.parametrize("way", ["serial", "fork", "spawn"])
     def test_puts_the_next_sample_in_the_place_and_shifts_nothing(self, make: MakePipeline, way: str) -> None:
         pipe = make(bad_at({6}), way, "skip")
 

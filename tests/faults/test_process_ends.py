@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import signal
 import textwrap
 import weakref
@@ -96,6 +97,8 @@ ENDING = """
 """
 
 STATES = ("idle", "holding the GIL")
+#: How the program ends, and its exit status then.
+ENDINGS = {"os._exit": 4, "sys.exit": 4, "raise": 1, "return": 0, "close": 0, "del": 0, "thread": 0}
 
 
 def started(start: StartProgram, way: str, start_method: str, workers_are: str) -> Program:
@@ -124,19 +127,20 @@ class TestWorkersEndWithTheMainProcess:
         assert end.status == -number
         assert end.stderr == "" or number == signal.SIGINT
 
-    @pytest.mark.parametrize("workers_are", STATES)
     @pytest.mark.parametrize(
-        ("way", "status"),
-        [("os._exit", 4), ("sys.exit", 4), ("raise", 1), ("return", 0), ("close", 0), ("del", 0), ("thread", 0)],
+        ("way", "workers_are", "start_method"),
+        [
+            *itertools.product(ENDINGS, STATES, ["fork"]),
+            ("return", "idle", "spawn"),
+            ("os._exit", "holding the GIL", "spawn"),
+        ],
     )
-    def test_when_it_ends_itself(
-        self, way: str, status: int, workers_are: str, start: StartProgram, start_method: str
-    ) -> None:
+    def test_when_it_ends_itself(self, way: str, workers_are: str, start: StartProgram, start_method: str) -> None:
         program = started(start, way, start_method, workers_are)
 
         program.go_on()
 
-        assert program.end().status == status
+        assert program.end().status == ENDINGS[way]
 
     def test_when_it_is_killed_while_they_start(self, start: StartProgram, start_method: str) -> None:
         program = start(
@@ -497,6 +501,7 @@ class TestAForkedChild:
 
         assert (end.stdout, end.stderr, end.status) == ("", "", 0)
 
+    @pytest.mark.parametrize("start_method", ["fork"])
     def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram, start_method: str) -> None:
         pytest.importorskip("cv2")
         program = start(
