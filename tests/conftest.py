@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import psutil
 import pytest
 
@@ -22,6 +23,16 @@ from dali_like import Pipeline, fn, pipeline_def
 DEADLINE_S = 60.0
 
 START_METHODS = ("fork", "spawn")
+
+# The same examples in each run, however busy the machine is. For others: --hypothesis-profile=default.
+hypothesis.settings.register_profile(
+    "suite",
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("suite")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a shell; tests of Ctrl-C, and the programs that they start, are to see it.
