@@ -7,13 +7,14 @@
 #   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
+#   make gpu [ARGS=...]       tests and benchmarks of GPUs, with the CuPy and the PyTorch of $(PYTHON); see docs/gpu.md
 #   make clean                removes what the others have made
 
 PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test parity-full bench soak storm lint clean
+.PHONY: demo test parity-full bench soak storm gpu lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -38,6 +39,9 @@ soak: .venv/test/.ready
 
 storm: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks.storm $(ARGS)
+
+gpu:
+	$(PYTHON) -m benchmarks.gpu $(ARGS)
 
 .venv/demo/.ready: PARTS := --group demo
 .venv/test/.ready: PARTS := --group test

@@ -200,7 +200,7 @@ class HasArguments:
 
     @property
     def set_affinity(self) -> bool:
-        """* Whether threads are bound to CPUs."""
+        """Whether workers and threads are bound to the CPUs near the GPU."""
         return self._arguments.set_affinity
 
     @property

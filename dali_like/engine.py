@@ -15,11 +15,18 @@ from collections.abc import Sequence
 from dali_like import pickling
 from dali_like.arguments import Arguments
 from dali_like.checkpoints import Checkpoint
+from dali_like.device.accelerator import accelerator_is_available
+from dali_like.device.copier import Copier
 from dali_like.device.driver import cuda_is_initialized
+from dali_like.device.nvml import bound_to, cpus_near
+from dali_like.device.opening import check_device, check_number, open_device
+from dali_like.device.pinned import PinnedMemory
+from dali_like.device.protocol import Device
 from dali_like.errors import ArgumentClashError, ArgumentError, CudaForkError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
+from dali_like.graph.gpu_sources import GpuSourcePool
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Feed, Lockstep, Position
 from dali_like.graph.nodes import Graph, SourceNode, unused_outputs
@@ -52,7 +59,9 @@ class Engine:
         process_pool: makes the batches of parallel sources; None if there are none.
         inline_pool: makes those of the others; None before `build`.
         inputs: the sources that are fed.
+        gpu_pool: makes those that are wanted on the GPU, and may be there; None if there is none.
         executor: delivers the outputs; None before `build`.
+        device: the GPU that outputs are copied to, if any are; None before `build`.
     """
 
     def __init__(self, graph: Graph, arguments: Arguments, entropy: int) -> None:
@@ -69,7 +78,10 @@ class Engine:
         self.inline_pool: InlinePool | None = None
         self.inputs: dict[SourceNode, InputPool] = {}
         self.executor: Executor | None = None
+        self.gpu_pool: GpuSourcePool | None = None
+        self.device: Device | None = None
         self._buffers: BufferPool | None = None
+        self._cpus = _cpus_for(arguments)
         parallel = [node for node in graph.sources if node.external.parallel]
         with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
@@ -86,22 +98,39 @@ class Engine:
             position, ended = self._first_position()
             sources = [node for node in self._graph.sources if not node.external.parallel]
             inputs = [node for node in sources if node.external.kind is None]
-            serial = [node for node in sources if node.external.kind is not None]
-            self.inputs = {node: InputPool(node.external, self._batch_size) for node in inputs}
-            self.inline_pool = InlinePool([self._source_of(node) for node in serial], self._batch_size, self.space)
+            on_gpu = [node for node in sources if node.external.kind is not None and node.external.may_be_on_gpu]
+            serial = [node for node in sources if node.external.kind is not None and not node.external.may_be_on_gpu]
             self._buffers = BufferPool(self.space)
+            copier = self._open_gpu(self._buffers) if self._graph.wants_gpu else None
+            self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
+            self.inline_pool = InlinePool([self._source_of(node) for node in serial], self._batch_size, self.space)
+            if copier is not None:
+                externals = [(node.external, self._source_of(node)[0]) for node in on_gpu]
+                self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
             self.executor = Executor(
                 self._graph,
                 functools.partial(place, self._graph, self._arguments, self._entropy),
                 Lockstep(self._feeds(self.inline_pool), self._batch_size, position),
                 self._buffers,
                 self._arguments.num_threads or len(os.sched_getaffinity(0)),
-                self._depth,
+                self._depth if copier is None else self._arguments.queue_sizes[1],
                 self._batch_size,
                 self.inputs,
+                copier,
                 ended=ended,
+                cpus=self._cpus,
             )
         return self.executor
+
+    def _open_gpu(self, buffers: BufferPool) -> Copier:
+        """The GPU, which page-locks what batches lie in from now on."""
+        assert self._arguments.device_id is not None
+        self.device = open_device(self._arguments.device_id)
+        users_see_host = any(node.device == "cpu" for node in self._graph.outputs)
+        self.space.observer = PinnedMemory(self.device, fenced=users_see_host)
+        copier = Copier(self.device, buffers.bytes)
+        self.space.register(copier)
+        return copier
 
     def checkpoint(self, num_scheduled: int) -> Checkpoint:
         """How far the user has come, to whom the last `num_scheduled` batches have not been given yet."""
@@ -127,8 +156,9 @@ class Engine:
     def close(self) -> None:
         """End the workers and threads, and give back all memory that nobody holds."""
         with contextlib.ExitStack() as stack:
-            # All of it happens, even if a source's worker_teardown raises.
-            for part in (*self.inputs.values(), self._buffers, self.inline_pool, self.process_pool, self.executor):
+            # All of it happens, even if a source's worker_teardown raises; the last one first.
+            pools = (*self.inputs.values(), self._buffers, self.inline_pool, self.gpu_pool, self.process_pool)
+            for part in (self.device, *pools, self.executor):
                 if part is not None:
                     stack.callback(part.close)
 
@@ -155,7 +185,8 @@ class Engine:
             given.py_worker_restarts,
             functools.partial(pickling.dumps, pickler=given.py_callback_pickler),
         )
-        return ProcessPool([self._source_of(node) for node in parallel], self._batch_size, self.space, options)
+        with bound_to(self._cpus):
+            return ProcessPool([self._source_of(node) for node in parallel], self._batch_size, self.space, options)
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputLayout]]:
         """What makes the samples of a source, and what has been declared of them."""
@@ -183,13 +214,15 @@ class Engine:
     def _feeds(self, inline_pool: InlinePool) -> list[Feed]:
         """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
         feeds = []
-        serial, parallel, homes = itertools.count(), itertools.count(), itertools.count()
+        serial, on_gpu, parallel, homes = (itertools.count() for _ in range(4))
         for node in self._graph.sources:
             external = node.external
             index, worker = 0, ANY_WORKER
             pool: Pool
             if external.kind is None:
                 pool = self.inputs[node]
+            elif self.gpu_pool is not None and external.may_be_on_gpu:
+                pool, index = self.gpu_pool, next(on_gpu)
             elif self.process_pool is None or not external.parallel:
                 pool, index = inline_pool, next(serial)
             else:
@@ -208,9 +241,20 @@ class Engine:
         return feeds
 
 
+def _cpus_for(arguments: Arguments) -> set[int] | None:
+    """The CPUs that workers and threads are bound to; None: they are not."""
+    if not arguments.set_affinity or arguments.device_id is None or not accelerator_is_available():
+        return None
+    check_number(arguments.device_id, "set_affinity=True")
+    return cpus_near(arguments.device_id)
+
+
 def _check_runnable(graph: Graph, arguments: Arguments) -> None:
     if not arguments.batch_size:
         raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
+    if graph.wants_gpu:
+        codecs = ["nvidia.nvimgcodec"] if any(node.is_on_gpu for node in graph.operators) else []
+        check_device(arguments.device_id, graph.wants_gpu, *codecs)
     for source in graph.sources:
         _warn_of_lost_samples(source.external, arguments.batch_size)
     for source, outputs in unused_outputs(graph).items():

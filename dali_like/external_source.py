@@ -120,6 +120,11 @@ class ExternalSource:
         return self.kind is None or self.kind.goes_on
 
     @property
+    def may_be_on_gpu(self) -> bool:
+        """Whether its arrays may be on the GPU already."""
+        return self.arguments.device == "gpu" and not self.parallel
+
+    @property
     def prefetch_queue_depth(self) -> int:
         """Batches computed ahead on top of the pipeline's own depth."""
         return (self.arguments.prefetch_queue_depth or 1) if self.parallel else 0
@@ -158,6 +163,7 @@ class ExternalSource:
             worker_setup=arguments.worker_setup,
             worker_teardown=arguments.worker_teardown,
             seeds=seeds,
+            takes_gpu=self.may_be_on_gpu,
         )
 
 
@@ -217,8 +223,8 @@ def _check_flags(arguments: SourceArguments) -> None:
             raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
     if arguments.name is not None and not isinstance(arguments.name, str):
         raise ArgumentTypeError(f"name must be a string, not {arguments.name!r}")
-    if arguments.device != "cpu":
-        raise DeviceError(f"device={arguments.device!r}: this version has external sources on the CPU only")
+    if arguments.device not in ("cpu", "gpu"):
+        raise DeviceError(f'device={arguments.device!r}: an external source is on the "cpu" or on the "gpu"')
 
 
 def _check_functions(arguments: SourceArguments) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 from dali_like.errors import MissingExtraError
 
+#: Those for GPUs, one for each version of CUDA.
+GPU_EXTRAS = ("cuda13", "cuda12")
+
 
 def installed(module: str) -> Any:
     """A module, or None if it is not installed: for what can be done without, though not as fast."""
@@ -16,13 +19,13 @@ def installed(module: str) -> Any:
         return None
 
 
-def optional(module: str, purpose: str, extra: str) -> Any:
+def optional(module: str, purpose: str, *extras: str) -> Any:
     """Import a module that an extra installs.
 
     Args:
         module: its name.
         purpose: what needs it, as the beginning of a sentence.
-        extra: the extra.
+        extras: the extra; or several, of which one is to be chosen.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -30,4 +33,10 @@ def optional(module: str, purpose: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(f"{purpose} needs {module}: pip install 'dali_like[{extra}]'") from error
+        raise missing(module, purpose, *extras) from error
+
+
+def missing(module: str, purpose: str, *extras: str) -> MissingExtraError:
+    """What to raise where a module is not installed."""
+    commands = " or ".join(f"'dali_like[{extra}]'" for extra in extras)
+    return MissingExtraError(f"{purpose} needs {module}: pip install {commands}")

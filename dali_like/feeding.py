@@ -31,9 +31,10 @@ class Feedable(HasArguments):
         Args:
             data_node: the node of the input, or its name.
             data: a batch: a list of arrays, an array whose first dimension counts the samples, or a TensorList. It is
-                copied, unless the input has been made with ``no_copy=True``.
+                copied, unless the input has been made with ``no_copy=True``. With ``device="gpu"`` the arrays may be on that
+                GPU.
             layout: a letter for each dimension of a sample. Default: that of the tensors, if the data is of such.
-            cuda_stream, use_copy_kernel: without effect on the CPU.
+            cuda_stream, use_copy_kernel: for arrays on the GPU, see ``fn.external_source``.
 
         Raises:
             InputNameError: there is no input of that name.
@@ -41,7 +42,7 @@ class Feedable(HasArguments):
             SampleError: the data is no batch, or another one than declared or fed before.
         """
         pool = self._input(data_node)
-        pool.feed(pool.check(data, layout))
+        pool.feed(pool.check(data, layout, cuda_stream, use_copy_kernel or None))
 
     def _feed_all(self, batches: Mapping[str, Any]) -> None:
         """Feed several inputs, or none of them if something is wrong: later batches must not meet the wrong partners."""

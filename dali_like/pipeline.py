@@ -15,14 +15,14 @@ from dali_like.defining import Definable
 from dali_like.engine import Engine
 from dali_like.errors import ClosedError, DefinitionError, ForkedError, PipelineStateError
 from dali_like.feeding import Feedable
-from dali_like.graph.executor import Executor
+from dali_like.gpu_tensor_lists import let_wait
+from dali_like.graph.executor import Executor, TensorList
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
 from dali_like.graph.nodes import DataNode
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.reporting import PipelineStatistics, Reporting
 from dali_like.saving import Serializable
 from dali_like.scheduling import Schedulable
-from dali_like.tensors import TensorListCPU
 from dali_like.types import PipelineAPIType
 
 __all__ = [
@@ -58,10 +58,11 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     Args:
         batch_size: samples in a batch. Only a pipeline that is loaded from a file can do without.
         num_threads: threads that operators run in. Default: the number of CPUs that this process may use.
-        device_id: which GPU; None, or ignored as long as nothing asks for one.
+        device_id: which GPU outputs are copied to that are wanted there; its number among those that CUDA shows to this
+            process. None, or ignored, as long as none is.
         seed: for `SampleInfo.rng`. None, or a negative number: another one for each pipeline.
         prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth. Of a dict
-            ``{"cpu_size": ..., "gpu_size": ...}``, the first counts.
+            ``{"cpu_size": ..., "gpu_size": ...}`` the first counts, and the second for copies to a GPU.
         py_num_workers: worker processes, shared by all sources with ``parallel=True``. What they print, log and warn comes
             in whole lines, marked with the worker.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
@@ -75,8 +76,9 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         output_dtype, output_ndim, output_layout: what `run` holds the outputs against, each batch: one value for all, or a
             list with one for each, of which None and an empty layout allow anything. Dtypes may be NumPy's, too.
         exec_pipelined: False: the first `schedule_run` schedules one batch, not as many as are computed ahead.
-        exec_async, exec_dynamic, bytes_per_sample, set_affinity, enable_memory_stats, stream_policy, concurrency: without
-            effect, since they choose among executors that DALI has; they are checked, and shown by the properties.
+        set_affinity: True: workers and threads are bound to the CPUs near the GPU of that `device_id`, if there is one.
+        exec_async, exec_dynamic, bytes_per_sample, enable_memory_stats, stream_policy, concurrency: without effect, since
+            they choose among executors that DALI has; they are checked, and shown by the properties.
         max_streams, default_cuda_stream_priority, experimental_exec_dynamic: without effect, and deprecated.
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
         py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
@@ -180,6 +182,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             ArgumentError: ``py_num_workers`` is not positive, although a source is parallel.
             CudaForkError: workers are to be forked, and CUDA is in use in this process already.
             PicklingError: a source cannot travel to spawned workers.
+            DeviceError, MissingExtraError: an output is wanted on a GPU, and there is none, or no CuPy to use it by.
             DescriptorLimitError: the process may not open more files.
         """
         with self._call:
@@ -202,7 +205,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
 
         Raises:
             DefinitionError: the pipeline has no outputs, or illegal ones.
-            ArgumentError, CudaForkError, PicklingError: see `start_py_workers`.
+            ArgumentError, CudaForkError, DeviceError, MissingExtraError, PicklingError: see `start_py_workers`.
         """
         with self._call:
             self._build()
@@ -210,11 +213,12 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     def _build(self) -> Executor:
         return self._start().build()
 
-    def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorListCPU, ...]:
-        """The next batch: one `TensorListCPU` for each output, or a list for those of Python objects.
+    def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
+        """The next batch: one `TensorListCPU` or `TensorListGPU` for each output, or a list for those of Python objects.
 
         Args:
-            cuda_stream: without effect on the CPU.
+            cuda_stream: the stream that works on outputs on the GPU: it is told to wait for them, and this process does not
+                wait. None: the GPU's default stream, and the current ones of PyTorch and CuPy in this thread.
             inputs: batches to feed before, by the names of the inputs; see `feed_input`.
 
         Raises:
@@ -227,16 +231,19 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
                 raised there.
             DtypeMismatchError, NdimMismatchError, LayoutMismatchError: an output is not what ``output_dtype``,
                 ``output_ndim`` or ``output_layout`` says. The batch is dropped.
-            OutOfMemoryError: there is no memory for the batch. It is not lost: a later call may find some.
+            DeviceError: a copy to the GPU has failed; where it was begun, that of a batch before.
+            OutOfMemoryError: there is no memory for the batch, here or on the GPU. It is not lost: a later call may find it.
             PipelineStateError: the pipeline is run by `schedule_run`.
             ClosedError, ForkedError: the pipeline has been closed; it belongs to the process that this one was forked from.
         """
         self._use_api(PipelineAPIType.BASIC)
         if inputs:
             self._feed_all(inputs)
-        return self._scheduled.popleft() if self._scheduled else self._take()
+        outputs = self._scheduled.popleft() if self._scheduled else self._take()
+        let_wait(outputs, cuda_stream)
+        return outputs
 
-    def _take(self) -> tuple[TensorListCPU, ...]:
+    def _take(self) -> tuple[TensorList, ...]:
         if getattr(self.iter_setup, "__func__", None) is not Definable.iter_setup:
             self._set_up_iteration()
         with self._call:
@@ -330,13 +337,13 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     def __bool__(self) -> bool:
         return True
 
-    def __iter__(self) -> Iterator[tuple[TensorListCPU, ...]]:
+    def __iter__(self) -> Iterator[tuple[TensorList, ...]]:
         self._check_open()
         if (executor := self._executor) is not None and executor.ended:
             self.reset()
         return self
 
-    def __next__(self) -> tuple[TensorListCPU, ...]:
+    def __next__(self) -> tuple[TensorList, ...]:
         return self.run()
 
     def __repr__(self) -> str:

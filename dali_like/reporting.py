@@ -56,7 +56,7 @@ class Reporting(HasArguments, Definable):
             return self._final_statistics
         if engine is None:
             return PipelineStatistics(0, 0, 0)
-        pools = (engine.process_pool, engine.inline_pool)
+        pools = (engine.process_pool, engine.inline_pool, engine.gpu_pool)
         return PipelineStatistics(
             worker_restarts=engine.process_pool.num_restarts if engine.process_pool is not None else 0,
             replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),

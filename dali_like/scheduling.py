@@ -6,7 +6,8 @@ from collections import deque
 from typing import Any
 
 from dali_like.errors import PipelineStateError
-from dali_like.tensors import TensorListCPU
+from dali_like.gpu_tensor_lists import let_wait
+from dali_like.graph.executor import TensorList
 from dali_like.types import PipelineAPIType
 
 
@@ -19,7 +20,7 @@ class Schedulable:
 
     def __init__(self) -> None:
         super().__init__()
-        self._scheduled: deque[tuple[TensorListCPU, ...]] = deque()
+        self._scheduled: deque[tuple[TensorList, ...]] = deque()
         self._begins_epoch = True
         self._api: PipelineAPIType | None = None
         self._checks_api = True
@@ -42,11 +43,11 @@ class Schedulable:
             except StopIteration:
                 return
 
-    def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorListCPU, ...]:
+    def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
         """The batch that was scheduled first.
 
         Args:
-            cuda_stream: without effect on the CPU.
+            cuda_stream: see `Pipeline.run`.
 
         Raises:
             StopIteration: none is scheduled.
@@ -56,7 +57,9 @@ class Schedulable:
         self._use_api(PipelineAPIType.SCHEDULED)
         if not self._scheduled:
             raise StopIteration
-        return self._scheduled.popleft()
+        outputs = self._scheduled.popleft()
+        let_wait(outputs, cuda_stream)
+        return outputs
 
     outputs = share_outputs
 
@@ -76,7 +79,7 @@ class Schedulable:
         """Whether it is an error to run a pipeline both by `run` and by `schedule_run`, as it is by default."""
         self._checks_api = bool(enable)
 
-    def _take(self) -> tuple[TensorListCPU, ...]:
+    def _take(self) -> tuple[TensorList, ...]:
         """The next batch, by whatever way the pipeline is run."""
         raise NotImplementedError
 

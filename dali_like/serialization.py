@@ -115,8 +115,8 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
     numbers = {producer: i for i, producer in enumerate(_in_order(graph))}
     names = producer_names(graph)
 
-    def pairs(nodes: Sequence[DataNode]) -> list[list[int]]:
-        return [[numbers[node.producer], node.output] for node in nodes]
+    def pairs(nodes: Sequence[DataNode]) -> list[list[Any]]:
+        return [[numbers[node.producer], node.output, *([] if node.device == "cpu" else [node.device])] for node in nodes]
 
     def describe(producer: Producer) -> dict[str, Any]:
         if isinstance(producer, SourceNode):
@@ -288,10 +288,13 @@ def _function(name: str) -> Callable[..., Any] | None:
 def _read_pairs(pairs: list[Any], nodes: Sequence[list[DataNode]], where: str) -> list[DataNode]:
     read = []
     for pair in pairs:
-        numbers = [_checked(number, int, where) for number in _checked(pair, list, where)]
-        if len(numbers) != 2 or numbers[0] >= len(nodes) or numbers[1] >= len(nodes[numbers[0]]):
+        *numbers, device = [*_checked(pair, list, where), "cpu"][:3]
+        numbers = [_checked(number, int, where) for number in numbers]
+        is_place = len(numbers) == 2 and len(pair) <= 3 and device in ("cpu", "gpu")
+        if not is_place or numbers[0] >= len(nodes) or numbers[1] >= len(nodes[numbers[0]]):
             raise SerializationError(f"{where}: {pair!r} is not the number of a node before and of one of its outputs")
-        read.append(nodes[numbers[0]][numbers[1]])
+        node = nodes[numbers[0]][numbers[1]]
+        read.append(node.gpu() if device == "gpu" else node.cpu())
     return read
 
 

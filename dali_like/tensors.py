@@ -1,4 +1,4 @@
-"""What `Pipeline.run` returns: batches of tensors in host memory.
+"""What `Pipeline.run` returns: batches of tensors in host memory. Those on a GPU are in `dali_like.gpu_tensors`.
 
 The methods follow ``nvidia.dali.tensors`` 1.53. Nothing here copies unless it says so: arrays are views of the memory that
 the batch lies in, they may be written to, and they keep it: a batch that somebody holds is never overwritten.
@@ -7,11 +7,12 @@ the batch lies in, they may be written to, and they keep it: a batch that somebo
 from __future__ import annotations
 
 import ctypes
+import importlib
 import math
 import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,20 @@ from numpy.typing import NDArray
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, RaggedError, SampleIndexError
 from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
 
-__all__ = ["TensorCPU", "TensorListCPU"]
+__all__ = ["TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"]
+
+if TYPE_CHECKING:
+    from dali_like.gpu_tensor_lists import TensorListGPU
+    from dali_like.gpu_tensors import TensorGPU
+else:
+
+    def __getattr__(name: str) -> Any:
+        """What is made of the classes here, and has the same place in DALI."""
+        if name == "TensorGPU":
+            return importlib.import_module("dali_like.gpu_tensors").TensorGPU
+        if name == "TensorListGPU":
+            return importlib.import_module("dali_like.gpu_tensor_lists").TensorListGPU
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 #: The texts of batches of more samples show the first and the last ones.

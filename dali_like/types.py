@@ -278,17 +278,18 @@ class Constant:
             of 32, as in DALI; other arrays keep theirs.
         shape: of each sample. A number fills it; the elements of anything else are as many as it has.
         layout: a letter for each dimension.
-        device: where the data is wanted: "cpu".
+        device: where the data is wanted: "cpu" (the default) or "gpu".
 
     Attributes:
         array: one sample.
         layout: its layout; empty where none was given.
+        device: where it is wanted.
 
     Raises:
         ArgumentTypeError: the value is not of numbers.
         ArgumentError: it has numbers that the type cannot hold (which DALI changes silently), or does not go with the shape
             or the layout.
-        DeviceError: a GPU is wanted.
+        DeviceError: `device` is something else.
 
     >>> Constant([1, 2, 3, 4], dtype=UINT8, shape=(2, 2), layout="HW").array
     array([[1, 2],
@@ -298,8 +299,8 @@ class Constant:
     def __init__(
         self, value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str | None = None
     ) -> None:
-        if device not in (None, "cpu"):
-            raise DeviceError(f"device={device!r}: this version has constants on the CPU only")
+        if device not in (None, "cpu", "gpu"):
+            raise DeviceError(f'device={device!r}: a constant is on the "cpu" or on the "gpu"')
         array = _array_of_numbers(value)
         if dtype is not None:
             array = _convert(array, to_numpy_type(to_dali_type(dtype)))
@@ -311,6 +312,7 @@ class Constant:
             raise ArgumentError(f"The layout '{layout}' cannot describe {array.ndim}-dimensional data")
         self.array = np.array(array, order="C")
         self.layout = layout or ""
+        self.device = device or "cpu"
 
     @property
     def dtype(self) -> DALIDataType:

@@ -18,6 +18,8 @@ import psutil
 import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
+from dali_like.device.opening import substitute
+from dali_like.device.simulated import SimulatedDevice
 
 #: How long anything may take that should happen at once, on a machine that is busy with other things.
 DEADLINE_S = 60.0
@@ -132,6 +134,26 @@ def _leaves_nothing_behind() -> Iterator[None]:
         now = Resources()
         now.shared_memory &= names  # those that appear after a test are of other programs
     assert not more, f"the test has left behind: {more}"
+
+
+@pytest.fixture
+def gpus() -> Iterator[list[SimulatedDevice]]:
+    """Lets pipelines find a GPU, which the stand-in plays; those that they have opened, one each.
+
+    Fails a test that has done what a GPU would not have taken well, or has left pages locked.
+    """
+    opened: list[SimulatedDevice] = []
+
+    def open_one(device_id: int) -> SimulatedDevice:
+        opened.append(SimulatedDevice(device_id))
+        return opened[-1]
+
+    with substitute(open_one):
+        yield opened
+    gc.collect()
+    for device in opened:
+        assert not device.faults
+        assert not device.registered
 
 
 @pytest.fixture(params=["serial", *START_METHODS])

@@ -181,9 +181,10 @@ def test_constants_are_made_of_numbers(value: Any) -> None:
         Pipeline(2).set_outputs(value)
 
 
-def test_constants_on_a_gpu_are_refused() -> None:
-    with pytest.raises(DeviceError, match="CPU only"):
-        Constant(1, device="gpu")
+def test_constants_are_on_the_cpu_or_on_a_gpu() -> None:
+    assert (Constant(1).device, Constant(1, device="gpu").device) == ("cpu", "gpu")
+    with pytest.raises(DeviceError, match="device='tpu'"):
+        Constant(1, device="tpu")
 
 
 def test_a_list_without_nodes_is_one_constant_of_a_pipelines_function() -> None:
@@ -575,6 +576,7 @@ def test_unknown_properties_of_a_node_are_refused() -> None:
 
 
 @pytest.mark.parametrize("call", [DataNode.shape, DataNode.source_info])
-def test_nothing_of_a_node_is_on_a_gpu(call: Callable[..., Any]) -> None:
-    with pytest.raises(DeviceError, match="CPU only"):
-        call(numbers(), device="gpu")
+def test_what_is_known_of_a_node_may_be_wanted_on_a_gpu(call: Callable[..., Any]) -> None:
+    assert (call(numbers()).device, call(numbers().gpu(), device="gpu").device) == ("cpu", "gpu")
+    with pytest.raises(DeviceError, match="device='tpu'"):
+        call(numbers(), device="tpu")

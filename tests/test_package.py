@@ -27,7 +27,10 @@ FILES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for pa
 FOR_JAX = "dali_like.plugin.jax"
 MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.startswith(FOR_JAX)} - {"dali_like"})
 #: These cannot be imported without PyTorch.
-FOR_PYTORCH = {"dali_like.plugin.pytorch", "dali_like.plugin._torch_iterators", "dali_like.plugin._torch_tensors"}
+FOR_PYTORCH = {
+    "dali_like.plugin.pytorch",
+    *("dali_like.plugin._torch_iterators", "dali_like.plugin._torch_pinning", "dali_like.plugin._torch_tensors"),
+}
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if name not in FOR_PYTORCH]
 
@@ -44,7 +47,7 @@ PUBLIC = {
         *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
         *("backend", "data_node", "errors", "fn", "get_worker_info", "ops", "pickling", "pipeline_def", "tensors", "types"),
     },
-    "dali_like.backend": {"TensorCPU", "TensorListCPU"},
+    "dali_like.backend": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
     "dali_like.data": {
         *("ArrayDataset", "ChainDataset", "ConcatDataset", "Dataset", "DatasetFolder", "ImageFolder", "IterableDataset"),
         "DataLoader",
@@ -62,7 +65,7 @@ PUBLIC = {
     "dali_like.ops": {"ExternalSource", *parts_of_fn("class_path")},
     "dali_like.pickling": {"pickle_by_value"},
     "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
-    "dali_like.tensors": {"TensorCPU", "TensorListCPU"},
+    "dali_like.tensors": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
         *("INTERP_CUBIC", "INTERP_GAUSSIAN", "INTERP_LANCZOS3", "INTERP_LINEAR", "INTERP_NN", "INTERP_TRIANGULAR"),

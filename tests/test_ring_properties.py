@@ -206,7 +206,7 @@ class Rings(RuleBasedStateMachine):
     @rule(ring=st.integers(0, 1))
     def close_a_ring_and_make_another(self, ring: int) -> None:
         closed = self.rings[ring]
-        slots = [*closed._free, *closed._returned]
+        slots = [*closed._free, *(slot for slot, _ in closed._returned)]
         closed.close()
         kept = {_extent(slot) for slot in slots if not self._is_free(slot.offset)}
         self.abandoned |= kept | {_extent(slot) for slot in self._out(closed)}

@@ -400,7 +400,7 @@ def changed(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         (changed("nodes", SHAPE, "inputs", to=[[2, 0]]), r"node 2: inputs: \[2, 0\] is not the number of a node before"),
         (changed("nodes", SHAPE, "inputs", to=[]), "refuses its arguments"),
         (changed("nodes", SHAPE, "arguments", to={"dtype": "object"}), "refuses its arguments"),
-        (changed("nodes", SHAPE, "arguments", to={"device": "gpu"}), "refuses its arguments"),
+        (changed("nodes", SHAPE, "arguments", to={"device": "tpu"}), "refuses its arguments"),
         (changed("nodes", SHAPE, "arguments", to=[]), "arguments should be an object"),
         (changed("nodes", DECODER, "arguments", to={"quality": 1}), "refuses its arguments"),
         (changed("nodes", DECODER, "arguments", to={"output_type": 99}), "refuses its arguments"),

@@ -18,6 +18,8 @@ from typing import Any
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
 from dali_like.data.tallies import Tally
+from dali_like.device.pinned import PinnedMemory
+from dali_like.device.protocol import Pinning
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
@@ -93,6 +95,7 @@ class LoaderCrew:
         is_bound: whether each batch is to be made by one certain worker.
         is_kept: whether they go on when a pass ends.
         tally: what is to be told in the end what has happened.
+        pinning: page-locks what they write batches to; None: nothing does.
 
     Attributes:
         maker: the main process's.
@@ -115,6 +118,7 @@ class LoaderCrew:
         restarts: int | None,
         max_held_bytes: int | None,
         tally: Tally,
+        pinning: Pinning | None = None,
     ) -> None:
         self.maker = maker
         self.capacity = batch_size or 1
@@ -142,6 +146,8 @@ class LoaderCrew:
                 announce_local_classes_of((maker.dataset, maker.collate_fn))
             space = SharedSpace.create(max_held_bytes)
             self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, str(base_seed).encode())
+            if pinning is not None:
+                space.observer = PinnedMemory(pinning, fenced=True)
 
     @property
     def workers(self) -> list[WorkerHandle]:

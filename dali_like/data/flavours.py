@@ -19,6 +19,7 @@ from dali_like.data.collate import default_collate, default_collate_fn_map, func
 from dali_like.data.forms import FormFlavour, Leaf, numpy_leaf
 from dali_like.data.iteration import SamplerIterator, resumable
 from dali_like.data.randomness import randomness_of
+from dali_like.device.protocol import Pinning
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.parcels import Reducers
 
@@ -53,8 +54,11 @@ class Flavour(FormFlavour, Protocol):
     def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
         """How to seed each of the global generators that are to be seeded in a worker which began with this seed."""
 
+    def pinning(self) -> Pinning | None:
+        """What page-locks the memory that workers write batches to; None: nothing does."""
+
     def pin(self, batch: Any) -> Any:
-        """Put a batch into page-locked memory."""
+        """Put what is not yet there of a batch into page-locked memory."""
 
     def recording(self, name: str) -> AbstractContextManager[Any]:
         """A context whose time the library's profiler, if there is one at work, records under a name."""
@@ -113,6 +117,9 @@ class NumpyFlavour:
     def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
         """See `Flavour.seeders`."""
         return (*PYTHON_AND_NUMPY, _seed_torch)
+
+    def pinning(self) -> None:
+        """None: arrays do not go to a GPU by themselves."""
 
     def pin(self, batch: Any) -> Any:
         """Arrays stay where they are; what can pin itself does."""

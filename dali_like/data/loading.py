@@ -50,6 +50,7 @@ class Loading:
     on_error: Any
     worker_restarts: int | None
     max_held_bytes: int | None
+    pin_memory: Any
     worker_threads: int | None
     prefetch_epochs: bool
 
@@ -304,6 +305,7 @@ class Loading:
             restarts=self.worker_restarts,
             max_held_bytes=self.max_held_bytes,
             tally=self._tally,
+            pinning=self._flavour.pinning() if self._pins_memory and self.pin_memory != "copy" else None,
         )
         self._tally.watch(crew)
         if self._keeps_workers or self._start_method == "spawn":

@@ -105,7 +105,8 @@ class LoaderOptions(Generic[T_co]):
         num_workers: how many processes load. 0: this one does, while it waits.
         collate_fn: makes a batch of a list of samples, by default `default_collate`. Where no batches are made, it is given
             each sample, and `default_convert` is the default.
-        pin_memory: whether batches are put into page-locked memory, from which they are copied faster to a GPU.
+        pin_memory: whether batches are put into page-locked memory, from which they are copied faster to a GPU. "copy": by
+            copying them there; see `dali_like.plugin.pytorch.DataLoader`.
         drop_last: whether a last batch that is smaller is left out.
         timeout: how many seconds a batch may take in the workers. 0: any time.
         worker_init_fn: called in each worker with its number before it loads anything. What it seeds is seeded again
@@ -164,7 +165,7 @@ class LoaderOptions(Generic[T_co]):
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool = False,
+        pin_memory: bool | str = False,
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,

@@ -14,7 +14,7 @@ from typing import Any
 
 from dali_like.device.driver import loaded_library
 
-__all__ = ["accelerator_is_available"]
+__all__ = ["accelerator_is_available", "count_accelerators"]
 
 _DRIVER = "libcuda.so.1"
 _NVML = "libnvidia-ml.so.1"
@@ -33,7 +33,12 @@ def found_library(name: str) -> Any:
 def accelerator_is_available(
     loaded: Callable[[str], Any] = loaded_library, find: Callable[[str], Any] = found_library
 ) -> bool:
-    """Whether there is a GPU that this process may use.
+    """Whether there is a GPU that this process may use; see `count_accelerators`."""
+    return count_accelerators(loaded, find) > 0
+
+
+def count_accelerators(loaded: Callable[[str], Any] = loaded_library, find: Callable[[str], Any] = found_library) -> int:
+    """How many GPUs this process may use.
 
     Args:
         loaded: gives a library that is loaded already, or None.
@@ -41,22 +46,27 @@ def accelerator_is_available(
     """
     driver, count = loaded(_DRIVER), ctypes.c_int()
     if driver is not None and driver.cuDeviceGetCount(ctypes.byref(count)) == _SUCCESS:
-        return count.value > 0
-    return _some_are_visible() and _nvml_counts_some(find)
+        return count.value
+    named = visible_devices()
+    return _count_of_nvml(find) if named is None else min(len(named), _count_of_nvml(find))
 
 
-def _some_are_visible() -> bool:
-    """Whether ``CUDA_VISIBLE_DEVICES`` names any; what comes behind one that does not exist, such as -1, is hidden."""
+def visible_devices() -> list[str] | None:
+    """What ``CUDA_VISIBLE_DEVICES`` names; None: all. What comes behind one that does not exist, such as -1, is hidden."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return named is None or named.partition(",")[0].strip() not in ("", "-1")
+    if named is None:
+        return None
+    names = [name.strip() for name in named.split(",")]
+    hidden = next((i for i, name in enumerate(names) if name in ("", "-1")), len(names))
+    return names[:hidden]
 
 
 @functools.cache
-def _nvml_counts_some(find: Callable[[str], Any]) -> bool:
+def _count_of_nvml(find: Callable[[str], Any]) -> int:
     nvml, count = find(_NVML), ctypes.c_uint()
     if nvml is None or nvml.nvmlInit_v2() != _SUCCESS:
-        return False
+        return 0
     try:
-        return nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == _SUCCESS and count.value > 0
+        return count.value if nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)) == _SUCCESS else 0
     finally:
         nvml.nvmlShutdown()

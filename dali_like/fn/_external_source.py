@@ -43,7 +43,9 @@ def external_source(
         cycle: for iterables. None: they end the epoch, and begin anew in the next one. False or "no": they do not begin
             anew. True or "quiet": they begin anew at once, and never end an epoch. "raise": as None.
         name: how messages call the source, and `Pipeline.feed_input` an input.
-        device: where the data is wanted: "cpu".
+        device: where the data is wanted: "cpu" or "gpu". On the GPU, a source that is not parallel may return arrays that
+            are there: of CuPy, PyTorch, or whatever has ``__cuda_array_interface__``. They are copied when all samples of
+            the batch have been made. For arrays on the CPU, ``.gpu()`` is the faster way.
         layout: a letter for each dimension of a sample, such as "HWC"; a list has one for each output.
         dtype: the element type, as a `dali_like.types.DALIDataType`, NumPy dtype or name; a list has one for each output.
             Without it, the first batch fixes the type. ``types.OBJECT``: any Python objects, which are pickled on the way,
@@ -55,12 +57,16 @@ def external_source(
         repeat_last: for inputs. True: what was fed last is delivered again if there is nothing new.
         parallel: True: worker processes call copies of the source; an iterable is walked through in one of them. False: the
             main process does, in `run`.
-        no_copy: for inputs. True: what is fed is not copied, and must not be changed as long as anybody uses the batch.
+        no_copy: for inputs, and for arrays on the GPU. True: they are not copied, and must not be changed as long as anybody
+            uses the batch.
         prefetch_queue_depth: how many batches parallel workers compute ahead, on top of the pipeline's own
             prefetch_queue_depth; with ``sharded=True``, each of them. Default 1.
         batch_info: True: a callable that makes batches is told by a `dali_like.types.BatchInfo`.
         preserve: True: the source is called even if no output of the current pipeline needs it.
-        cuda_stream, use_copy_kernel, bytes_per_sample_hint: without effect.
+        cuda_stream: for arrays on the GPU: the stream that has made them. Default: any of the GPU's default stream, and the
+            current ones of PyTorch and CuPy.
+        use_copy_kernel: for arrays on the GPU. True: a kernel copies them, and not the copy engine.
+        bytes_per_sample_hint: without effect.
         on_error: what happens when the callable raises, or returns what cannot be delivered. "raise": `run` raises it.
             "skip": the sample (or batch) of the next index that succeeds stands in, which no other row notices. Or a
             callable: it is given the SampleInfo (or BatchInfo) and the exception, and returns what stands in. Replacements
@@ -91,7 +97,8 @@ def external_source(
         raise ArgumentTypeError(f"external_source got unexpected arguments: {', '.join(unknown)}")
     external = make_external_source(source, num_outputs, SourceArguments(**options))
     node = SourceNode(external)
-    outputs = [DataNode(f"{external.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]
+    nodes = [DataNode(f"{external.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]
+    outputs = nodes if external.arguments.device == "cpu" else [node.gpu() for node in nodes]
     if external.arguments.preserve:
         _preserve(outputs)
     return outputs[0] if num_outputs is None else outputs

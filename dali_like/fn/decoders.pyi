@@ -55,6 +55,9 @@ def image(
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
 
+    With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
+    CPU and copied; so are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
+
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
 

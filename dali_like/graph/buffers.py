@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dali_like.errors import DtypeMismatchError, NdimMismatchError
 from dali_like.graph.operators import Array, SampleShape
-from dali_like.workers.memory import SharedSpace
+from dali_like.workers.memory import Fence, SharedSpace
 from dali_like.workers.protocol import SAMPLE_ALIGNMENT, align
 from dali_like.workers.ring import Lease, leased_array
 
@@ -28,6 +28,19 @@ class _Buffer(NamedTuple):
     nbytes: int
 
 
+class _Free(NamedTuple):
+    """A buffer that nobody holds.
+
+    Attributes:
+        request: the number of the last request before it was given back.
+        fence: what must have passed before it is used again.
+    """
+
+    buffer: _Buffer
+    request: int
+    fence: Fence | None
+
+
 class BufferPool:
     """Buffers in a shared space, kept for reuse: warm memory is written several times faster than fresh.
 
@@ -36,7 +49,7 @@ class BufferPool:
 
     def __init__(self, space: SharedSpace) -> None:
         self._space = space
-        self._free: defaultdict[int, deque[tuple[_Buffer, int]]] = defaultdict(deque)
+        self._free: defaultdict[int, deque[_Free]] = defaultdict(deque)
         self._requests = 0
         self._closed = False
         space.register(self)
@@ -62,6 +75,14 @@ class BufferPool:
             address += step
         return arrays
 
+    def bytes(self, nbytes: int) -> NDArray[np.uint8]:
+        """An uninitialised array of so many bytes.
+
+        Raises:
+            OutOfMemoryError: there is no memory for it.
+        """
+        return self.arrays([SampleShape((nbytes,), np.dtype(np.uint8))])[0]
+
     def room(self, nbytes: int) -> Room:
         """A buffer to be filled with arrays one by one.
 
@@ -73,10 +94,13 @@ class BufferPool:
 
     def release(self, buffer: _Buffer) -> None:
         """Give a buffer back; called by its lease, in any thread."""
+        fence = self._space.fence()
         if self._closed:
+            if fence is not None:
+                fence.wait()
             self._space.discard(*buffer)
         else:
-            self._free[buffer.nbytes].append((buffer, self._requests))
+            self._free[buffer.nbytes].append(_Free(buffer, self._requests, fence))
 
     def drop_free(self) -> None:
         """Give back the memory that nobody uses."""
@@ -96,26 +120,35 @@ class BufferPool:
         # An eighth at most is wasted, and of address space rather than of memory.
         granule = max(1 << max(nbytes.bit_length() - 4, 0), os.sysconf("SC_PAGESIZE"))
         nbytes = align(nbytes, granule)
-        try:
-            return self._free[nbytes].pop()[0]
-        except IndexError:
-            self._trim(self._requests - _IDLE_REQUESTS)
-        offset = self._space.allocate(nbytes)
-        try:
-            self._space.commit(offset, nbytes)
-        except BaseException:
-            self._space.free(offset, nbytes)
-            raise
-        return _Buffer(offset, nbytes)
+        buffer = self._take_free(self._free[nbytes])
+        if buffer is not None:
+            return buffer
+        self._trim(self._requests - _IDLE_REQUESTS)
+        return _Buffer(self._space.take(nbytes, nbytes), nbytes)
+
+    def _take_free(self, free: deque[_Free]) -> _Buffer | None:
+        """The one given back last of those whose fences have passed."""
+        for _ in range(len(free)):
+            try:
+                candidate = free.pop()
+            except IndexError:  # another thread took it
+                return None
+            if candidate.fence is None or candidate.fence.passed():
+                return candidate.buffer
+            free.appendleft(candidate)
+        return None
 
     def _trim(self, last_request: int) -> None:
         """Free the buffers that were given back at `last_request` or before; -1: all."""
         for free in list(self._free.values()):
-            while free and (last_request < 0 or free[0][1] <= last_request):
+            while free and (last_request < 0 or free[0].request <= last_request):
                 try:
-                    self._space.free(*free.popleft()[0])
+                    idle = free.popleft()
                 except IndexError:  # another thread took it
                     break
+                if idle.fence is not None:
+                    idle.fence.wait()
+                self._space.free(*idle.buffer)
 
 
 class Room:

@@ -4,12 +4,15 @@ Operators that do not run in the workers (see `dali_like.graph.placement`) run i
 has finished a sample takes the next one of the batch. While the user works on a batch, the operators work on the next ones,
 as many as the pipeline's prefetch_queue_depth says and as their source data is there. Without such operators there are no
 threads, and batches go from the sources to the user as they are.
+
+Where outputs are wanted on a GPU, their copies are begun in the same way, ahead of the user.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import os
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -18,12 +21,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.device.arrays import DeviceArray, arrays_to_host
+from dali_like.device.copier import Copier, DeviceSamples
 from dali_like.errors import BatchSizeError, OutOfMemoryError
+from dali_like.gpu_tensor_lists import TensorListGPU
 from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
+from dali_like.graph.gpu_sources import kind_of_samples
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep, Position
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
-from dali_like.graph.operators import choose_layout
+from dali_like.graph.operators import Call, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
 from dali_like.graph.program import Key, Program, key
 from dali_like.interrupts import PATIENCE_S, check_interrupts, interruptible
@@ -32,8 +39,10 @@ from dali_like.types import SampleInfo
 from dali_like.workers.batch import Output
 from dali_like.workers.samples import load_objects
 
-#: The samples of one output of a batch: one array, or a sequence of arrays.
-_Samples = Output | Sequence[NDArray[Any]]
+TensorList = TensorListCPU | TensorListGPU
+
+#: The samples of one output of a batch: one array, or a sequence of arrays; on the GPU, if they have been made there.
+_Samples = Output | Sequence[NDArray[Any]] | DeviceSamples
 
 
 class _Place(NamedTuple):
@@ -49,7 +58,7 @@ class _Work:
     def __init__(self, outputs: list[Sequence[Output]], place: _Place) -> None:
         self.outputs = outputs
         self.place = place
-        self.future: Future[tuple[TensorListCPU, ...]] = Future()
+        self.future: Future[tuple[TensorList, ...]] = Future()
 
 
 class Executor:
@@ -61,10 +70,12 @@ class Executor:
         lockstep: of the graph's sources, in their order.
         buffers: for the results of operators.
         num_threads: for operators.
-        depth: how many batches operators work ahead.
+        depth: how many batches operators work, or copies to a GPU are begun, ahead.
         capacity: the largest batch; that of a graph without sources.
         inputs: those of the sources that are fed.
+        copier: copies outputs to the GPU; None: all are on the CPU.
         ended: whether the end of that epoch has been seen.
+        cpus: what the threads are bound to; None: they are not.
     """
 
     def __init__(
@@ -77,22 +88,27 @@ class Executor:
         depth: int,
         capacity: int,
         inputs: Mapping[SourceNode, InputPool],
+        copier: Copier | None = None,
         *,
         ended: bool = False,
+        cpus: set[int] | None = None,
     ) -> None:
         self._graph = graph
         self._place = place
         self._fed: dict[SourceNode, str] = {}
         self._placement = placement = place(self._fed)
         self._inputs = inputs
-        self._deliveries = [(key(node), self._delivery(node)) for node in graph.outputs]
+        self._copier = copier
+        self._deliveries = [(key(node), node.device, self._delivery(node)) for node in graph.outputs]
+        self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
         self._habits = {output: Habits() for stage in placement.stages for output in stage.outputs}
         self._lockstep = lockstep
         self._buffers = buffers
         self._num_threads = num_threads
         self._depth = depth
         self._capacity = capacity
-        self._threads = ThreadPoolExecutor(num_threads, "dali_like") if placement.stages else None
+        bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
+        self._threads = ThreadPoolExecutor(num_threads, "dali_like", bind) if placement.stages else None
         self._queue: deque[_Work] = deque()
         self._ended = ended
 
@@ -108,7 +124,7 @@ class Executor:
         """Whether the user has seen the end of the epoch."""
         return self._ended
 
-    def run(self) -> tuple[TensorListCPU, ...]:
+    def run(self) -> tuple[TensorList, ...]:
         """The next batch.
 
         Raises:
@@ -118,9 +134,9 @@ class Executor:
         if self._ended:
             raise StopIteration
         try:
-            if self._threads is None:
+            if self._threads is None and self._copier is None:
                 return self._wrap(self._by_node(self._lockstep.next()))
-            return self._next_computed(self._threads)
+            return self._next_computed()
         except StopIteration:
             self._ended = True
             raise
@@ -140,34 +156,38 @@ class Executor:
         self._ended = True
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, and wait for the copies."""
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
         self._queue.clear()
+        if self._copier is not None:
+            self._copier.close()
 
-    def _next_computed(self, threads: ThreadPoolExecutor) -> tuple[TensorListCPU, ...]:
+    def _next_computed(self) -> tuple[TensorList, ...]:
+        if self._copier is not None:
+            self._copier.settle()
         if not self._queue:
             place = self._next_place()
-            self._begin(threads, _Work(self._lockstep.next(), place))
-        self._work_ahead(threads)
+            self._begin(_Work(self._lockstep.next(), place))
+        self._work_ahead()
         work = self._queue[0]
         self._wait_for(work)
         if isinstance(work.future.exception(), OutOfMemoryError):
             # What has been released meanwhile may do. If not, the batch waits for the next call.
             self._buffers.make_room()
-            self._start(threads, work)
+            self._start(work)
             self._wait_for(work)
             if isinstance(error := work.future.exception(), OutOfMemoryError):
                 raise error
         self._queue.popleft()
-        self._work_ahead(threads)
+        self._work_ahead()
         return work.future.result()
 
     def _wait_for(self, work: _Work) -> None:
         while not wait((work.future,), PATIENCE_S).done:
             check_interrupts()
 
-    def _work_ahead(self, threads: ThreadPoolExecutor) -> None:
+    def _work_ahead(self) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
             place = self._next_place()
@@ -183,15 +203,15 @@ class Executor:
                 continue
             if outputs is None:
                 return
-            self._begin(threads, _Work(outputs, place))
+            self._begin(_Work(outputs, place))
 
     def _next_place(self) -> _Place:
         return _Place(self._lockstep.epoch, self._lockstep.iteration)
 
-    def _begin(self, threads: ThreadPoolExecutor, work: _Work) -> None:
+    def _begin(self, work: _Work) -> None:
         self._heed_layouts()
         self._queue.append(work)
-        self._start(threads, work)
+        self._start(work)
 
     def _heed_layouts(self) -> None:
         """Place the operators anew where an input has been fed data of a layout that was not declared."""
@@ -200,8 +220,16 @@ class Executor:
         if fed != self._fed:
             self._placement, self._fed = self._place(fed), fed
 
-    def _start(self, threads: ThreadPoolExecutor, work: _Work) -> None:
-        work.future = threads.submit(self._compute, work.outputs, work.place)
+    def _start(self, work: _Work) -> None:
+        if self._threads is not None:
+            work.future = self._threads.submit(self._compute, work)
+            return
+        work.future = Future()
+        try:
+            work.future.set_result(self._compute(work))
+        except Exception as error:
+            traceback = error.__traceback__  # without this frame, which has the future that is to keep the error
+            work.future.set_exception(error.with_traceback(traceback and traceback.tb_next))
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[Key, _Samples]:
         data: dict[Key, _Samples] = {
@@ -209,7 +237,7 @@ class Executor:
             for source, batch in zip(self._graph.sources, outputs, strict=True)
             for output, samples in zip(self._placement.outputs_of(source), batch, strict=True)
         }
-        if len(outputs) > 1 and len(set(sizes := [len(batch[0]) for batch in outputs])) > 1:
+        if len(outputs) > 1 and len(set(sizes := [_length(batch[0]) for batch in outputs])) > 1:
             pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
             raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
         for node in self._graph.constants:
@@ -217,22 +245,28 @@ class Executor:
         return data
 
     def _size(self, outputs: list[Sequence[Output]]) -> int:
-        return len(outputs[0][0]) if outputs else self._capacity
+        return _length(outputs[0][0]) if outputs else self._capacity
 
-    def _compute(self, outputs: list[Sequence[Output]], place: _Place) -> tuple[TensorListCPU, ...]:
-        """Run the operators over a batch; in one of the threads."""
-        data = self._by_node(outputs)
-        size = self._size(outputs)
+    def _compute(self, work: _Work) -> tuple[TensorList, ...]:
+        """Run the operators over a batch, and begin the copies of what comes out; in a thread, if there are any."""
+        data = self._by_node(work.outputs)
+        size = self._size(work.outputs)
         for stage in self._placement.stages:
-            self._run(stage, data, size, place)
-        return self._wrap(data)
+            self._run(stage, data, size, work.place)
+        batch = self._wrap(data)
+        if not self._lockstep.any_goes_on:
+            work.outputs = []  # nobody will want them back, and a slot is free when its copy has ended
+        return batch
 
     def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, place: _Place) -> None:
         if not size:
             data |= {output: [] for output in stage.outputs}
             return
+        inputs: list[Any] = [_on_host(data[given]) for given in stage.inputs]
+        if isinstance(stage, BatchStage) and hasattr(stage.step.operator, "compute_on_gpu"):
+            data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], place)
+            return
         memory = [BatchMemory(self._buffers, size, self._habits[output]) for output in stage.outputs]
-        inputs = [data[given] for given in stage.inputs]
         if isinstance(stage, ProgramStage):
             self._run_program(stage.program, inputs, memory, size, place)
         else:
@@ -242,7 +276,7 @@ class Executor:
             data[producer, i] = batch.finish(producer.operator.name)
 
     def _run_program(
-        self, program: Program, inputs: Sequence[_Samples], memory: Sequence[BatchMemory], size: int, place: _Place
+        self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: _Place
     ) -> None:
         def make(i: int) -> None:
             info = SampleInfo(place.iteration * self._capacity + i, i, place.iteration, place.epoch)
@@ -253,15 +287,31 @@ class Executor:
 
         self._for_each(size, make)
 
-    def _run_on_batch(
-        self, stage: BatchStage, inputs: Sequence[_Samples], memory: Sequence[BatchMemory], place: _Place
-    ) -> None:
+    def _run_on_batch(self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], place: _Place) -> None:
         registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
         registers += [None] * len(stage.outputs)
         stage.step.run(registers, SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch))
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
             for i, result in enumerate(results):
                 output.put(i, result)
+
+    def _run_on_gpu(self, stage: BatchStage, samples: Any, place: _Place) -> DeviceSamples:
+        operator: Any = stage.step.operator
+        assert self._copier is not None
+
+        def for_each(count: int, function: Callable[[int], None]) -> None:
+            def call(i: int) -> None:
+                try:
+                    function(i)
+                except Exception as error:
+                    error.add_note(f"raised by {operator.name} for sample {i} of iteration {place.iteration}")
+                    raise
+
+            self._for_each(count, call)
+
+        call = Call(SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch))
+        made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
+        return made
 
     def _for_each(self, count: int, function: Callable[[int], None]) -> None:
         """Call `function` for each index, in this thread and all others that are free.
@@ -287,29 +337,51 @@ class Executor:
         if errors:
             raise errors[min(errors)]
 
-    def _wrap(self, data: dict[tuple[Any, int], _Samples]) -> tuple[TensorListCPU, ...]:
-        return tuple([deliver(data[key]) for key, deliver in self._deliveries])
+    def _wrap(self, data: dict[Key, _Samples]) -> tuple[TensorList, ...]:
+        if self._copier is None:
+            return tuple([deliver(data[output]) for output, _, deliver in self._deliveries])
+        sent = dict(zip(self._copied, self._copier.send([data[output] for output in self._copied]), strict=True))
+        return tuple(
+            [
+                deliver(sent[output] if device == "gpu" else _on_host(data[output]))
+                for output, device, deliver in self._deliveries
+            ]
+        )
 
     def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
         """What makes an output of its samples."""
         producer, output = node.producer, node.output
+        kind: Any = TensorListGPU if node.device == "gpu" else TensorListCPU
         if isinstance(producer, SourceNode):
             if producer.external.is_object(output):
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
             if (pool := self._inputs.get(producer)) is not None:
-                return lambda samples: TensorListCPU.of_arrays(samples, pool.layout)
+                return lambda samples: kind.of_arrays(samples, pool.layout)
         if isinstance(producer, OperatorNode):  # which may make several numbers of dimensions
-            return lambda samples: TensorListCPU.of_arrays(
+            return lambda samples: kind.of_arrays(
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
-        return functools.partial(TensorListCPU.of_arrays, layout=producer.layouts[output])
+        return functools.partial(kind.of_arrays, layout=producer.layouts[output])
 
 
 def _ndim(samples: _Samples) -> int:
-    return int(samples.ndim - 1 if isinstance(samples, np.ndarray) else samples[0].ndim if len(samples) else 0)
+    return kind_of_samples(samples)[1] if _length(samples) else 0
 
 
-def _load_objects(samples: _Samples, name: str, output: int) -> list[Any]:
+def _length(samples: _Samples) -> int:
+    return samples.shape[0] if isinstance(samples, DeviceArray) else len(samples)
+
+
+def _on_host(samples: _Samples) -> Any:
+    """The samples in host memory."""
+    if isinstance(samples, DeviceArray):
+        return samples.to_host()
+    if isinstance(samples, list) and samples and isinstance(samples[0], DeviceArray):
+        return arrays_to_host(samples)
+    return samples
+
+
+def _load_objects(samples: Any, name: str, output: int) -> list[Any]:
     with interruptible():  # unpickling may call the user's code
         return load_objects(samples, name, output)
 

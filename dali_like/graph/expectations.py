@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dali_like.errors import ArgumentClashError, DtypeMismatchError, LayoutMismatchError, NdimMismatchError
-from dali_like.tensors import TensorListCPU
 from dali_like.types import OBJECT, DALIDataType, to_numpy_type
 
 _OBJECTS = "Python objects"
@@ -20,8 +19,8 @@ class Expectation(NamedTuple):
     ndim: int | None
     layout: str
 
-    def check(self, batch: TensorListCPU | list[Any]) -> None:
-        """Raise if a batch is something else.
+    def check(self, batch: Any) -> None:
+        """Raise if a batch, a TensorList or a list, is something else.
 
         Raises:
             DtypeMismatchError, NdimMismatchError, LayoutMismatchError: it is.
@@ -85,7 +84,7 @@ def per_output(name: str, value: Any, num_outputs: int) -> list[Any]:
     return values
 
 
-def check_outputs(expectations: Sequence[Expectation], outputs: Sequence[TensorListCPU]) -> None:
+def check_outputs(expectations: Sequence[Expectation], outputs: Sequence[Any]) -> None:
     """Hold a batch of each output against what is expected.
 
     Raises:

@@ -11,16 +11,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from dali_like.device.arrays import DeviceArray
+from dali_like.device.copier import Copier
 from dali_like.errors import ClosedError, LayoutMismatchError, NdimMismatchError, NoInputError
 from dali_like.external_source import ExternalSource
+from dali_like.gpu_tensor_lists import TensorListGPU
+from dali_like.gpu_tensors import TensorGPU
+from dali_like.graph.gpu_sources import kind_of_samples, take_in
 from dali_like.interrupts import PATIENCE_S, check_interrupts
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES
-from dali_like.workers.samples import Source, as_array, as_columns, check_array
+from dali_like.workers.samples import Source, as_array, as_columns, check_array, is_on_gpu
 
 
 class Fed(NamedTuple):
@@ -36,10 +40,21 @@ class InputPool:
     Args:
         external: what was said of the input.
         capacity: the largest batch.
+        copier: copies to the GPU, where anything is wanted there.
     """
 
-    def __init__(self, external: ExternalSource, capacity: int) -> None:
-        self._source = Source(external.name, _never_called, None, batch=True, objects=external.objects, verb="was fed")
+    def __init__(self, external: ExternalSource, capacity: int, copier: Copier | None = None) -> None:
+        self._source = Source(
+            external.name,
+            _never_called,
+            None,
+            batch=True,
+            objects=external.objects,
+            verb="was fed",
+            takes_gpu=external.may_be_on_gpu,
+        )
+        self._external = external
+        self._copier = copier
         self._expected = external.declared[0]
         self._copies = not external.arguments.no_copy
         self._blocks = bool(external.arguments.blocking)
@@ -53,18 +68,18 @@ class InputPool:
         #: The layout of what is fed.
         self.layout = external.layouts[0]
 
-    def check(self, data: Any, layout: str | None) -> Fed:
-        """A batch as it may be fed.
+    def check(self, data: Any, layout: str | None, cuda_stream: Any = None, use_copy_kernel: bool | None = None) -> Fed:
+        """A batch as it may be fed. For the last two arguments see `dali_like.graph.gpu_sources.take_in`.
 
         Raises:
             SampleError: it is no batch, or not of the dtype, dimensions and layout that were declared or fed before.
         """
         (column,) = as_columns(data, self._source, self._capacity)
-        fed = Fed(self._import(column), layout or _layout_of(data))
-        if len(fed.output):
-            dtype, ndim = fed.output[0].dtype, fed.output[0].ndim
-            for sample in fed.output if not isinstance(fed.output, np.ndarray) else ():
-                check_array(sample.dtype, sample.ndim, DTYPE_CODES[dtype], ndim, self._source, 0)
+        fed = Fed(self._import(column, cuda_stream, use_copy_kernel), layout or _layout_of(data))
+        if isinstance(fed.output, DeviceArray) or len(fed.output):
+            dtype, ndim = kind_of_samples(fed.output)
+            for sample in fed.output if not isinstance(fed.output, (np.ndarray, DeviceArray)) else ():
+                check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, self._source, 0)
             check_array(dtype, ndim, self._expected.dtype, self._expected.ndim, self._source, 0)
             self._check_layout(fed.layout, ndim)
         return fed
@@ -72,8 +87,9 @@ class InputPool:
     def feed(self, fed: Fed) -> None:
         """Add a batch to the queue."""
         with self._news:
-            if len(fed.output):
-                self._expected = OutputLayout(DTYPE_CODES[fed.output[0].dtype], fed.output[0].ndim)
+            if isinstance(fed.output, DeviceArray) or len(fed.output):
+                dtype, ndim = kind_of_samples(fed.output)
+                self._expected = OutputLayout(DTYPE_CODES[dtype], ndim)
                 self.layout = fed.layout or self.layout
             self._queue.append(fed.output)
             self._news.notify_all()
@@ -122,15 +138,21 @@ class InputPool:
         self._waiting.clear()
         self._queue.clear()
 
-    def _import(self, column: NDArray[Any] | Sequence[Any]) -> Output:
+    def _import(self, column: Any, cuda_stream: Any, use_copy_kernel: bool | None) -> Any:
+        first = column[0] if isinstance(column, (list, tuple)) and column else column
+        if self._copier is not None and self._source.takes_gpu and is_on_gpu(first):
+            return take_in(column, self._external, self._copier, 0, cuda_stream, use_copy_kernel)
         if isinstance(column, np.ndarray):
             output: Output = column
         else:
             output = [as_array(value, self._source, 0) for value in column]
         return _copy(output) if self._copies else output
 
-    def _hand_out(self, output: Output) -> Output:
+    def _hand_out(self, output: Any) -> Any:
         """A batch as it is delivered: a copy if it may be delivered again, since users may write into what they get."""
+        if isinstance(output, DeviceArray) or (isinstance(output, list) and output and isinstance(output[0], DeviceArray)):
+            assert self._copier is not None
+            return self._copier.copy(output) if self._repeats and self._copies else output
         return _copy(output) if self._repeats and self._copies else output
 
     def _check_layout(self, layout: str | None, ndim: int) -> None:
@@ -148,10 +170,10 @@ def _copy(output: Output) -> Output:
 
 def _layout_of(data: Any) -> str:
     """The layout that the samples have, if they are tensors."""
-    if isinstance(data, TensorListCPU):
+    if isinstance(data, (TensorListCPU, TensorListGPU)):
         return data.layout()
     first = data[0] if isinstance(data, (list, tuple)) and data else None
-    return first.layout() if isinstance(first, TensorCPU) else ""
+    return first.layout() if isinstance(first, (TensorCPU, TensorGPU)) else ""
 
 
 def _never_called(info: Any) -> Any:

@@ -139,6 +139,11 @@ class Lockstep:
         """How many batches of the epoch have been delivered."""
         return self._iteration
 
+    @property
+    def any_goes_on(self) -> bool:
+        """Whether there is a source that `put_back` gives something back to."""
+        return self._any_goes_on
+
     def passed(self, steps_ahead: int) -> tuple[int, ...]:
         """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
         return tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
@@ -53,6 +53,11 @@ class OperatorNode:
         return (*self.inputs, *self.argument_inputs.values())
 
     @property
+    def is_on_gpu(self) -> bool:
+        """Whether its output is; see `dali_like.graph.operators.GpuOperator`."""
+        return hasattr(self.operator, "compute_on_gpu")
+
+    @property
     def layouts(self) -> Sequence[str]:
         """Of each output."""
         return self.operator.layouts
@@ -79,7 +84,7 @@ class DataNode:
 
     Attributes:
         name: for messages.
-        device: "cpu".
+        device: where the data is wanted: "cpu" or "gpu". Nodes of both may have the same producer.
         producer: where the data comes from.
         output: which output of the producer it is.
     """
@@ -100,23 +105,24 @@ class DataNode:
         layouts = self.producer.layouts[self.output].split()
         return layouts[0] if len(layouts) == 1 else ""
 
-    def gpu(self) -> NoReturn:
-        """Move the data to the GPU.
+    def gpu(self) -> DataNode:
+        """The same data on the GPU. Whether there is one is looked for when the pipeline is built.
 
         Raises:
-            DeviceError: always, in this version.
+            DefinitionError: the data are Python objects.
         """
-        raise DeviceError("batches on the GPU are not there in this version: leave .gpu() out")
+        if is_of_objects(self):
+            raise DefinitionError(f"{self.name} is of Python objects, which cannot go to a GPU: leave .gpu() out")
+        return self if self.device == "gpu" else replace(self, device="gpu")
 
     def cpu(self) -> DataNode:
-        """The node itself: its data is in host memory."""
-        return self
+        """The same data in host memory."""
+        return self if self.device == "cpu" else replace(self, device="cpu")
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
         """A node of the shape of each sample, as a one-dimensional array of INT64, or of `dtype`."""
-        _check_device(device)
         operator = ShapeOf(to_numpy_type(INT64 if dtype is None else to_dali_type(dtype)))
-        return DataNode(operator.name, "cpu", OperatorNode(operator, (self,)))
+        return DataNode(operator.name, checked_device(device), OperatorNode(operator, (self.cpu(),)))
 
     def property(self, key: str, *, device: str = "cpu") -> DataNode:
         """A node of what is known of each sample besides its data, as an array of bytes.
@@ -127,11 +133,11 @@ class DataNode:
         Raises:
             ArgumentError: another key.
         """
-        _check_device(device)
+        checked_device(device)
         texts = {"layout": self.layout, "source_info": ""}
         if key not in texts:
             raise ArgumentError(f"DataNode.property knows the keys {', '.join(texts)}, not {key!r}")
-        return constant_node(Constant(np.frombuffer(texts[key].encode(), np.uint8)))
+        return constant_node(Constant(np.frombuffer(texts[key].encode(), np.uint8), device=device))
 
     def source_info(self, *, device: str = "cpu") -> DataNode:
         """As ``property("source_info")``."""
@@ -165,6 +171,14 @@ class Graph:
     operators: tuple[OperatorNode, ...]
     constants: tuple[ConstantNode, ...]
 
+    @property
+    def wants_gpu(self) -> str:
+        """What of it wants a GPU, for messages; empty: nothing does."""
+        names = [source.external.name for source in self.sources if source.external.arguments.device == "gpu"]
+        names += [node.operator.name for node in self.operators if node.is_on_gpu]
+        names += [node.name for node in self.outputs if node.device == "gpu"]
+        return f"{names[0]} on the GPU" if names else ""
+
 
 def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> Graph:
     """The graph that ends in `outputs` and `sinks`.
@@ -186,6 +200,7 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
         elif producer not in operators:
             for data in producer.needs:
                 _refuse_objects(producer, data)
+                _refuse_gpu(producer, data)
                 visit(data)
             operators[producer] = None
 
@@ -203,8 +218,18 @@ def _check_names(sources: Iterable[SourceNode]) -> None:
             raise ArgumentClashError(f"several external sources have the name {name!r}; give each a name of its own")
 
 
+def is_of_objects(data: DataNode) -> bool:
+    """Whether a node's data are Python objects."""
+    return isinstance(data.producer, SourceNode) and data.producer.external.is_object(data.output)
+
+
+def _refuse_gpu(producer: OperatorNode, data: DataNode) -> None:
+    if data.device != "cpu":
+        raise ArgumentClashError(f"{producer.operator.name} works on the CPU; {data.name} is on the GPU: give it its .cpu()")
+
+
 def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
-    if isinstance(data.producer, SourceNode) and data.producer.external.is_object(data.output):
+    if is_of_objects(data):
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
 
 
@@ -249,7 +274,7 @@ def producer_names(graph: Graph) -> dict[Producer, str]:
 
 def constant_node(constant: Constant) -> DataNode:
     """The node of a constant."""
-    return DataNode("constant", "cpu", ConstantNode(constant))
+    return DataNode("constant", constant.device, ConstantNode(constant))
 
 
 def output_nodes(outputs: Iterable[Any]) -> tuple[DataNode, ...]:
@@ -286,6 +311,12 @@ def contains_node(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and any(isinstance(part, DataNode) or contains_node(part) for part in value)
 
 
-def _check_device(device: str) -> None:
-    if device != "cpu":
-        raise DeviceError(f"device={device!r}: this version has data on the CPU only")
+def checked_device(device: str) -> str:
+    """A place for data.
+
+    Raises:
+        DeviceError: it is another than "cpu" and "gpu".
+    """
+    if device not in ("cpu", "gpu"):
+        raise DeviceError(f'device={device!r}: data is on the "cpu" or on the "gpu"')
+    return device

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.device.copier import Copier, DeviceSamples
 from dali_like.graph.randomness import RandomKey, generator_at
 from dali_like.types import SampleInfo
 
@@ -101,6 +102,22 @@ class Operator(Protocol):
             call: see there. Only for an operator with one output its place may be used.
             inputs: a sample of each input; for an operator on batches, a list of the samples of each.
             arguments: likewise those of the arguments that are nodes.
+        """
+
+
+class GpuOperator(Operator, Protocol):
+    """An operator on batches whose output is on a GPU."""
+
+    def compute_on_gpu(
+        self, call: Call, samples: Sequence[Array], copier: Copier, for_each: Callable[[int, Callable[[int], None]], None]
+    ) -> DeviceSamples:
+        """The results for the samples of its input.
+
+        Args:
+            call: see `Operator.compute`.
+            samples: at least one.
+            copier: to the GPU.
+            for_each: calls a function for each index below a number, in several threads.
         """
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
-from dali_like.operators.description import Description, descriptions
+from dali_like.operators.description import BoundOperator, Description, descriptions
+from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.parameters import REQUIRED
 
 
@@ -32,7 +33,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     """
     sets = _input_sets(description, inputs)
     _check_names(description, given)
-    _check_device(description, given.get("device", "cpu"))
+    device = _device_of_output(description, given.get("device", "cpu"))
     nodes, constants = {}, {}
     for name, value in given.items():
         if name in description.common:
@@ -47,11 +48,14 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     number: dict[str, int] = {}
     for one in sets or [list(inputs)]:
         data = _as_nodes(description, one)
-        bind = functools.partial(description.bind, given=constants)
+        bind: Callable[[Sequence[str]], Any] = functools.partial(description.bind, given=constants)
+        if device == "gpu":
+            bind = functools.partial(_bind_mixed, bind)
         bound = bind([_layouts_of(node) for node in data])
         node = OperatorNode(bound, data, nodes, **number, adapt=bind)
         number = {"number": node.number}
-        results.append([DataNode(given.get("name") or description.name, "cpu", node, i) for i in range(len(bound.layouts))])
+        name = given.get("name") or description.name
+        results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
     if given.get("preserve"):
         _preserve(description, [node for outputs in results for node in outputs])
     if not sets:
@@ -113,9 +117,17 @@ def _check_names(description: Description, given: Mapping[str, Any]) -> None:
         raise ArgumentTypeError(f"{description.name} needs the argument {', '.join(missing)}")
 
 
-def _check_device(description: Description, device: Any) -> None:
+def _device_of_output(description: Description, device: Any) -> str:
+    """Where what an operator makes is, given where it is to run."""
+    if device == "mixed" and description.path in MIXED:
+        return "gpu"
     if device not in ("cpu", None):
         raise DeviceError(f"{description.name}: device={device!r} is not there in this version, which computes on the CPU")
+    return "cpu"
+
+
+def _bind_mixed(bind: Callable[[Sequence[str]], BoundOperator], layouts: Sequence[str]) -> MixedImage:
+    return MixedImage(bind(layouts))
 
 
 def _check_together(description: Description, constants: Mapping[str, Any], nodes: Mapping[str, DataNode]) -> None:

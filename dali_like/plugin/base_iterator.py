@@ -101,7 +101,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         if self._progress.is_complete:
             raise ArgumentClashError(f"with DROP, nothing is left of an epoch of {size} samples: a full batch has {step}")
         self._is_checkpointed = _checked_checkpointing(self._pipelines)
-        self._gathered: list[Sequence[TensorListCPU]] = []  # what pipelines have given for the next step
+        self._gathered: list[Sequence[Any]] = []  # what pipelines have given for the next step
         self._initial_checkpoints: list[bytes] | None = None  # of pipelines that are ahead by the first batch
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end

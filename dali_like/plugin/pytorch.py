@@ -37,6 +37,7 @@ from dali_like.data.loading import Loading
 from dali_like.data.making import BatchMaker
 from dali_like.data.options import LoaderOptions, OwnOptions
 from dali_like.data.randomness import TorchRandomness
+from dali_like.device.protocol import Pinning
 from dali_like.errors import ArgumentError
 from dali_like.extras import optional
 from dali_like.workers.info import WorkerInfo, set_worker_info
@@ -58,6 +59,7 @@ from dali_like.plugin._torch_iterators import (  # noqa: E402
     feed_ndarray,
     to_torch_type,
 )
+from dali_like.plugin._torch_pinning import TorchPinning  # noqa: E402
 from dali_like.plugin._torch_tensors import reduce_tensor  # noqa: E402
 from dali_like.plugin.progress import LastBatchPolicy  # noqa: E402
 
@@ -222,8 +224,12 @@ class TorchFlavour:
         is_as_it_was = generator.initial_seed() == seed
         return (*PYTHON_AND_NUMPY, generator.manual_seed if is_as_it_was else _seeder_in_disguise(generator))
 
+    def pinning(self) -> Pinning | None:
+        """PyTorch's CUDA. It knows memory that has been page-locked by others."""
+        return TorchPinning() if torch.cuda.is_available() else None
+
     def pin(self, batch: Any) -> Any:
-        """As PyTorch does it."""
+        """As PyTorch does it, which copies only what is not page-locked: small tensors, and those that had no row."""
         return pin_memory(batch)
 
     def recording(self, name: str) -> AbstractContextManager[Any]:
@@ -259,6 +265,11 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
     Takes what that takes, and is one, so that libraries accept it. What it can be told besides, and what is different, is
     in `dali_like.data.DataLoader` and in docs/migrating-from-pytorch.md.
 
+    With ``pin_memory=True`` the memory that workers write to is itself page-locked, and large tensors are views of it. It is
+    used again when the GPU has done what was on its default stream, and on PyTorch's and CuPy's current ones, when the last
+    of them was dropped. Who copies on other streams holds the batch until then, or says ``pin_memory="copy"``, which copies
+    batches as PyTorch does.
+
     All arguments are named in its signature, and are attributes: some libraries make a loader anew of what these are. The
     last six, from `worker_seeding` on, are ours.
 
@@ -280,7 +291,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         batch_sampler: Iterable[Any] | None = None,
         num_workers: int = 0,
         collate_fn: Callable[[Any], Any] | None = None,
-        pin_memory: bool = False,
+        pin_memory: bool | str = False,
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], Any] | None = None,

@@ -43,6 +43,32 @@ class Keeper(Protocol):
         """Give that memory back."""
 
 
+class Fence(Protocol):
+    """What may still be reading or writing memory that nobody holds any more: a GPU's copies, say."""
+
+    def passed(self) -> bool:
+        """Whether that has ended. Raises nothing, and does not wait."""
+
+    def wait(self) -> None:
+        """Wait until it has ended. Raises nothing."""
+
+
+class Observer(Protocol):
+    """Is told which extents of a space have memory for good, and says when such memory may be used again.
+
+    Its methods are called in any thread; the last two by finalizers, too.
+    """
+
+    def made(self, address: int, nbytes: int) -> None:
+        """Memory has been put behind an extent."""
+
+    def fence(self) -> Fence | None:
+        """Nobody holds some memory any more: what must have passed before it is used again; None: nothing."""
+
+    def freed(self, address: int) -> None:
+        """The memory of the extent that begins there, if there is one, is about to be given back."""
+
+
 class SharedSpace:
     """The address space that a pipeline and its workers share.
 
@@ -53,6 +79,7 @@ class SharedSpace:
         map: the mapping.
         bytes: the mapping as one array; every view of it keeps the mapping.
         address: where the mapping begins in this process.
+        observer: is told of the extents that `take` has put memory behind.
     """
 
     _creator = 0
@@ -64,14 +91,18 @@ class SharedSpace:
         self.map = mmap.mmap(fd.fileno(), size)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
         self.address: int = self.bytes.__array_interface__["data"][0]
+        self.observer: Observer | None = None
         self._lock = threading.Lock()
         self._free = [(0, size)]
+        self._extents: dict[int, int] = {}
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
     def __del__(self, getpid: Callable[[], int] = os.getpid, remove: int = mmap.MADV_REMOVE) -> None:
         # Processes that were forked meanwhile, workers of other pipelines among them, may map it for as long as they live.
         # Whoever keeps ``__main__`` alive, as dill does, lets this happen when modules are empty already.
         if self._creator == getpid():
+            while self.observer is not None and self._extents:
+                self.observer.freed(self.address + self._extents.popitem()[0])
             self.map.madvise(remove, 0, self.size)
 
     @classmethod
@@ -114,6 +145,29 @@ class SharedSpace:
     def used_bytes(self) -> int:
         """How much memory is behind the space."""
         return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
+
+    def take(self, nbytes: int, committed: int) -> int:
+        """Take an extent of at least `nbytes`, put memory behind the first `committed` of them, and return its offset.
+
+        Thread-safe.
+
+        Raises:
+            OutOfMemoryError: as `allocate` and `commit`.
+        """
+        offset = self.allocate(nbytes)
+        try:
+            self.commit(offset, committed)
+        except BaseException:
+            self.free(offset, nbytes)
+            raise
+        if self.observer is not None:
+            self._extents[offset] = committed
+            self.observer.made(self.address + offset, align(committed, PAGE_BYTES))
+        return offset
+
+    def fence(self) -> Fence | None:
+        """Nobody holds some memory of this space any more: what must have passed before it is used again."""
+        return self.observer.fence() if self.observer is not None else None
 
     def allocate(self, nbytes: int) -> int:
         """Take an extent of at least `nbytes`, without memory behind it, and return its offset. Thread-safe.
@@ -192,6 +246,8 @@ class SharedSpace:
 
     def discard(self, offset: int, nbytes: int) -> None:
         """Give the pages of an extent back to the system; it reads as zeros afterwards."""
+        if self._extents.pop(offset, None) is not None and self.observer is not None:
+            self.observer.freed(self.address + offset)
         self.map.madvise(mmap.MADV_REMOVE, offset, align(nbytes, PAGE_BYTES))
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -6,6 +6,8 @@ finalizer of a lease may run in any thread and at any instruction, so it only ap
 ring when the main thread next asks for one. In a forked child it does nothing: the slot is the parent's.
 
 A lease keeps the shared space. Closing a pipeline therefore never invalidates a batch that somebody holds.
+
+What a GPU may still read when its lease ends lies under a fence, too: see `dali_like.workers.memory.Observer`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.workers.geometry import Geometry
-from dali_like.workers.memory import SharedSpace
+from dali_like.workers.memory import Fence, SharedSpace
 from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Word
 
 #: Pages of a region that one unusually large batch has touched are given back when the slot is reused and they are this
@@ -40,12 +42,7 @@ class Slot:
     def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
         self.space = space
         self.geometry = geometry
-        self.offset = space.allocate(geometry.slot_bytes)
-        try:
-            space.commit(self.offset, geometry.resident_bytes)
-        except BaseException:
-            space.free(self.offset, geometry.slot_bytes)
-            raise
+        self.offset = space.take(geometry.slot_bytes, geometry.resident_bytes)
         word = np.dtype(np.int64)
         num_outputs = len(geometry.outputs)
         self.header: NDArray[np.int64] = space.array(self.offset, geometry.header.shape, word)
@@ -91,7 +88,7 @@ class Ring:
         self._geometry = geometry
         self._free: list[Slot] = []
         self._closed = False
-        self._returned: deque[Slot] = deque()
+        self._returned: deque[tuple[Slot, Fence | None]] = deque()
         self._acquired = 0
         self._least_free = 0
         self.num_slots = 0
@@ -105,7 +102,8 @@ class Ring:
     @geometry.setter
     def geometry(self, geometry: Geometry) -> None:
         self._geometry = geometry
-        self.drop_free()
+        self._collect()
+        self._drop_free()
 
     def acquire(self, usual_region_bytes: int) -> Slot:
         """A slot that nobody uses, of the current geometry; the one used last if there are several, as it is warm.
@@ -129,22 +127,28 @@ class Ring:
 
     def release(self, slot: Slot) -> None:
         """Give a slot back. May be called from any thread; in a forked child it must not be."""
+        fence = self._space.fence()
         if self._closed:
+            if fence is not None:
+                fence.wait()
             slot.discard()
         else:
-            self._returned.append(slot)
+            self._returned.append((slot, fence))
 
     def close(self) -> None:
         """Give the memory of all slots back, now or when their leases end."""
         self._closed = True
-        self._collect()
+        self._collect(waits=True)
         for slot in self._free:
             slot.discard()
         self._free = []
 
     def drop_free(self) -> None:
-        """Give back the memory of the slots that nobody uses."""
-        self._collect()
+        """Give back the memory of the slots that nobody uses, or that only their fences keep."""
+        self._collect(waits=True)
+        self._drop_free()
+
+    def _drop_free(self) -> None:
         for slot in self._free:
             self._drop(slot)
         self._free = []
@@ -160,12 +164,15 @@ class Ring:
             del self._free[: self._least_free]
             self._least_free = len(self._free)
 
-    def _collect(self) -> None:
-        while True:
-            try:
-                slot = self._returned.popleft()
-            except IndexError:
-                return
+    def _collect(self, *, waits: bool = False) -> None:
+        """Take in the slots that have been given back and whose fences have passed; or wait for these."""
+        for _ in range(len(self._returned)):
+            slot, fence = self._returned.popleft()
+            if fence is not None and waits:
+                fence.wait()
+            elif fence is not None and not fence.passed():
+                self._returned.append((slot, fence))
+                continue
             if slot.geometry is not self._geometry or len(self._free) >= _MOST_FREE:
                 self._drop(slot)
             else:

@@ -25,7 +25,7 @@ from dali_like.workers.coroutines import EventLoop, make_concurrently
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.workers.requests import answer
-from dali_like.workers.samples import LastBatch, Source, as_columns, split_outputs
+from dali_like.workers.samples import LastBatch, Source, as_columns, is_on_gpu, split_outputs
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, Region, RegionFullError, SlotView, Task
 
@@ -81,7 +81,10 @@ class TaskRunner:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
-        task = Task(self._space, view, self._sources[words[Header.SOURCE]], words, number)
+        return self.compute(Task(self._space, view, self._sources[words[Header.SOURCE]], words, number), made)
+
+    def compute(self, task: Any, made: deque[Any] | None = None) -> tuple[Status, int]:
+        """Compute a task, wherever its samples go; see `run`."""
         before = current_call.get()
         try:
             current_call.set(Call(task.source.seeds, task.empty))
@@ -153,9 +156,9 @@ class TaskRunner:
 
     def _put_batch(self, task: Task, batch: Any, source: Source) -> None:
         try:
-            columns = as_columns(batch, source, task.stop - task.start)
+            columns: list[Any] = as_columns(batch, source, task.stop - task.start)
             for output, column in enumerate(columns):
-                if isinstance(column, np.ndarray):
+                if isinstance(column, np.ndarray) or is_on_gpu(column):
                     task.put_all(output, column, source)
                 else:
                     for i, value in enumerate(column):

@@ -24,6 +24,9 @@ from dali_like.errors import (
 from dali_like.workers.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
 from dali_like.workers.streams import Stream
 
+#: ``kDLCUDA``, see ``__dlpack_device__`` in the array API standard.
+_DLPACK_CUDA = 2
+
 
 class LastBatch(enum.Enum):
     """What becomes of the samples of a batch that StopIteration ends before it is full."""
@@ -57,6 +60,7 @@ class Source:
             closed.
         seeds: what `SampleInfo.rng` depends on besides the sample: the pipeline's seed, and the number of the source.
         verb: how messages call what it does.
+        takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.gpu_sources`.
     """
 
     name: str
@@ -74,6 +78,7 @@ class Source:
     worker_teardown: Callable[[], Any] | None = None
     seeds: tuple[int, int] = (0, 0)
     verb: str = "returned"
+    takes_gpu: bool = False
 
     @property
     def output_count(self) -> int:
@@ -142,8 +147,8 @@ def as_columns(batch: Any, source: Source, capacity: int) -> list[NDArray[Any] |
 
 
 def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequence[Any]:
-    if isinstance(value, (list, tuple)):
-        return value
+    if isinstance(value, (list, tuple)) or (source.takes_gpu and is_on_gpu(value)):
+        return value  # type: ignore[no-any-return]
     if source.is_object(output):
         if isinstance(value, np.ndarray) and value.ndim:
             return list(value)
@@ -281,6 +286,14 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
         raise SampleTypeError(
             f"{source.name} {source.verb} {_describe(value)} in output {output}, which NumPy cannot read: {error}"
         ) from error
+
+
+def is_on_gpu(value: Any) -> bool:
+    """Whether it is an array on a GPU."""
+    if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False):
+        return True
+    device = getattr(value, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) == _DLPACK_CUDA
 
 
 def _refuse_unawaited(value: Any, source: Source) -> None:

@@ -1,0 +1,259 @@
+"""A GPU of NVIDIA's, through CuPy.
+
+What is used of CUDA are a stream, events, asynchronous copies, and pages that are locked where they lie: see "Stream
+Management", "Event Management" and ``cudaHostRegister`` in the CUDA Runtime API, and ``cupy.cuda`` in CuPy's reference.
+Memory comes from CuPy's current allocator, so that `cupy.cuda.set_allocator` and the limits of its pool hold here, too.
+
+The stream does not synchronise with the legacy default stream, on which PyTorch and CuPy work unless they are told
+otherwise: else a copy would wait for the kernels that it is to overlap with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dali_like.device.protocol import OWN_STREAM, GpuArray
+from dali_like.device.streams import DEFAULT_STREAM, in_place_of_cupys, stream_of_cupy, stream_of_torch
+from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
+from dali_like.extras import GPU_EXTRAS, optional
+from dali_like.workers.memory import mib
+
+#: Of ``cudaEventQuery``.
+_SUCCESS = 0
+_NOT_READY = 600
+#: ``cudaHostRegisterPortable``: page-locked for all GPUs.
+_PORTABLE = 1
+_HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
+#: ``kDLCPU`` and ``kDLCUDA`` of DLPack.
+_DLPACK_CPU, _DLPACK_CUDA = 1, 2
+
+
+class CudaFence:
+    """Events on one or more streams; see `dali_like.device.protocol.DeviceFence`."""
+
+    def __init__(self, runtime: Any, events: Sequence[Any]) -> None:
+        self._runtime = runtime
+        self.events = events
+        self.error: DeviceError | None = None
+
+    def passed(self) -> bool:
+        """Whether all events have passed, or will never do, since the GPU has failed."""
+        for event in self.events:
+            status = self._runtime.eventQuery(event.ptr)
+            if status == _NOT_READY:
+                return False
+            if status != _SUCCESS:
+                self.error = DeviceError(f"the GPU has failed before the end of a copy, with CUDA's error {status}")
+        return True
+
+    def wait(self) -> None:
+        """Wait for all events. The GIL is released meanwhile."""
+        for event in self.events:
+            try:
+                self._runtime.eventSynchronize(event.ptr)
+            except Exception as error:  # whatever CuPy makes of CUDA's errors, at the end of the interpreter as well
+                self.error = DeviceError(f"the GPU has failed before the end of a copy: {error}")
+
+
+class CudaBlock:
+    """Memory of the GPU, from CuPy's allocator; see `dali_like.device.protocol.Block`."""
+
+    def __init__(self, pointer: Any) -> None:
+        self._pointer = pointer
+        self.address: int = pointer.ptr
+
+
+class CudaDevice:
+    """A GPU, with a stream of its own; see `dali_like.device.protocol.Device`.
+
+    Args:
+        device_id: its number.
+
+    Raises:
+        DeviceError: it cannot be used.
+        MissingExtraError: CuPy is not installed.
+    """
+
+    def __init__(self, device_id: int) -> None:
+        self._cupy = optional("cupy", "a GPU as the place of batches", *GPU_EXTRAS)
+        self._runtime = self._cupy.cuda.runtime
+        self.device_id = device_id
+        self._decoding = threading.Lock()
+        self._codec: Any = None
+        self._decoder: Any = None
+        try:
+            self._gpu = self._cupy.cuda.Device(device_id)
+            with self._gpu:
+                self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        except self._runtime.CUDARuntimeError as error:
+            raise DeviceError(f"GPU {device_id} cannot be used: {error}") from error
+
+    @property
+    def stream(self) -> int:
+        """See `Device.stream`."""
+        return int(self._stream.ptr)
+
+    def register(self, address: int, nbytes: int) -> None:
+        """See `Pinning.register`."""
+        with self._errors("pages cannot be locked"):
+            self._runtime.hostRegister(address, nbytes, _PORTABLE)
+
+    def unregister(self, address: int) -> None:
+        """See `Pinning.unregister`."""
+        with contextlib.suppress(Exception), self._gpu:  # at the end of the interpreter, CUDA may be gone
+            self._runtime.hostUnregister(address)
+
+    def allocate(self, nbytes: int) -> CudaBlock:
+        """See `Device.allocate`."""
+        try:
+            with self._gpu, in_place_of_cupys(self._stream):
+                return CudaBlock(self._cupy.cuda.alloc(nbytes))
+        except (self._cupy.cuda.memory.OutOfMemoryError, MemoryError) as error:
+            with self._gpu:
+                free, total = self._runtime.memGetInfo()
+            raise OutOfMemoryError(
+                f"a batch needs {mib(nbytes)} of GPU {self.device_id}, of whose {mib(total)} {mib(free)} are free. Hold "
+                "fewer batches, lower prefetch_queue_depth or the batch size, or limit what other libraries reserve there"
+            ) from error
+
+    def upload(self, target: int, source: int, nbytes: int) -> None:
+        """See `Device.upload`."""
+        self._copy(target, source, nbytes, _HOST_TO_DEVICE)
+
+    def download(self, target: int, source: int, nbytes: int) -> None:
+        """See `Device.download`."""
+        self._copy(target, source, nbytes, _DEVICE_TO_HOST)
+
+    def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
+        """See `Device.move`."""
+        if not by_kernel:
+            self._copy(target, source, nbytes, _DEVICE_TO_DEVICE)
+            return
+        with self._errors("a kernel that copies could not be launched"), in_place_of_cupys(self._stream):
+            arrays = [self._array(GpuArray(address, (nbytes,), np.dtype(np.uint8), None)) for address in (source, target)]
+            self._cupy.add(arrays[0], 0, out=arrays[1], dtype=np.uint8)
+
+    def record(self) -> CudaFence:
+        """See `Device.record`."""
+        with self._errors("an event could not be recorded"):
+            return self._fence([self.stream])
+
+    def fence(self) -> CudaFence:
+        """See `Pinning.fence`."""
+        try:
+            with self._gpu:
+                return self._fence([*self._in_use(), self.stream])
+        except Exception:  # CUDA has failed, or is gone at the end of the interpreter
+            with contextlib.suppress(Exception):
+                self._gpu.synchronize()
+            return CudaFence(self._runtime, [])
+
+    def fence_of(self, stream: int | None) -> CudaFence:
+        """See `Device.fence_of`."""
+        with self._errors("an event could not be recorded"):
+            return self._fence(self._in_use() if stream is None else [stream])
+
+    def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
+        """See `Device.hold`."""
+        with self._errors("a stream cannot wait for an event"):
+            handles = self._in_use() if stream is None else [self.stream if stream == OWN_STREAM else stream]
+            for handle in handles:
+                for event in fence.events:
+                    self._runtime.streamWaitEvent(handle, event.ptr)
+
+    def adopt(self, value: Any) -> GpuArray:
+        """See `Device.adopt`. Streams wait for each other; CuPy would let this process wait, see its ``asarray``."""
+        try:
+            interface = getattr(value, "__cuda_array_interface__", None)
+            with self._gpu, in_place_of_cupys(self._stream):
+                array = self._cupy.from_dlpack(value) if interface is None else self._of_interface(interface, value)
+                array = self._cupy.ascontiguousarray(array) if array.ndim else array
+        except DeviceError:
+            raise
+        except Exception as error:  # of CuPy, or of the library that the array is of
+            kind = type(value)
+            raise ArgumentTypeError(f"a {kind.__module__}.{kind.__qualname__} is no array on a GPU: {error}") from error
+        if array.device.id != self.device_id:
+            raise ArgumentTypeError(
+                f"an array on GPU {array.device.id} was given to a pipeline with device_id={self.device_id}"
+            )
+        return GpuArray(int(array.data.ptr), tuple(array.shape), np.dtype(array.dtype), array)
+
+    def export(self, array: GpuArray, **options: Any) -> Any:
+        """See `Device.export`."""
+        with self._errors("an array cannot be exported"):
+            return self._array(array).__dlpack__(stream=-1, **options)
+
+    def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
+        """See `Device.decode_images`; by nvImageCodec, whose upsampling is told to be that of libjpeg."""
+        with self._decoding, self._gpu:
+            if self._codec is None:
+                self._codec = optional("nvidia.nvimgcodec", "decoding images on a GPU", *GPU_EXTRAS)
+                self._decoder = self._codec.Decoder(device_id=self.device_id, options=":fancy_upsampling=1")
+            kind = self._codec.ColorSpec
+            params = self._codec.DecodeParams(
+                apply_exif_orientation=is_upright, color_spec=kind.GRAY if is_gray else kind.SRGB
+            )
+            decoded: Sequence[Any] = self._decoder.decode(list(encoded), params=params, cuda_stream=self.stream)
+        return decoded
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """See `Device.dlpack_device`."""
+        return _DLPACK_CUDA, self.device_id
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        with contextlib.suppress(Exception):
+            self._stream.synchronize()
+
+    def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
+        if nbytes:
+            with self._errors("a copy could not be begun"):
+                self._runtime.memcpyAsync(target, source, nbytes, kind, self.stream)
+
+    def _of_interface(self, interface: Mapping[str, Any], owner: Any) -> Any:
+        """An array of CuPy's over what the CUDA Array Interface describes."""
+        if (stream := interface.get("stream")) is not None:
+            self.hold(self.fence_of(stream))
+        address, shape, strides = interface["data"][0], tuple(interface["shape"]), interface.get("strides")
+        dtype = np.dtype(interface["typestr"])
+        nbytes = math.prod(shape) * dtype.itemsize
+        if strides is not None and nbytes:
+            nbytes = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + dtype.itemsize
+        memory = self._cupy.cuda.UnownedMemory(address, nbytes, owner, -1 if address else self.device_id)
+        return self._cupy.ndarray(shape, dtype, self._cupy.cuda.MemoryPointer(memory, 0), strides)
+
+    def _array(self, array: GpuArray) -> Any:
+        """As an array of CuPy's, which keeps the owner."""
+        nbytes = math.prod(array.shape) * array.dtype.itemsize
+        memory = self._cupy.cuda.UnownedMemory(array.address, nbytes, array.owner, self.device_id)
+        return self._cupy.ndarray(array.shape, array.dtype, self._cupy.cuda.MemoryPointer(memory, 0))
+
+    def _fence(self, handles: Sequence[int]) -> CudaFence:
+        events = []
+        for handle in handles:
+            event = self._cupy.cuda.Event(disable_timing=True)
+            self._runtime.eventRecord(event.ptr, handle)
+            events.append(event)
+        return CudaFence(self._runtime, events)
+
+    def _in_use(self) -> list[int]:
+        """The streams that the user's work may be on; see `Pinning.fence`."""
+        handles = {DEFAULT_STREAM, stream_of_cupy(), stream_of_torch(self.device_id)}
+        return [handle for handle in handles if handle is not None]
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Any:
+        """This GPU as CUDA's current device, and its errors as ours."""
+        try:
+            with self._gpu:
+                yield
+        except self._runtime.CUDARuntimeError as error:
+            raise DeviceError(f"GPU {self.device_id}: {what}: {error}") from error

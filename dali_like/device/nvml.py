@@ -1,0 +1,75 @@
+"""Which CPUs are near a GPU, as NVML knows it, without CUDA: workers are bound before CUDA may be used.
+
+NVML counts the GPUs in the order of their slots, which is also CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``. Without that,
+CUDA puts the fastest first, which makes a difference on machines with several kinds of GPUs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dali_like.device.accelerator import visible_devices
+from dali_like.errors import DeviceError
+from dali_like.extras import GPU_EXTRAS, optional
+
+_WORD_BITS = 64
+
+
+def cpus_near(device_id: int) -> set[int]:
+    """The CPUs near a GPU that this process may use; all of these, if none is.
+
+    Raises:
+        DeviceError: NVML does not say.
+        MissingExtraError: nvidia-ml-py is not installed.
+    """
+    pynvml = optional("pynvml", "set_affinity=True", *GPU_EXTRAS)
+    try:
+        pynvml.nvmlInit()
+        try:
+            handle = _handle(pynvml, device_id)
+            num_words = -(-(os.cpu_count() or 1) // _WORD_BITS)
+            words = list(pynvml.nvmlDeviceGetCpuAffinity(handle, num_words))
+        finally:
+            pynvml.nvmlShutdown()
+    except pynvml.NVMLError as error:
+        raise DeviceError(
+            f"set_affinity=True: NVML does not say which CPUs are near GPU {device_id} ({error}); leave set_affinity out"
+        ) from error
+    near = {i * _WORD_BITS + bit for i, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1}
+    allowed = os.sched_getaffinity(0)
+    return near & allowed or allowed
+
+
+@contextlib.contextmanager
+def bound_to(cpus: Iterable[int] | None) -> Iterator[None]:
+    """Bind this thread to some CPUs, and so all that it starts; None: to those that it has."""
+    if cpus is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _handle(pynvml: Any, device_id: int) -> Any:
+    """The GPU that CUDA shows as number `device_id`."""
+    visible = visible_devices()
+    if visible is None:
+        return pynvml.nvmlDeviceGetHandleByIndex(device_id)
+    if visible[device_id].isdecimal():
+        return pynvml.nvmlDeviceGetHandleByIndex(int(visible[device_id]))
+    for index in range(pynvml.nvmlDeviceGetCount()):  # a UUID, or the beginning of one
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        if _text(pynvml.nvmlDeviceGetUUID(handle)).startswith(visible[device_id]):
+            return handle
+    raise DeviceError(f"set_affinity=True: NVML knows no GPU {visible[device_id]!r}, which CUDA_VISIBLE_DEVICES names")
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,94 @@
+"""CUDA streams as users have them: what they say, and those that libraries have as their current ones."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import operator
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from dali_like.errors import ArgumentTypeError
+
+#: The legacy default stream: that of PyTorch and CuPy, unless they are told otherwise.
+DEFAULT_STREAM = 0
+
+
+def stream_handle(stream: Any) -> int | None:
+    """The handle of a stream; None stays None.
+
+    Args:
+        stream: a number, a ``ctypes.c_void_p``, or a stream of CuPy, PyTorch, or any library that has
+            ``__cuda_stream__``.
+
+    Raises:
+        ArgumentTypeError: it is something else.
+    """
+    if stream is None:
+        return None
+    if isinstance(stream, ctypes.c_void_p):
+        return stream.value or DEFAULT_STREAM
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for name in ("cuda_stream", "ptr"):
+        if isinstance(handle := getattr(stream, name, None), int):
+            return handle
+    try:
+        return operator.index(stream)
+    except TypeError:
+        raise ArgumentTypeError(
+            f"cuda_stream must be the handle of a stream, a stream of CuPy or PyTorch, or None, not {stream!r}"
+        ) from None
+
+
+def source_stream(stream: Any) -> int | None:
+    """The stream that the data of a source has been made on, as ``cuda_stream`` says it; None: any of those in use.
+
+    As in DALI, -1 (and for sources 1, in its documentation) stands for its own stream: nothing is to be waited for; there is
+    no harm in waiting for the streams in use then.
+
+    Raises:
+        ArgumentTypeError: see `stream_handle`.
+    """
+    handle = stream_handle(stream)
+    return None if handle in (-1, 1) else handle
+
+
+class _Hidden(threading.local):
+    """CuPy's current stream of this thread, while another one is in its place for a moment."""
+
+    handle: int | None = None
+
+
+_hidden = _Hidden()
+
+
+def stream_of_cupy() -> int | None:
+    """CuPy's current stream in this thread, as the user has it; None if CuPy is not imported."""
+    cupy: Any = sys.modules.get("cupy")
+    if cupy is None:
+        return None
+    return int(cupy.cuda.get_current_stream().ptr) if _hidden.handle is None else _hidden.handle
+
+
+@contextlib.contextmanager
+def in_place_of_cupys(stream: Any) -> Iterator[None]:
+    """Make a stream CuPy's current one; finalizers, which may run at any instruction, go on seeing the user's."""
+    before = _hidden.handle
+    _hidden.handle = stream_of_cupy()
+    try:
+        with stream:
+            yield
+    finally:
+        _hidden.handle = before
+
+
+def stream_of_torch(device_id: int) -> int | None:
+    """PyTorch's current stream in this thread; None if it does not use CUDA."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+        return None
+    return int(torch.cuda.current_stream(device_id).cuda_stream)

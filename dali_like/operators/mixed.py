@@ -1,0 +1,76 @@
+"""Images decoded on a GPU, as ``fn.decoders.image(device="mixed")`` has them; what cannot be is decoded on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dali_like.device.arrays import DeviceArray
+from dali_like.device.copier import Copier, DeviceSamples
+from dali_like.graph.operators import Array, Call
+from dali_like.operators.description import BoundOperator
+from dali_like.types import GRAY, RGB
+
+#: The operators that there are with ``device="mixed"``.
+MIXED = ("decoders.image",)
+#: The output types that the GPU makes.
+_ON_GPU = (RGB, GRAY)
+
+
+@dataclass(frozen=True)
+class MixedImage:
+    """Decodes images on the GPU; a `dali_like.graph.operators.GpuOperator`.
+
+    Attributes:
+        on_cpu: the operator that decodes them on the CPU.
+    """
+
+    on_cpu: BoundOperator
+    seed: int | None = None
+    per_sample: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.on_cpu.name
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return {**self.on_cpu.arguments, "device": "mixed"}
+
+    @property
+    def layouts(self) -> Sequence[str]:
+        return self.on_cpu.layouts
+
+    def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
+        """For one image on the CPU: an input that is its file."""
+        return self.on_cpu.compute(call, inputs, arguments)
+
+    def compute_on_gpu(
+        self, call: Call, samples: Sequence[Array], copier: Copier, for_each: Callable[[int, Callable[[int], None]], None]
+    ) -> DeviceSamples:
+        """See `dali_like.graph.operators.GpuOperator`."""
+        images = self._decoded_on_gpu(samples, copier)
+        left = [i for i, image in enumerate(images) if image is None]
+
+        def decode(i: int) -> None:
+            if images[i] is None:
+                (images[i],) = self.compute(call, [samples[i]], {})
+
+        if left:
+            for_each(len(samples), decode)
+            (sent,) = copier.send([[images[i] for i in left]])
+            if len(left) == len(samples):
+                return sent
+            for place, i in enumerate(left):
+                images[i] = (sent.at(place) if isinstance(sent, DeviceArray) else sent[place]).on_gpu
+        return copier.take_in(images, is_dense=False, stream=copier.device.stream, copies=True, by_kernel=False)
+
+    def _decoded_on_gpu(self, samples: Sequence[Array], copier: Copier) -> list[Any]:
+        """The images, or None in the place of what cannot be decoded there."""
+        output_type = self.on_cpu.values.get("output_type", RGB)
+        if output_type not in _ON_GPU:
+            return [None] * len(samples)
+        is_upright = bool(self.on_cpu.values.get("adjust_orientation", False))
+        files = [bytes(sample) for sample in samples]
+        return list(copier.device.decode_images(files, is_gray=output_type is GRAY, is_upright=is_upright))

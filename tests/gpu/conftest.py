@@ -1,0 +1,21 @@
+"""CUDA opens descriptors and starts threads when it likes: what tests leave behind is looked for with that in mind."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from conftest import wait_until
+
+
+@pytest.fixture(autouse=True)
+def _leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test that leaves a process. In the place of the fixture of all other tests."""
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    gc.collect()
+    wait_until(
+        lambda: {child.pid for child in psutil.Process().children(recursive=True)} <= before, "the end of all workers"
+    )

@@ -1,0 +1,58 @@
+"""A GPU, or the reason why a test is skipped; and kernels that last until the test lets them end."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like.device.accelerator import accelerator_is_available
+
+#: A kernel ends after this in any case, so that a test which fails does not hang.
+MOST_NS = 5_000_000_000
+
+_CODE = r"""
+extern "C" __global__ void wait_for(volatile int* flag, long long most_ns) {
+    long long begin, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
+    do {
+        asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    } while (*flag == 0 && now - begin < most_ns);
+}
+"""
+
+
+def cuda() -> Any:
+    """CuPy; or the module that asks is skipped."""
+    if not accelerator_is_available():
+        pytest.skip("there is no GPU here", allow_module_level=True)
+    if importlib.util.find_spec("cupy") is None:
+        pytest.skip("CuPy is not installed, by which GPUs are used", allow_module_level=True)
+    import cupy  # noqa: PLC0415  # optional
+
+    return cupy
+
+
+class Gate:
+    """A kernel that whatever comes behind it on a stream waits for, until the gate is opened."""
+
+    def __init__(self, cupy: Any, stream: Any = None) -> None:
+        self._memory = cupy.cuda.alloc_pinned_memory(4)
+        self._flag = np.frombuffer(self._memory, np.int32, 1)
+        self._flag[0] = 0
+        self.stream = cupy.cuda.Stream.null if stream is None else stream
+        kernel = cupy.RawKernel(_CODE, "wait_for")
+        with self.stream:
+            kernel((1,), (1,), (self._memory.ptr, MOST_NS))
+
+    @property
+    def is_shut(self) -> bool:
+        """Whether the stream still waits."""
+        return not self.stream.done
+
+    def open(self) -> None:
+        """Let the stream go on."""
+        self._flag[0] = 1
+        self.stream.synchronize()

@@ -1,0 +1,214 @@
+"""The device that CuPy makes, with a stand-in for CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from cupy_stand_in import Array, CupyStandIn
+
+from dali_like import fn, pipeline_def
+from dali_like.device.copier import Copier
+from dali_like.device.cuda import CudaDevice
+from dali_like.device.opening import substitute
+from dali_like.device.pinned import PinnedMemory
+from dali_like.errors import ArgumentTypeError, DeviceError, MissingExtraError, OutOfMemoryError
+from dali_like.tensors import TensorGPU
+
+BATCH = 4
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[CupyStandIn]:
+    module = CupyStandIn()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    with substitute(CudaDevice):
+        yield module
+    gc.collect()
+    assert not module.registered
+
+
+def number(info: Any) -> Any:
+    return np.full((3, 5), info.idx_in_epoch, np.int32)
+
+
+def ragged(info: Any) -> Any:
+    return np.full((info.idx_in_epoch % 3 + 1, 5), info.idx_in_epoch, np.int32)
+
+
+def make(source: Any = number, **options: Any) -> Any:
+    @pipeline_def(batch_size=BATCH, num_threads=1, device_id=0)
+    def pipeline() -> Any:
+        node = fn.external_source(source, batch=False, **options)
+        return node.gpu(), node.cpu()
+
+    return pipeline()
+
+
+@pytest.mark.parametrize("source", [number, ragged])
+def test_batches_are_copied(source: Any, cupy: CupyStandIn) -> None:
+    with closing(make(source)) as pipe:
+        for _ in range(30):
+            on_gpu, on_cpu = pipe.run()
+            for copied, original in zip(on_gpu.as_cpu(), on_cpu, strict=True):
+                assert np.array_equal(copied, original)
+        assert cupy.registered
+
+
+def test_the_default_stream_waits_for_the_copy(cupy: CupyStandIn) -> None:
+    with closing(make()) as pipe:
+        on_gpu, on_cpu = pipe.run()
+        assert np.array_equal(np.from_dlpack(on_gpu.as_tensor()), on_cpu.as_array())
+        assert on_gpu.as_tensor().__cuda_array_interface__["data"][0] == on_gpu.data_ptr()
+
+
+def test_buffers_wait_for_the_users_kernels(cupy: CupyStandIn) -> None:
+    seen: list[int] = []
+
+    def look(address: int) -> None:
+        seen.append(ctypes.c_int32.from_address(address).value)
+
+    with closing(make()) as pipe:
+        for _ in range(12):
+            on_gpu, _ = pipe.run()
+            cupy.launch(functools.partial(look, on_gpu.data_ptr()))
+            del on_gpu
+        pipe._engine.device._stream.synchronize()
+        cupy.run()
+
+    assert seen == list(range(0, 48, 4))
+
+
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_arrays_on_the_gpu_are_taken_in(by_kernel: bool, cupy: CupyStandIn) -> None:
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    strided = base[:, ::2]
+
+    class OnGpu:
+        __cuda_array_interface__ = {**strided.__array_interface__, "stream": 0}  # noqa: RUF012
+
+        def __len__(self) -> int:
+            return 4
+
+    @pipeline_def(batch_size=4, num_threads=1, device_id=0)
+    def pipeline() -> Any:
+        return fn.external_source(lambda i: OnGpu(), device="gpu", use_copy_kernel=by_kernel)
+
+    with closing(pipeline()) as pipe:
+        assert np.array_equal(pipe.run()[0].as_cpu().as_array(), strided)
+
+
+def test_what_is_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
+    array = np.arange(6)
+    by_dlpack = Array(cupy, array, None)
+
+    tensor = TensorGPU(by_dlpack)
+    assert np.array_equal(tensor.as_cpu(), array)
+    assert tensor.__dlpack_device__() == (2, 0)
+    with pytest.raises(ArgumentTypeError, match="no array on a GPU"):
+        TensorGPU(object())
+
+
+def test_arrays_on_another_gpu_are_refused(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Array(cupy, np.arange(6), None, device=1)
+    monkeypatch.setattr(cupy, "from_dlpack", lambda value: value)
+    with pytest.raises(ArgumentTypeError, match="an array on GPU 1 was given to a pipeline with device_id=0"):
+        CudaDevice(0).adopt(elsewhere)
+
+
+def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
+    cupy.limit = 1 << 20
+    with pytest.raises(OutOfMemoryError, match=r"needs 2\.0 MiB of GPU 0, of whose 2\.0 MiB 1\.0 MiB are free"):
+        CudaDevice(0).allocate(2 << 20)
+
+
+def test_a_gpu_that_cannot_be_used_is_named(cupy: CupyStandIn) -> None:
+    with pytest.raises(DeviceError, match="GPU 7 cannot be used: cudaErrorInvalidDevice"):
+        CudaDevice(7)
+
+
+def test_without_cupy_the_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(MissingExtraError, match=r"needs cupy: pip install 'dali_like\[cuda13\]' or"):
+        CudaDevice(0)
+
+
+def test_refused_pages_are_no_error(cupy: CupyStandIn) -> None:
+    cupy.refuses = True
+    with closing(make()) as pipe, pytest.warns(UserWarning, match="cudaErrorMemoryAllocation"):
+        pipe.run()
+
+
+def test_a_gpu_that_fails_is_an_error_and_not_a_hang(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
+    copier.send([np.ones(3)])
+    (flight,) = copier._flights
+    cupy.failed[flight.fence.events[0].ptr] = 719  # type: ignore[attr-defined]
+
+    with pytest.raises(DeviceError, match="failed before the end of a copy"):
+        copier.settle()
+    copier.close()
+
+
+def test_current_streams_are_in_use(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = CudaDevice(0)
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    torch = SimpleNamespace(
+        cuda=SimpleNamespace(
+            is_available=lambda: True,
+            is_initialized=lambda: True,
+            current_stream=lambda device_id: SimpleNamespace(cuda_stream=streams[0].ptr),
+        )
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with streams[1]:
+        cupy.launch(lambda: None, device.stream)
+        device.hold(device.record(), None)
+
+    assert [cupy.num_waiting(stream.ptr) for stream in streams] == [1, 1]
+    assert cupy.num_waiting(0) == 1
+
+
+def test_a_finalizer_amid_an_allocation_sees_the_users_stream(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = CudaDevice(0)
+    users = cupy.cuda.Stream(non_blocking=True)
+    cupy.launch(lambda: None, users.ptr)
+    fences: list[Any] = []
+    alloc = cupy.cuda.alloc
+    monkeypatch.setattr(cupy.cuda, "alloc", lambda size: fences.append(device.fence()) or alloc(size))
+
+    with users:
+        device.allocate(512)
+
+    assert not fences[0].passed()
+    users.synchronize()
+    assert fences[0].passed()
+
+
+def test_fences_that_cannot_be_made_wait_for_everything(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = CudaDevice(0)
+    done: list[bool] = []
+    cupy.launch(lambda: done.append(True))
+    monkeypatch.setattr(cupy.runtime, "eventRecord", lambda event, stream: 1 / 0)
+
+    assert device.fence().passed()
+    assert done
+
+
+def test_at_the_end_of_the_interpreter_nothing_is_raised(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    pinned = PinnedMemory(device, fenced=True)
+    pinned.made(4096, 4096)
+    cupy.registered.clear()
+
+    pinned.freed(4096)
+    device.close()
