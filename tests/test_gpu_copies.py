@@ -139,6 +139,22 @@ def test_results_of_operators_go_to_the_gpu_too(gpus: Gpus) -> None:
     pipe.close()
 
 
+@pytest.mark.parametrize("num_threads", [1, 4], ids=["in workers", "in threads"])
+def test_what_operators_make_goes_to_the_gpu_wherever_they_run(num_threads: int, gpus: Gpus) -> None:
+    @pipeline_def(batch_size=BATCH, num_threads=num_threads, device_id=0, py_num_workers=1)
+    def pipeline() -> Any:
+        source = fn.external_source(lambda info: dense(info)[..., np.newaxis], batch=False, parallel=True, layout="HWC")
+        flipped = fn.flip(source, horizontal=1)
+        return flipped.gpu(), flipped
+
+    pipe = pipeline()
+    for i in range(6):
+        on_gpu, on_cpu = pipe.run()
+        assert numbers_of(on_gpu) == expected(i)
+        assert np.array_equal(on_gpu.as_cpu().as_array(), on_cpu.as_array())
+    pipe.close()
+
+
 def test_constants_go_to_the_gpu_too(gpus: Gpus) -> None:
     pipe = make(outputs=lambda node: (types.Constant([1, 2], device="gpu"), node))
 

@@ -88,11 +88,15 @@ class CudaDevice:
         self._codec: Any = None
         self._decoder: Any = None
         try:
-            self._gpu = self._cupy.cuda.Device(device_id)
             with self._gpu:
                 self._stream = self._cupy.cuda.Stream(non_blocking=True)
         except self._runtime.CUDARuntimeError as error:
             raise DeviceError(f"GPU {device_id} cannot be used: {error}") from error
+
+    @property
+    def _gpu(self) -> Any:
+        """A context in which CUDA's current device is this one. CuPy's are for one thread each."""
+        return self._cupy.cuda.Device(self.device_id)
 
     @property
     def stream(self) -> int:
@@ -188,7 +192,11 @@ class CudaDevice:
     def export(self, array: GpuArray, **options: Any) -> Any:
         """See `Device.export`."""
         with self._errors("an array cannot be exported"):
-            return self._array(array).__dlpack__(stream=-1, **options)
+            exported = self._array(array)
+            try:
+                return exported.__dlpack__(stream=-1, **options)
+            except TypeError:  # of a CuPy that does not know of all options
+                return exported.__dlpack__(stream=-1)
 
     def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
         """See `Device.decode_images`; by nvImageCodec, whose upsampling is told to be that of libjpeg."""

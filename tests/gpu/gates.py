@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import warnings
 from typing import Any
 
 import numpy as np
@@ -30,9 +32,16 @@ def cuda() -> Any:
         pytest.skip("there is no GPU here", allow_module_level=True)
     if importlib.util.find_spec("cupy") is None:
         pytest.skip("CuPy is not installed, by which GPUs are used", allow_module_level=True)
-    import cupy  # noqa: PLC0415  # optional
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module("cupy")
 
-    return cupy
+
+def stream_of(cupy: Any, handle: int) -> Any:
+    """A stream of another library's as CuPy has it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is another function for this in newer versions
+        return cupy.cuda.ExternalStream(handle)
 
 
 class Gate:

