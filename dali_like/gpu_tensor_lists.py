@@ -11,6 +11,7 @@ from typing import Any, Self
 from dali_like.device.arrays import DeviceArray, arrays_to_host, copy_to
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.memory import Dropped
+from dali_like.device.protocol import DeviceFence
 from dali_like.device.streams import stream_handle
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, RaggedError, SampleIndexError
 from dali_like.gpu_tensors import TensorGPU, adopted, checked_layout, copy_to_external, reinterpreted
@@ -219,6 +220,15 @@ class TensorListGPU:
         copies = arrays_to_host(self._arrays())
         return TensorListCPU.of_arrays(copies if self._dense is None else copies[0], self._layout)
 
+    @property
+    def ready(self) -> DeviceFence:
+        """Passes when the batch has been filled.
+
+        Raises:
+            ArgumentClashError: the batch has no samples.
+        """
+        return self._first().ready
+
     def wait_for_copies(self, stream: int | None) -> None:
         """Let a stream wait until the batch has been filled; None: all streams in use."""
         if len(self):
@@ -265,6 +275,10 @@ def let_wait(outputs: Sequence[Any], cuda_stream: Any = None) -> None:
     Raises:
         ArgumentTypeError: it is no stream.
     """
+    waited: list[Any] = []
     for output in outputs:
-        if isinstance(output, TensorListGPU):
-            output.wait_for_copies(stream_handle(cuda_stream))
+        if isinstance(output, TensorListGPU) and len(output):
+            ready = output.ready
+            if not any(ready is fence for fence in waited):  # most often it is that of all outputs
+                output.wait_for_copies(stream_handle(cuda_stream))
+                waited.append(ready)

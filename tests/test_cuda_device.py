@@ -164,7 +164,6 @@ def test_current_streams_are_in_use(cupy: CupyStandIn, monkeypatch: pytest.Monke
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
     torch = SimpleNamespace(
         cuda=SimpleNamespace(
-            is_available=lambda: True,
             is_initialized=lambda: True,
             current_stream=lambda device_id: SimpleNamespace(cuda_stream=streams[0].ptr),
         )

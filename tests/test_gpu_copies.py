@@ -412,6 +412,35 @@ def test_what_an_iterator_has_given_ahead_is_not_lost_at_a_reset(gpus: Gpus) -> 
     pipe.close()
 
 
+def test_an_interrupt_amid_a_copy_costs_no_batch(gpus: Gpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = make(prefetch_queue_depth=1)
+    pipe.run()
+    upload = gpus[0].upload
+
+    def interrupt(*_: int) -> None:
+        monkeypatch.setattr(gpus[0], "upload", upload)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpus[0], "upload", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pipe.run()
+
+    assert [numbers_of(pipe.run()[0]) for _ in range(3)] == [expected(i) for i in range(1, 4)]
+    pipe.close()
+
+
+def test_a_checkpoint_counts_what_the_user_has_got_and_not_what_has_been_copied(gpus: Gpus) -> None:
+    pipe = make(enable_checkpointing=True, prefetch_queue_depth={"cpu_size": 2, "gpu_size": 4})
+    for _ in range(3):
+        pipe.run()
+
+    resumed = make(checkpoint=pipe.checkpoint())
+
+    assert numbers_of(resumed.run()[0]) == numbers_of(pipe.run()[0]) == expected(3)
+    for one in (pipe, resumed):
+        one.close()
+
+
 def test_two_pipelines_have_a_stream_each(gpus: Gpus) -> None:
     pipes = [make(), make(device_id=1)]
     batches = [pipe.run()[0] for pipe in pipes]

@@ -89,6 +89,7 @@ def in_place_of_cupys(stream: Any) -> Iterator[None]:
 def stream_of_torch(device_id: int) -> int | None:
     """PyTorch's current stream in this thread; None if it does not use CUDA."""
     torch: Any = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_available() or not torch.cuda.is_initialized():
+    cuda = getattr(torch, "cuda", None)  # not there while PyTorch is being imported
+    if cuda is None or not cuda.is_initialized():
         return None
-    return int(torch.cuda.current_stream(device_id).cuda_stream)
+    return int(cuda.current_stream(device_id).cuda_stream)

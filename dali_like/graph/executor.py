@@ -171,6 +171,8 @@ class Executor:
             self._begin(_Work(self._lockstep.next(), place))
         self._work_ahead()
         work = self._queue[0]
+        if self._threads is None and not work.future.done():  # it was interrupted
+            self._start(work)
         self._wait_for(work)
         if isinstance(work.future.exception(), OutOfMemoryError):
             # What has been released meanwhile may do. If not, the batch waits for the next call.
@@ -180,7 +182,11 @@ class Executor:
             if isinstance(error := work.future.exception(), OutOfMemoryError):
                 raise error
         self._queue.popleft()
-        self._work_ahead()
+        try:
+            self._work_ahead()
+        except BaseException:  # an interrupt
+            self._queue.appendleft(work)
+            raise
         return work.future.result()
 
     def _wait_for(self, work: _Work) -> None:
@@ -224,12 +230,13 @@ class Executor:
         if self._threads is not None:
             work.future = self._threads.submit(self._compute, work)
             return
-        work.future = Future()
+        future: Future[tuple[TensorList, ...]] = Future()
         try:
-            work.future.set_result(self._compute(work))
+            future.set_result(self._compute(work))
         except Exception as error:
             traceback = error.__traceback__  # without this frame, which has the future that is to keep the error
-            work.future.set_exception(error.with_traceback(traceback and traceback.tb_next))
+            future.set_exception(error.with_traceback(traceback and traceback.tb_next))
+        work.future = future
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[Key, _Samples]:
         data: dict[Key, _Samples] = {
