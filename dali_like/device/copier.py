@@ -9,6 +9,8 @@ copy, on the GPU; this process waits only if it is far ahead of it.
 
 from __future__ import annotations
 
+import math
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -80,9 +82,11 @@ class Copier:
         self._memory = DeviceMemory(device)
         self._flights: deque[_Flight] = deque()
         self._lock = threading.Lock()
+        self._pid = os.getpid()
 
-    def __del__(self) -> None:
-        self.close()  # what is copied from must not go before the copies have ended
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        if self._pid == getpid():
+            self.close()  # what is copied from must not go before the copies have ended
 
     def send(self, outputs: Sequence[Samples | DeviceSamples]) -> list[DeviceSamples]:
         """Begin the copies of some outputs of a batch. Those that are on the GPU stay as they are.
@@ -224,7 +228,7 @@ def _is_on_gpu(output: Any) -> bool:
 
 
 def _nbytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return math.prod(shape) * dtype.itemsize
 
 
 def _address_of(array: NDArray[Any]) -> int:

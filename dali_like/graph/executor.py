@@ -230,7 +230,7 @@ class Executor:
         if self._threads is not None:
             work.future = self._threads.submit(self._compute, work)
             return
-        future: Future[tuple[TensorList, ...]] = Future()
+        future: Future[tuple[TensorList, ...]] = Future() if work.future.done() else work.future
         try:
             future.set_result(self._compute(work))
         except Exception as error:
