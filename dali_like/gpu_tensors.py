@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from dali_like.device.arrays import DeviceArray, copy_to
-from dali_like.device.opening import check_device, open_device
+from dali_like.device.opening import check_device, shared_device
 from dali_like.device.streams import DEFAULT_STREAM, stream_handle
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.tensors import TensorCPU
@@ -37,7 +37,7 @@ def adopted(data: Any, device_id: int) -> DeviceArray:
         return data._array
     device_id = max(device_id, 0)
     check_device(device_id, "a tensor on a GPU")
-    device = open_device(device_id)
+    device = shared_device(device_id)
     device.hold(device.fence_of(None))
     array = device.adopt(data)
     return DeviceArray(device, *array, device.record())

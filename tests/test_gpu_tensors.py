@@ -213,6 +213,7 @@ def test_arrays_of_other_libraries_can_be_wrapped(gpus: list[SimulatedDevice]) -
     assert np.array_equal(listed.as_tensor().as_cpu(), images())
     assert (shared.data_ptr(), shared.layout()) == (dense.data_ptr(), "HWC")
     assert [np.array_equal(sample.as_cpu(), images()[2]) for sample in repeated] == [True] * 3
+    assert len(gpus) == 1  # and not a stream for each
     with pytest.raises(ArgumentTypeError, match="no array on a GPU"):
         TensorGPU(np.zeros(3))
 

@@ -16,6 +16,7 @@ from dali_like.errors import ArgumentError, DeviceError
 from dali_like.extras import GPU_EXTRAS, missing
 
 _substitutes: list[Callable[[int], Device]] = []
+_shared: dict[int, Device] = {}
 
 
 @contextlib.contextmanager
@@ -26,10 +27,14 @@ def substitute(make: Callable[[int], Device]) -> Iterator[None]:
         make: makes a device, given the number of a GPU.
     """
     _substitutes.append(make)
+    shared = dict(_shared)
+    _shared.clear()
     try:
         yield
     finally:
         _substitutes.remove(make)
+        _shared.clear()
+        _shared.update(shared)
 
 
 def check_device(device_id: int | None, purpose: str, *modules: str) -> None:
@@ -80,6 +85,13 @@ def check_number(device_id: int, purpose: str) -> None:
     if not 0 <= device_id < count:
         one = "one GPU, number 0" if count == 1 else f"{count} GPUs, numbers 0 to {count - 1}"
         raise ArgumentError(f"device_id={device_id}: this process sees {one}")
+
+
+def shared_device(device_id: int) -> Device:
+    """The GPU of a number, for what belongs to no pipeline; see `open_device`."""
+    if device_id not in _shared:
+        _shared[device_id] = open_device(device_id)
+    return _shared[device_id]
 
 
 def open_device(device_id: int) -> Device:
