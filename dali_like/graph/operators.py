@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dali_like.device.copier import Copier, DeviceSamples
 from dali_like.graph.randomness import RandomKey, generator_at
+from dali_like.graph.scratch import scratch
 from dali_like.types import SampleInfo
 
 Array: TypeAlias = NDArray[Any]
@@ -34,20 +35,31 @@ class Call:
         layouts: of the operator's inputs, each with as many letters as the input has dimensions, or empty.
     """
 
-    __slots__ = ("_key", "_place", "info", "layouts")
+    __slots__ = ("_key", "_owner", "_place", "info", "layouts")
 
     def __init__(
-        self, info: SampleInfo, layouts: Sequence[str] = (), key: RandomKey | None = None, place: Place | None = None
+        self,
+        info: SampleInfo,
+        layouts: Sequence[str] = (),
+        key: RandomKey | None = None,
+        place: Place | None = None,
+        owner: Hashable | None = None,
     ) -> None:
         self.info = info
         self.layouts = layouts
         self._key = key
         self._place = place
+        self._owner = owner  # of the scratch memory for a result that other operators use up
 
     @property
     def layout(self) -> str:
         """The layout of the first input."""
         return self.layouts[0]
+
+    @property
+    def is_output(self) -> bool:
+        """Whether the result is an output of the pipeline, and not only for other operators."""
+        return self._place is not None
 
     def rng(self) -> np.random.Generator:
         """Random numbers that depend on the seed, the operator, the epoch and the sample alone.
@@ -60,12 +72,24 @@ class Call:
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised, C-contiguous array to make the result in.
 
-        If the result is an output of the pipeline, this is the memory that the user will get, and a copy is saved. Ask for
-        it once, when nothing can fail any more, and return it.
+        If the result is an output of the pipeline, this is the memory that the user will get, and a copy is saved. If it is
+        for other operators, it is memory that is used again for the next sample. Return it; more than one such array at a
+        time is an ordinary one.
         """
         if self._place is not None and (place := self._place(shape, np.dtype(dtype))) is not None:
             return place
+        if self._owner is not None:
+            owner, self._owner = self._owner, None
+            return scratch(owner, shape, dtype)
         return np.empty(shape, dtype)
+
+    def part(self, array: Array) -> Array:
+        """A part of an input, or of scratch memory, as the result: a view if it is for other operators, else a copy."""
+        if self._place is None:
+            return array
+        out = self.empty(array.shape, array.dtype)
+        np.copyto(out, array)
+        return out
 
 
 class Operator(Protocol):

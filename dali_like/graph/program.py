@@ -75,7 +75,9 @@ class Step:
         """Make the outputs of one sample; of an operator on batches, of all samples."""
         inputs = [registers[i] for i in self.inputs]
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
-        call = Call(info, [*map(_layout_of, self.layouts, inputs)], self.random_key, place)
+        is_between = self.export is None and self.operator.per_sample and len(self.operator.layouts) == 1
+        owner = id(self) if is_between else None
+        call = Call(info, [*map(_layout_of, self.layouts, inputs)], self.random_key, place, owner)
         try:
             arguments = {name: registers[i] for name, i in self.arguments.items()}
             outputs = self.operator.compute(call, inputs, arguments)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dali_like.extras import optional
 from dali_like.graph.operators import Array
-from dali_like.operators._scratch import scratch
+from dali_like.graph.scratch import scratch
 from dali_like.operators._windows import store
 from dali_like.types import (
     INTERP_CUBIC,
@@ -107,7 +107,7 @@ def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpT
         image.ndim == 3
         and image.dtype == out.dtype == np.uint8
         and image.shape[2] in (1, 3, 4)
-        and image.flags.c_contiguous
+        and image.strides[1:] == (image.shape[2], 1)
         and out.flags.c_contiguous
         and all(kind in (INTERP_LINEAR, INTERP_TRIANGULAR) for kind in kinds)
         and all((axis.start, axis.end) == (0, extent) for axis, extent in zip(axes, image.shape, strict=False))
@@ -173,27 +173,27 @@ def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Ba
     columns = first[:, np.newaxis] + np.arange(math.ceil(2 * radius))
     weights = filter_((columns - centres[:, np.newaxis]) / radius)
     weights /= weights.sum(axis=1, keepdims=True)
+    inside = (first >= 0) & (columns[:, -1] < extent)
     columns = columns.clip(0, extent - 1)
     blocks = np.arange(0, axis.size, _BLOCK)
     starts = np.minimum.reduceat(columns.min(axis=1), blocks)
     ends = np.maximum.reduceat(columns.max(axis=1), blocks) + 1
     rows = np.zeros((axis.size, int((ends - starts).max())), np.float32)
     offsets = columns - np.repeat(starts, _BLOCK)[: axis.size, np.newaxis]
-    every = np.arange(axis.size)
-    for tap in range(columns.shape[1]):
-        rows[every, offsets[:, tap]] += weights[:, tap]
+    every = np.arange(axis.size)[:, np.newaxis]
+    rows[every[inside], offsets[inside]] = weights[inside]
+    np.add.at(rows, (every[~inside], offsets[~inside]), weights[~inside])  # several positions count as the edge
     return _Band(starts.tolist(), ends.tolist(), rows)
 
 
 def _multiply(band: _Band, image: Array, name: str) -> _Floats:
     """The product of a band matrix with the first axis of an image; in scratch memory of this name."""
     size, span = band.rows.shape
-    flat = image.reshape(image.shape[0], -1)
-    width = flat.shape[1]
+    width = math.prod(image.shape[1:])
     out = scratch(name, (size, width), np.float32)
     step = max(_SINGLE_THREADED // (_BLOCK * span), 64)
     for block, (start, end) in enumerate(zip(band.starts, band.ends, strict=True)):
-        part = flat[start:end].astype(np.float32, copy=False)
+        part = image[start:end].astype(np.float32, order="C", copy=False).reshape(end - start, width)
         rows = slice(block * _BLOCK, (block + 1) * _BLOCK)
         weights = band.rows[rows, : end - start]
         for left in range(0, width, step):

@@ -16,8 +16,8 @@ from numpy.lib import format as npy
 from dali_like.errors import DecodeError, SampleError
 from dali_like.fn._image import decode_image, decoded_shape, read_header
 from dali_like.graph.operators import Array, Call
+from dali_like.graph.scratch import scratch
 from dali_like.operators._random_window import check_window_ranges, random_window
-from dali_like.operators._scratch import scratch
 from dali_like.operators._windows import Rounding, axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.geometry import check_crop, check_slice, crop_window, slice_window
@@ -105,10 +105,11 @@ def _decode_part(call: Call, data: Array, output_type: DALIImageType, start: Seq
             f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
             f"{whole[0]}x{whole[1]}"
         )
-    image = decode_image(data, output_type, False, scratch("decoded", whole, np.uint8))
-    out = call.empty((height, width, whole[2]), np.uint8)
-    np.copyto(out, image[top : top + height, left : left + width])
-    return out
+    if call.is_output:
+        image = decode_image(data, output_type, False, scratch("decoded", whole, np.uint8))
+    else:
+        image = decode_image(data, output_type, False, call.empty(whole, np.uint8))
+    return call.part(image[top : top + height, left : left + width])
 
 
 @operator(module="decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)

@@ -62,6 +62,7 @@ class Description:
         random: whether it has random numbers.
         per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch. Or a function that
             says so, given the constant arguments.
+        strided: whether the inputs of `function` may be views, which are not C-contiguous.
     """
 
     path: str
@@ -77,6 +78,7 @@ class Description:
     check: Callable[[Mapping[str, Any]], None] | None
     random: bool
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
+    strided: bool = False
 
     @property
     def name(self) -> str:
@@ -168,6 +170,8 @@ class BoundOperator:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
+        if not description.strided and self.per_sample:
+            inputs = [array if array.flags.c_contiguous else array.copy() for array in inputs]
         values = self.values
         if arguments:
             values = {**values, **{name: self._of_samples(name, array) for name, array in arguments.items()}}
@@ -206,6 +210,7 @@ def operator(
     check: Callable[[Mapping[str, Any]], None] | None = None,
     random: bool = False,
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
+    strided: bool = False,
     ignored: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Description]:
     """Describe an operator by a function; see this module, and for the arguments `Description`.
@@ -219,6 +224,7 @@ def operator(
         check: see there.
         random: see there; adds the argument ``seed``.
         per_sample: see there.
+        strided: see there.
         ignored: arguments of DALI's operator that have no effect here, and their defaults.
     """
     fixed = output_layout
@@ -247,6 +253,7 @@ def operator(
             check,
             random,
             per_sample,
+            strided,
         )
         if path in _registry:
             raise ValueError(f"there are two operators with the name {path}")

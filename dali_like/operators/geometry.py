@@ -18,7 +18,7 @@ from dali_like.operators.parameters import Floats, Ints, PerSample
 _PIXELS = (3, 4)
 
 
-@operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW")
+@operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW", strided=True)
 def flip(
     call: Call,
     image: Array,
@@ -90,7 +90,7 @@ def crop_window(
     return window
 
 
-@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_crop, ignored={"image_type": None})
+@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_crop, strided=True, ignored={"image_type": None})
 def crop(
     call: Call,
     image: Array,
@@ -203,7 +203,7 @@ def _span(extent: int, named: Mapping[str, float | None]) -> tuple[int, int]:
     return first, last
 
 
-@operator(check=check_slice, ignored={"image_type": None})
+@operator(check=check_slice, strided=True, ignored={"image_type": None})
 def slice(
     call: Call,
     data: Array,

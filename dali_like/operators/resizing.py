@@ -37,7 +37,7 @@ def check_size(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("roi_start and roi_end must be given together")
 
 
-@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_size, ignored={**_IGNORED, "image_type": None})
+@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_size, strided=True, ignored={**_IGNORED, "image_type": None})
 def resize(
     call: Call,
     image: Array,
@@ -183,7 +183,7 @@ def _check_random_resized_crop(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"size must be a height and a width, not {size!r}")
 
 
-@operator(layouts=IMAGES, random=True, check=_check_random_resized_crop, ignored=_IGNORED)
+@operator(layouts=IMAGES, random=True, check=_check_random_resized_crop, strided=True, ignored=_IGNORED)
 def random_resized_crop(
     call: Call,
     image: Array,

@@ -31,6 +31,8 @@ from dali_like.types import DALIImageType
 from tests.operators.running import WAYS, batches, pipeline, run
 
 NUMBERS = [np.arange(6, dtype=np.int32).reshape(2, 3) + 10 * i for i in range(4)]
+#: Of more than 16 KiB each.
+LARGE = [np.full((70, 80, 3), i, np.uint8) + np.arange(80, dtype=np.uint8)[:, np.newaxis] for i in range(6)]
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
 
 
@@ -398,3 +400,55 @@ class TestInputsThatAreFed:
                 pipe.run()
         finally:
             pipe.close()
+
+
+class TestMemoryBetweenOperators:
+    """Of results that only other operators need: used again for the next sample, by the same thread."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_samples_do_not_mix(self, way, operator):
+        @operator()
+        def sum_of(call: Call, one: Array, other: Array) -> Array:
+            return np.asarray(one.astype(np.int64).sum() - other.astype(np.int64).sum())
+
+        def define(image):
+            back = fn.flip(image)
+            window = fn.crop(fn.flip(back, vertical=1), crop=[50, 60])
+            return [
+                fn.flip(window),
+                fn.resize(window, size=[50, 60], interp_type=types.INTERP_NN),
+                sum_of(back, image),
+                back,
+            ]
+
+        for mirrored, same, difference, back in run(define, LARGE, layouts=["HWC"], way=way, iterations=3):
+            for i, image in enumerate(LARGE):
+                window = image[::-1][10:60, 10:70]
+                np.testing.assert_array_equal(mirrored[i], window[:, ::-1])
+                np.testing.assert_array_equal(same[i], window)
+                np.testing.assert_array_equal(back[i], image[:, ::-1])
+                assert difference[i] == 0
+
+    def test_it_is_used_again_and_asked_for_twice_it_is_other_memory(self, operator):
+        addresses = []
+
+        @operator()
+        def doubled(call: Call, data: Array) -> Array:
+            out, other = call.empty(data.shape, data.dtype), call.empty(data.shape, data.dtype)
+            assert not np.may_share_memory(out, other)
+            addresses.append(out.__array_interface__["data"][0])
+            return np.add(data, data, out=out)
+
+        ((results,),) = run(lambda image: fn.flip(doubled(image)), LARGE, layouts=["HWC"], num_threads=1)
+
+        assert len(set(addresses[:6])) == 1
+        np.testing.assert_array_equal(results, np.multiply(LARGE, 2)[:, :, ::-1])
+
+    def test_views_are_made_whole_for_who_does_not_expect_them(self, operator):
+        @operator()
+        def is_whole(call: Call, data: Array) -> Array:
+            return np.asarray(data.flags.c_contiguous)
+
+        ((whole,),) = run(lambda image: is_whole(fn.crop(image, crop=[50, 60])), LARGE, layouts=["HWC"])
+
+        assert all(whole)
