@@ -4,6 +4,7 @@
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
+#   make described            writes the type stubs and the pages of operators, which are made of their descriptions
 #   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
@@ -14,7 +15,7 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test parity-full bench soak storm gpu lint clean
+.PHONY: demo test described parity-full bench soak storm gpu lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -29,6 +30,10 @@ lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .
 	$(TEST_ENV)/bin/ruff format --check .
 	$(TEST_ENV)/bin/mypy
+
+described: $(TEST_ENV)/.ready
+	$(TEST_ENV)/bin/python -m dali_like.operators.stubs
+	$(TEST_ENV)/bin/python -m dali_like.operators.pages
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)

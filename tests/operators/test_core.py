@@ -25,6 +25,7 @@ from dali_like.errors import (
 )
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.description import description_of, descriptions
+from dali_like.operators.pages import pages
 from dali_like.operators.parameters import Floats, Ints, PerSample
 from dali_like.operators.stubs import stubs
 from dali_like.types import DALIImageType
@@ -342,6 +343,13 @@ class TestFromOneDescription:
 
         for path, text in stubs().items():
             assert (package / path).read_text(encoding="utf-8") == text, path
+
+    def test_pages_are_those_of_the_descriptions(self):
+        """If it is red: ``python -m dali_like.operators.pages``."""
+        folder = Path(dali_like.__file__).parents[1] / "docs" / "operators"
+
+        for name, text in pages().items():
+            assert (folder / name).read_text(encoding="utf-8") == text, name
 
     @pytest.mark.parametrize("path", descriptions())
     def test_every_input_and_argument_is_documented(self, path):

@@ -1,0 +1,166 @@
+"""The documentation of operators, one page for each group, written from the descriptions.
+
+``python -m dali_like.operators.pages [folder]`` writes them, to ``docs/operators`` if nothing else is said.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import sys
+import typing
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from dali_like.operators.description import Description, descriptions
+from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
+
+_NOTE = "<!-- Written by dali_like.operators.pages from the descriptions of the operators; not to be edited. -->"
+_KINDS: dict[Any, str] = {
+    bool: "True or False",
+    int: "integer",
+    float: "number",
+    str: "string",
+    Ints: "integers",
+    Floats: "numbers",
+    Strings: "strings",
+    np.dtype[Any]: "data type",
+}
+_COMMON = """\
+Every operator also takes `device` ("cpu"), `name` (of the node, for messages), `preserve` (compute it although nobody needs
+the result) and `bytes_per_sample_hint` (without effect); random ones take `seed`. Where a table says "or node", the argument
+may be a `DataNode`, with a value for each sample. A list of nodes in place of an input gives a list of results. `ops` has
+a class for each operator: its arguments are given when the object is made, or when it is called with the inputs."""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its file name."""
+    groups: dict[str, list[Description]] = defaultdict(list)
+    for description in descriptions().values():
+        groups[description.function.__module__].append(description)
+    ordered = {module: sorted(groups[module], key=lambda description: description.path) for module in sorted(groups)}
+    texts = {f"{_name_of(module)}.md": _page(sys.modules[module], members) for module, members in ordered.items()}
+    return {"index.md": _index(ordered), **texts}
+
+
+def _index(groups: Mapping[str, list[Description]]) -> str:
+    lines = [_NOTE, "# Operators", "", "As in `nvidia.dali.fn`, on the CPU.", "", "| group | operators |", "|---|---|"]
+    for module, members in groups.items():
+        links = ", ".join(f"[`fn.{member.path}`]({_name_of(module)}.md#{_anchor(member)})" for member in members)
+        lines.append(f"| {_name_of(module)} | {links} |")
+    return "\n".join([*lines, "", _COMMON, ""])
+
+
+def _page(module: ModuleType, members: list[Description]) -> str:
+    title = _name_of(module.__name__).capitalize()
+    lines = [_NOTE, f"# {title}", "", _as_markdown(_first_line(module)), ""]
+    for member in members:
+        lines += _section(member)
+    return "\n".join([*lines, "See [the index](index.md) for the arguments that all of them have.", ""])
+
+
+def _section(description: Description) -> Iterator[str]:
+    text, arguments, returned = _parts_of(inspect.getdoc(description.function) or "")
+    yield f"## fn.{description.path}"
+    yield ""
+    yield _as_markdown(text)
+    yield ""
+    if description.layouts:
+        yield f"Layouts: {', '.join(description.layouts.split())}."
+        yield ""
+    yield "| argument | kind | default | |"
+    yield "|---|---|---|---|"
+    for names, what in arguments:
+        yield _row(description, names, what)
+    ignored = [name for name in description.common if name not in ("device", "name", "preserve", "bytes_per_sample_hint")]
+    yield ""
+    if returned:
+        yield f"Returns: {_as_markdown(returned)}"
+        yield ""
+    if ignored:
+        yield f"Without effect: {', '.join(f'`{name}`' for name in ignored)}."
+        yield ""
+
+
+def _row(description: Description, names: list[str], what: str) -> str:
+    first = names[0]
+    shown = ", ".join(f"`{name}`" for name in names)
+    if first in description.inputs:
+        return f"| {shown} | input | | {_as_markdown(what)} |"
+    parameters = [description.parameters[name] for name in names if name in description.parameters]
+    kinds = dict.fromkeys(map(_kind, parameters))
+    defaults = dict.fromkeys(map(_default, parameters))
+    return f"| {shown} | {'; '.join(kinds)} | {'; '.join(defaults)} | {_as_markdown(what)} |"
+
+
+def _parts_of(doc: str) -> tuple[str, list[tuple[list[str], str]], str]:
+    """The text of a docstring, its arguments (several names may share a line), and what it says of the result."""
+    text, _, rest = doc.partition("\nArgs:\n")
+    described, _, returned = rest.partition("\nReturns:\n")
+    entries: list[tuple[list[str], str]] = []
+    for line in described.splitlines():
+        match = re.match(r"    (\w[\w, ]*): (.*)", line)
+        if match:
+            entries.append((match[1].split(", "), match[2]))
+        elif line.strip() and line.startswith("        "):
+            names, what = entries.pop()
+            entries.append((names, f"{what} {line.strip()}"))
+    result = returned.partition("\n\n")[0]
+    return text.strip(), entries, " ".join(result.split())
+
+
+def _kind(parameter: Parameter) -> str:
+    annotation = parameter.annotation
+    if typing.get_origin(annotation) is Literal:
+        kind = " or ".join(f'"{value}"' for value in typing.get_args(annotation))
+    elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        kind = f"`types.{annotation.__name__}`"
+    else:
+        kind = _KINDS.get(annotation, "")
+    return f"{kind} or node" if parameter.per_sample else kind
+
+
+def _default(parameter: Parameter) -> str:
+    default = parameter.default
+    if default is REQUIRED:
+        return "required"
+    if default is None:
+        return ""
+    if isinstance(default, enum.Enum):
+        return default.name
+    if isinstance(default, tuple):
+        return str([float(f"{part:.4g}") if isinstance(part, float) else part for part in default])
+    return f'"{default}"' if isinstance(default, str) else str(default)
+
+
+def _as_markdown(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _name_of(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def _anchor(description: Description) -> str:
+    return f"fn{description.path.replace('.', '')}"
+
+
+def _first_line(module: ModuleType) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def write(folder: Path) -> None:
+    """Write all pages into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "docs" / "operators"))
