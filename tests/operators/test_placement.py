@@ -196,3 +196,27 @@ class TestNoDifference:
                 np.testing.assert_array_equal(flipped.as_array(), np.array(IMAGES)[..., ::-1, :])
         finally:
             pipe.close()
+
+    def test_of_where_results_are_made(self, operator):
+        """In the batch itself, which the callback does not get for what it makes."""
+
+        @operator()
+        def place(call: Call, data: Array) -> Array:
+            out = call.empty((4000,), np.uint64)
+            out[...] = out.__array_interface__["data"][0]  # the same in a forked worker
+            return out
+
+        def source(info: types.SampleInfo) -> np.ndarray:
+            sample = info.empty((4000,), np.uint64)
+            sample[...] = 0
+            return sample
+
+        pipe = Pipeline(batch_size=4, num_threads=1)
+        with pipe:
+            pipe.set_outputs(place(fn.external_source(source, batch=False, parallel=True)))
+        try:
+            for _ in range(8):  # the first batches are made before anything is known of them
+                (batch,) = pipe.run()
+            assert [batch.at(i)[0] for i in range(4)] == [batch.at(i).__array_interface__["data"][0] for i in range(4)]
+        finally:
+            pipe.close()
