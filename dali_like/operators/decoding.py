@@ -1,20 +1,20 @@
 """Decoding, as in ``nvidia.dali.fn.decoders``, and ``peek_image_shape``.
 
 The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part: none of the
-libraries decodes parts.
+libraries decodes parts. JPEGs are decoded at a smaller scale where the user allows other pixels (``min_size``).
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.lib import format as npy
 
-from dali_like.errors import DecodeError, SampleError
-from dali_like.fn._image import decode_image, decoded_shape, read_header
+from dali_like.errors import ArgumentError, DecodeError, SampleError
+from dali_like.fn._image import decode_image, decode_jpeg_smaller, decoded_shape, read_header
 from dali_like.graph.operators import Array, Call
 from dali_like.graph.scratch import scratch
 from dali_like.operators._random_window import check_window_ranges, random_window
@@ -45,9 +45,23 @@ _IGNORED = {
 }
 
 
+def check_min_size(given: Mapping[str, Any]) -> None:
+    """What is wrong with the least size to decode to."""
+    size = given.get("min_size")
+    parts = size if isinstance(size, Sequence) else (1 if size is None else size,)
+    if len(parts) not in (1, 2) or any(isinstance(part, int) and part < 1 for part in parts):
+        raise ArgumentError(f"min_size must be a height and a width, from 1 on, not {size!r}")
+
+
+def _check_image_random_crop(given: Mapping[str, Any]) -> None:
+    check_window_ranges(given)
+    check_min_size(given)
+
+
 @operator(
     module="decoders",
     output_layout="HWC",
+    check=check_min_size,
     ignored={
         **_IGNORED,
         "cache_batch_copy": True,
@@ -63,6 +77,7 @@ def image(
     *,
     output_type: DALIImageType = RGB,
     adjust_orientation: bool = False,
+    min_size: Ints | None = None,
 ) -> Array:
     """Decode images: JPEG, PNG, WebP, BMP and TIFF, told apart by their first bytes.
 
@@ -72,6 +87,9 @@ def image(
             of the file.
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
+        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the result is at least so (high,
+            wide): several times faster for large photographs that are going to be resized. The pixels are not those that
+            ``resize`` makes. Not in DALI.
 
     With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
     CPU and copied; so are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
@@ -81,9 +99,25 @@ def image(
 
     In `Pipeline.run` a file that cannot be decoded raises a `dali_like.errors.DecodeError` that names the sample.
     """
+    if min_size is not None and not adjust_orientation:
+        smaller = _decode_smaller(data, output_type, _shape_of(data, output_type)[:2], min_size)
+        if smaller is not None:
+            return call.part(smaller[1])
     shape = decoded_shape(data, output_type, adjust_orientation)
     out = None if shape is None else call.empty(shape, np.uint8)
     return decode_image(data, output_type, adjust_orientation, out)
+
+
+def _decode_smaller(
+    data: Array, output_type: DALIImageType, window: Sequence[int], min_size: Ints
+) -> tuple[int, Array] | None:
+    """A JPEG divided by as much as leaves a window of it large enough, and by how much that is; None: by nothing."""
+    least = min_size if len(min_size) == 2 else min_size * 2
+    for factor in (8, 4, 2):
+        if window[0] // factor >= least[0] and window[1] // factor >= least[1]:
+            image = decode_jpeg_smaller(data, output_type, factor)
+            return None if image is None else (factor, image)
+    return None
 
 
 def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
@@ -191,7 +225,7 @@ def image_slice(
     return _decode_part(call, data, output_type, begins, [ends[0] - begins[0], ends[1] - begins[1]])
 
 
-@operator(module="decoders", output_layout="HWC", random=True, check=check_window_ranges, ignored=_IGNORED)
+@operator(module="decoders", output_layout="HWC", random=True, check=_check_image_random_crop, ignored=_IGNORED)
 def image_random_crop(
     call: Call,
     data: Array,
@@ -200,6 +234,7 @@ def image_random_crop(
     random_aspect_ratio: Floats = (3 / 4, 4 / 3),
     num_attempts: int = 10,
     output_type: DALIImageType = RGB,
+    min_size: Ints | None = None,
 ) -> Array:
     """Decode random windows of images.
 
@@ -209,9 +244,15 @@ def image_random_crop(
         random_aspect_ratio: the least and the largest quotient of its width and its height.
         num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
         output_type: colour format of the result, see `image`.
+        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
+            wide); see `image`. It is the same window. Not in DALI.
     """
     height, width, _ = _shape_of(data, output_type)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
+    if min_size is not None and (smaller := _decode_smaller(data, output_type, window[2:], min_size)) is not None:
+        factor, image = smaller
+        top, left, rows, columns = (round(extent / factor) for extent in window)
+        return call.part(image[top : top + rows, left : left + columns])
     return _decode_part(call, data, output_type, window[:2], window[2:])
 
 

@@ -24,6 +24,9 @@ class Image:
             of the file.
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
+        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the result is at least so (high,
+            wide): several times faster for large photographs that are going to be resized. The pixels are not those that
+            ``resize`` makes. Not in DALI.
 
     With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
     CPU and copied; so are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
@@ -38,6 +41,7 @@ class Image:
         *,
         output_type: DALIImageType = ...,
         adjust_orientation: bool = ...,
+        min_size: _Ints | None = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -70,6 +74,7 @@ class Image:
         *,
         output_type: DALIImageType = ...,
         adjust_orientation: bool = ...,
+        min_size: _Ints | None = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -104,6 +109,7 @@ class Image:
         *,
         output_type: DALIImageType = ...,
         adjust_orientation: bool = ...,
+        min_size: _Ints | None = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -377,6 +383,8 @@ class ImageRandomCrop:
         random_aspect_ratio: the least and the largest quotient of its width and its height.
         num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
         output_type: colour format of the result, see `image`.
+        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
+            wide); see `image`. It is the same window. Not in DALI.
     """
     def __init__(
         self,
@@ -385,6 +393,7 @@ class ImageRandomCrop:
         random_aspect_ratio: _Floats = ...,
         num_attempts: int = ...,
         output_type: DALIImageType = ...,
+        min_size: _Ints | None = ...,
         seed: int = ...,
         device: str | None = ...,
         name: str | None = ...,
@@ -415,6 +424,7 @@ class ImageRandomCrop:
         random_aspect_ratio: _Floats = ...,
         num_attempts: int = ...,
         output_type: DALIImageType = ...,
+        min_size: _Ints | None = ...,
         seed: int = ...,
         device: str | None = ...,
         name: str | None = ...,
@@ -447,6 +457,7 @@ class ImageRandomCrop:
         random_aspect_ratio: _Floats = ...,
         num_attempts: int = ...,
         output_type: DALIImageType = ...,
+        min_size: _Ints | None = ...,
         seed: int = ...,
         device: str | None = ...,
         name: str | None = ...,

@@ -9,15 +9,15 @@ import pytest
 
 pytest.importorskip("cv2")
 pytest.importorskip("simplejpeg")
-pytest.importorskip("skimage")
+skimage_data = pytest.importorskip("skimage.data")
 
-from image_files import FILES, as_file, image_file
+from image_files import FILES, as_file, image_file, with_pillow  # noqa: E402
 
-from dali_like import fn, types
-from dali_like.errors import DecodeError, SampleError
-from dali_like.fn._image import decode_image
-from dali_like.types import ANY_DATA
-from tests.operators.running import WAYS, batches, run
+from dali_like import fn, types  # noqa: E402
+from dali_like.errors import ArgumentError, DecodeError, SampleError  # noqa: E402
+from dali_like.fn._image import decode_image  # noqa: E402
+from dali_like.types import ANY_DATA  # noqa: E402
+from tests.operators.running import WAYS, batches, run  # noqa: E402
 
 ONE_OF_EACH = ["jpeg_420", "jpeg_gray", "png_rgb", "png_gray_16", "webp_lossy", "bmp_palette", "tiff_rgb"]
 
@@ -154,3 +154,70 @@ class TestArrays:
     def test_objects_are_not_unpickled(self):
         with pytest.raises(DecodeError, match="no array of numbers"):
             run(fn.decoders.numpy, [saved(np.array([{}], object))])
+
+
+class TestSmallerScales:
+    """Of a photograph of 451x300; only JPEGs, and only if it is allowed."""
+
+    PHOTOGRAPH = skimage_data.chelsea()
+    FILE = as_file(with_pillow(PHOTOGRAPH, "JPEG", quality=95))
+
+    @pytest.mark.parametrize(
+        ("min_size", "shape"),
+        [
+            ([150, 200], (150, 226, 3)),
+            ([151, 200], (300, 451, 3)),
+            (75, (75, 113, 3)),
+            ([1, 1], (38, 57, 3)),
+            ([301, 1], (300, 451, 3)),
+        ],
+    )
+    def test_the_smallest_that_is_large_enough(self, min_size, shape):
+        ((images,),) = run(lambda data: fn.decoders.image(data, min_size=min_size), [self.FILE])
+
+        assert images[0].shape == shape
+
+    @pytest.mark.parametrize("output_type", [types.RGB, types.BGR, types.GRAY])
+    def test_the_pixels_are_means_of_pixels(self, output_type):
+        ((small, large),) = run(
+            lambda data: [
+                fn.decoders.image(data, min_size=[150, 150], output_type=output_type),
+                fn.decoders.image(data, output_type=output_type),
+            ],
+            [self.FILE],
+        )
+
+        means = large[0][:, :450].reshape(150, 2, 225, 2, -1).mean(axis=(1, 3))
+        assert np.abs(small[0][:, :225] - means).mean() < 1.5
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_random_windows_are_the_same_ones(self, way):
+        def define(data):
+            random = {"random_area": [0.5, 0.9], "seed": 3}
+            return [
+                fn.decoders.image_random_crop(data, min_size=[64, 64], **random),
+                fn.decoders.image_random_crop(data, **random),
+            ]
+
+        ((small, large),) = run(define, [self.FILE] * 6, way=way)
+
+        for one, other in zip(small, large, strict=True):
+            factor = 4 if min(other.shape[:2]) >= 256 else 2
+            assert one.shape[:2] == tuple(round(extent / factor) for extent in other.shape[:2])
+            assert abs(one.mean() - other.mean()) < 2
+
+    @pytest.mark.parametrize("name", ["png_rgb", "jpeg_cmyk", "jpeg_odd_sampling"])
+    def test_other_files_are_decoded_as_they_are(self, name):
+        ((small, whole),) = run(
+            lambda data: [fn.decoders.image(data, min_size=[2, 2]), fn.decoders.image(data)], [image_file(name)]
+        )
+
+        np.testing.assert_array_equal(small[0], whole[0])
+
+    def test_truncated_files_are_refused(self):
+        with pytest.raises(DecodeError, match="cannot decode jpeg data"):
+            run(lambda data: fn.decoders.image(data, min_size=[2, 2]), [self.FILE[:-5000]])
+
+    def test_wrong_sizes(self):
+        with pytest.raises(ArgumentError, match=r"fn.decoders.image: min_size must be a height and a width, from 1 on"):
+            fn.decoders.image(fn.external_source(name="x"), min_size=[3, 0])

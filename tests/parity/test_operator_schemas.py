@@ -25,7 +25,11 @@ LEFT_OUT = {
     ("peek_image_shape", "type"): "deprecated in favour of dtype",
 }
 #: Arguments of ours that DALI does not have.
-ADDED = {("decoders.image", "adjust_orientation")}
+ADDED = {
+    ("decoders.image", "adjust_orientation"),
+    ("decoders.image", "min_size"),
+    ("decoders.image_random_crop", "min_size"),
+}
 #: Defaults that say the same in another way.
 OTHER_DEFAULTS = {
     **{
@@ -38,6 +42,12 @@ OTHER_DEFAULTS = {
         for operator in ("slice", "decoders.image_slice")
         for name in ("axes", "axis_names")
     },
+    **{
+        (operator, "contrast_center"): "None is the middle of the range of the dtype, which is what DALI does"
+        for operator in ("brightness_contrast", "contrast")
+    },
+    ("erase", "axes"): "None: axis_names say which",
+    ("erase", "axis_names"): "None: HW, where axes are not given",
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
     ("warp_affine", "matrix"): "an empty list",
