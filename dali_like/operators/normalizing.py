@@ -45,6 +45,7 @@ def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
     layouts=f"{IMAGES} {VOLUMES}",
     check=_check_crop_mirror_normalize,
     output_layout=_permuted_layout,
+    strided=True,
     ignored={"image_type": None},
 )
 def crop_mirror_normalize(

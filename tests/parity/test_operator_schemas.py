@@ -48,6 +48,10 @@ OTHER_DEFAULTS = {
     },
     ("erase", "axes"): "None: axis_names say which",
     ("erase", "axis_names"): "None: HW, where axes are not given",
+    **{
+        ("erase", name): "None: not given, which DALI tells from False"
+        for name in ("normalized", "normalized_anchor", "normalized_shape")
+    },
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
     ("warp_affine", "matrix"): "an empty list",
