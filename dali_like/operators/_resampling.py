@@ -75,7 +75,7 @@ class Axis(NamedTuple):
         return abs(self.end - self.start) > self.size
 
 
-def resample(image: Array, axes: tuple[Axis, ...], filters: Filters, out: Array) -> None:
+def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -> None:
     """Scale an image or a volume.
 
     Args:
@@ -84,6 +84,7 @@ def resample(image: Array, axes: tuple[Axis, ...], filters: Filters, out: Array)
         filters: for all of them.
         out: of the sizes of `axes` and the channels; of the image's dtype, or any other, to which values are rounded.
     """
+    image, axes = _forwards(image, axes)
     chosen = [filters.shrink if axis.shrinks else filters.grow for axis in axes]
     for i, (axis, kind) in enumerate(zip(axes, chosen, strict=True)):
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
@@ -99,6 +100,16 @@ def resample(image: Array, axes: tuple[Axis, ...], filters: Filters, out: Array)
         _store_rounded(image, out)
     else:
         store(image, out)
+
+
+def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:
+    """The image, turned round where an axis begins behind its end."""
+    forwards = list(axes)
+    for i, axis in enumerate(axes):
+        if axis.start > axis.end:
+            extent = image.shape[i]
+            image, forwards[i] = np.flip(image, i), Axis(axis.size, extent - axis.start, extent - axis.end)
+    return image, forwards
 
 
 def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], filters: Filters, out: Array) -> bool:
@@ -164,26 +175,29 @@ class _Band(NamedTuple):
 
 @functools.lru_cache(64)
 def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Band:
-    """The matrix that scales an axis of so many pixels."""
-    scale = (axis.end - axis.start) / axis.size
+    """The matrix that scales an axis of so many pixels, which does not begin behind its end."""
+    size = axis.size
+    scale = (axis.end - axis.start) / size
     filter_, radius = _FILTERS[kind]
-    radius *= max(abs(scale), 1.0) if antialias else 1.0
-    centres = axis.start + (np.arange(axis.size) + 0.5) * scale - 0.5
-    first = np.ceil(centres - radius).astype(np.int64)
-    columns = first[:, np.newaxis] + np.arange(math.ceil(2 * radius))
-    weights = filter_((columns - centres[:, np.newaxis]) / radius)
+    radius *= max(scale, 1.0) if antialias else 1.0
+    taps = np.arange(math.ceil(2 * radius))
+    centres = axis.start + (np.arange(size) + 0.5) * scale - 0.5
+    first = np.ceil(centres - radius)
+    weights = filter_(((first - centres)[:, np.newaxis] + taps) / radius)
     weights /= weights.sum(axis=1, keepdims=True)
-    inside = (first >= 0) & (columns[:, -1] < extent)
-    columns = columns.clip(0, extent - 1)
-    blocks = np.arange(0, axis.size, _BLOCK)
-    starts = np.minimum.reduceat(columns.min(axis=1), blocks)
-    ends = np.maximum.reduceat(columns.max(axis=1), blocks) + 1
-    rows = np.zeros((axis.size, int((ends - starts).max())), np.float32)
-    offsets = columns - np.repeat(starts, _BLOCK)[: axis.size, np.newaxis]
-    every = np.arange(axis.size)[:, np.newaxis]
-    rows[every[inside], offsets[inside]] = weights[inside]
-    np.add.at(rows, (every[~inside], offsets[~inside]), weights[~inside])  # several positions count as the edge
-    return _Band(starts.tolist(), ends.tolist(), rows)
+    columns = first.astype(np.int64)
+    last = columns + taps[-1]
+    # Positions ascend, so that the first row of a block begins it, and the last one ends it.
+    starts = columns[::_BLOCK].clip(0, extent - 1)
+    ends = np.append(last[_BLOCK - 1 :: _BLOCK], last[-1:])[: len(starts)].clip(0, extent - 1) + 1
+    span = int((ends - starts).max())
+    rows = np.zeros(size * span, np.float32)
+    offsets = np.arange(0, size * span, span) - starts.repeat(_BLOCK)[:size]  # of column 0 in each row
+    low, high = int(np.searchsorted(columns, 0)), int(np.searchsorted(last, extent))
+    rows[(offsets + columns)[low:high, np.newaxis] + taps] = weights[low:high]
+    for row in (*range(low), *range(max(low, high), size)):  # several positions count as the edge
+        np.add.at(rows, offsets[row] + (columns[row] + taps).clip(0, extent - 1), weights[row])
+    return _Band(starts.tolist(), ends.tolist(), rows.reshape(size, span))
 
 
 def _multiply(band: _Band, image: Array, name: str) -> _Floats:
