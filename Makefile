@@ -4,7 +4,7 @@
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
-#   make described            writes the type stubs and the pages of operators, which are made of their descriptions
+#   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
 #   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
@@ -34,6 +34,7 @@ lint: $(TEST_ENV)/.ready
 described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m dali_like.operators.stubs
 	$(TEST_ENV)/bin/python -m dali_like.operators.pages
+	$(TEST_ENV)/bin/python -m dali_like.operators.pictures
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)

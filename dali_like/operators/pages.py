@@ -20,6 +20,7 @@ import numpy as np
 
 from dali_like.operators.description import Description, descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
+from dali_like.operators.pictures import EXAMPLES, name_of
 
 _NOTE = "<!-- Written by dali_like.operators.pages from the descriptions of the operators; not to be edited. -->"
 _KINDS: dict[Any, str] = {
@@ -71,6 +72,11 @@ def _section(description: Description) -> Iterator[str]:
     yield ""
     yield _as_markdown(text)
     yield ""
+    if description.path in EXAMPLES:
+        yield f"![A photograph, and what fn.{description.path} makes of it](pictures/{name_of(description.path)})"
+        yield ""
+        yield f"Here with {_example(description.path)}."
+        yield ""
     if description.layouts:
         yield f"Layouts: {', '.join(description.layouts.split())}."
         yield ""
@@ -86,6 +92,11 @@ def _section(description: Description) -> Iterator[str]:
     if ignored:
         yield f"Without effect: {', '.join(f'`{name}`' for name in ignored)}."
         yield ""
+
+
+def _example(path: str) -> str:
+    arguments = [f"`{name}={getattr(value, 'name', value)}`" for name, value in EXAMPLES[path].items()]
+    return ", ".join(arguments) if arguments else "the defaults"
 
 
 def _row(description: Description, names: list[str], what: str) -> str:

@@ -27,6 +27,7 @@ from dali_like.graph.operators import Array, Call
 from dali_like.operators.description import description_of, descriptions
 from dali_like.operators.pages import pages
 from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.pictures import EXAMPLES, name_of
 from dali_like.operators.stubs import stubs
 from dali_like.types import DALIImageType
 from tests.operators.running import WAYS, batches, pipeline, run
@@ -350,6 +351,9 @@ class TestFromOneDescription:
 
         for name, text in pages().items():
             assert (folder / name).read_text(encoding="utf-8") == text, name
+        for path in EXAMPLES:  # else: ``python -m dali_like.operators.pictures``
+            assert path in descriptions()
+            assert (folder / "pictures" / name_of(path)).exists()
 
     @pytest.mark.parametrize("path", descriptions())
     def test_every_input_and_argument_is_documented(self, path):
