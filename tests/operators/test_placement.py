@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from typing import Any
 
 import numpy as np
@@ -123,6 +125,20 @@ class TestNoDifference:
 
         for samples, same in zip(spawned[0], threads[0], strict=True):
             np.testing.assert_array_equal(samples, same)
+
+    def test_of_workers_that_are_replaced(self):
+        expected = run(augment, IMAGES, LABELS, layouts=["HWC"], iterations=6)
+
+        pipe = pipeline(augment, IMAGES, LABELS, layouts=["HWC"], way="workers")
+        try:
+            for i, batch in enumerate(expected):
+                if i in (1, 4):
+                    os.kill(pipe.py_worker_pids[0], signal.SIGKILL)
+                for output, samples in zip(pipe.run(), batch, strict=True):
+                    np.testing.assert_array_equal(output.as_array(), samples)
+            assert pipe.statistics().worker_restarts
+        finally:
+            pipe.close()
 
     def test_of_layouts(self):
         define = lambda image, label: [fn.flip(image), image, label]  # noqa: E731
