@@ -2,8 +2,9 @@
 
 Operators that do not run in the workers (see `dali_like.graph.placement`) run in threads, sample by sample; a thread that
 has finished a sample takes the next one of the batch. While the user works on a batch, the operators work on the next ones,
-as many as the pipeline's prefetch_queue_depth says and as their source data is there. Without such operators there are no
-threads, and batches go from the sources to the user as they are.
+as many as the pipeline's prefetch_queue_depth says and as their source data is there; on one at a time if there are
+operators that must see the batches in order, as functions of the user's. Without operators in threads there are no threads,
+and batches go from the sources to the user as they are.
 
 Where outputs are wanted on a GPU, their copies are begun in the same way, ahead of the user.
 """
@@ -30,7 +31,7 @@ from dali_like.graph.gpu_sources import kind_of_samples
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep, Position
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
-from dali_like.graph.operators import Call, choose_layout
+from dali_like.graph.operators import Call, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
 from dali_like.graph.program import Key, Program, key
 from dali_like.interrupts import PATIENCE_S, check_interrupts, interruptible
@@ -105,7 +106,8 @@ class Executor:
         self._lockstep = lockstep
         self._buffers = buffers
         self._num_threads = num_threads
-        self._depth = depth
+        self._in_order = any(map(_is_in_order, placement.stages))
+        self._depth = 1 if self._in_order else depth
         self._capacity = capacity
         bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
         self._threads = ThreadPoolExecutor(num_threads, "dali_like", bind) if placement.stages else None
@@ -145,7 +147,8 @@ class Executor:
         """Begin the next epoch, unless nothing has been taken from this one yet."""
         if self.position.iteration or self._ended:
             for work in reversed(self._queue):
-                work.future.cancel()
+                if not work.future.cancel() and self._in_order:
+                    self._wait_for(work)
                 self._lockstep.put_back(work.outputs)
             self._queue.clear()
             self._lockstep.reset()
@@ -277,7 +280,7 @@ class Executor:
         if isinstance(stage, ProgramStage):
             self._run_program(stage.program, inputs, memory, size, place)
         else:
-            self._run_on_batch(stage, inputs, memory, place)
+            self._run_on_batch(stage, inputs, memory, size, place)
         for (producer, i), batch in zip(stage.outputs, memory, strict=True):
             assert isinstance(producer, OperatorNode)
             data[producer, i] = batch.finish(producer.operator.name)
@@ -294,10 +297,13 @@ class Executor:
 
         self._for_each(size, make)
 
-    def _run_on_batch(self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], place: _Place) -> None:
+    def _run_on_batch(
+        self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: _Place
+    ) -> None:
         registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
         registers += [None] * len(stage.outputs)
-        stage.step.run(registers, SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch))
+        info = SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch)
+        stage.step.run(registers, info, count=size)
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
             for i, result in enumerate(results):
                 output.put(i, result)
@@ -369,6 +375,11 @@ class Executor:
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
         return functools.partial(kind.of_arrays, layout=producer.layouts[output])
+
+
+def _is_in_order(stage: Stage) -> bool:
+    operator = stage.step.operator if isinstance(stage, BatchStage) else None
+    return isinstance(operator, OrderedOperator) and operator.in_order
 
 
 def _ndim(samples: _Samples) -> int:

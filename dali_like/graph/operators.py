@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,10 @@ class Call:
     Attributes:
         info: the sample that is being made; for an operator on batches, the first of the batch.
         layouts: of the operator's inputs, each with as many letters as the input has dimensions, or empty.
+        count: how many samples it is about: 1, but for an operator on batches.
     """
 
-    __slots__ = ("_key", "_owner", "_place", "info", "layouts")
+    __slots__ = ("_key", "_owner", "_place", "count", "info", "layouts")
 
     def __init__(
         self,
@@ -44,8 +45,10 @@ class Call:
         key: RandomKey | None = None,
         place: Place | None = None,
         owner: Hashable | None = None,
+        count: int = 1,
     ) -> None:
         self.info = info
+        self.count = count
         self.layouts = layouts
         self._key = key
         self._place = place
@@ -143,6 +146,18 @@ class GpuOperator(Operator, Protocol):
             copier: to the GPU.
             for_each: calls a function for each index below a number, in several threads.
         """
+
+
+@runtime_checkable
+class OrderedOperator(Protocol):
+    """What an operator on batches may say besides.
+
+    Attributes:
+        in_order: whether the batches must come to it one after the other, in their order.
+    """
+
+    @property
+    def in_order(self) -> bool: ...
 
 
 @functools.cache

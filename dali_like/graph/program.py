@@ -71,13 +71,13 @@ class Step:
     random_key: RandomKey | None = None
     export: int | None = None
 
-    def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None) -> None:
-        """Make the outputs of one sample; of an operator on batches, of all samples."""
+    def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
+        """Make the outputs of one sample; of an operator on batches, of all samples, which are `count`."""
         inputs = [registers[i] for i in self.inputs]
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
         is_between = self.export is None and self.operator.per_sample and len(self.operator.layouts) == 1
         owner = id(self) if is_between else None
-        call = Call(info, [*map(_layout_of, self.layouts, inputs)], self.random_key, place, owner)
+        call = Call(info, [*map(_layout_of, self.layouts, inputs)], self.random_key, place, owner, count)
         try:
             arguments = {name: registers[i] for name, i in self.arguments.items()}
             outputs = self.operator.compute(call, inputs, arguments)

@@ -85,23 +85,23 @@ def look_up(plane: Array, table: Array, out: Array) -> None:
 
 
 def convert(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Values of single precision as another dtype: rounded and limited. They may be overwritten.
+    """Values of single or double precision as another dtype: rounded and limited. They may be overwritten.
 
     Numbers that are not finite become what the processor makes of them, as in DALI.
     """
     if dtype == values.dtype:
         return values
     with np.errstate(over="ignore", invalid="ignore"):
-        if dtype == np.float16:
+        if dtype == np.float16 and values.dtype == np.float32:
             bits = values.view(np.uint32)
             bits += (bits & 0x1FFF) == 0x1000  # what lies half way is a little more, and so is rounded away from zero
         if dtype.kind == "f":
             return values.astype(dtype)
         limits = np.iinfo(dtype)
-        if dtype.itemsize > 2:  # the limits are no numbers of single precision
+        if dtype.itemsize > 2:  # the limits are no numbers of single precision; those of 64 bits not even of double
             values = values.astype(np.float64)
         np.maximum(values, limits.min, out=values)
-        np.minimum(values, limits.max, out=values)
+        np.minimum(values, np.nextafter(2.0**63, 0) if dtype.itemsize == 8 else limits.max, out=values)
         half = _HALF.astype(values.dtype) if values.dtype == np.float32 else np.nextafter(0.5, 0.0)
         if limits.min:
             values += np.copysign(half, values)

@@ -56,13 +56,15 @@ class Description:
         layouts: those that its first input may have, with blanks between them; empty: any, or none.
         num_outputs: of each call; None: the argument "num_outputs" says it.
         output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
-            Raises ArgumentError if such an input is not possible with these arguments.
+            Of several outputs it may be a tuple. Raises ArgumentError if such an input is not possible with these arguments.
         check: given the arguments that were given, as the function gets them, or nodes: what is wrong with them. Raises
             ArgumentError.
         random: whether it has random numbers.
         per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch. Or a function that
             says so, given the constant arguments.
         strided: whether the inputs of `function` may be views, which are not C-contiguous.
+        in_order: whether batches must come to `function` one after the other, in their order.
+        takes_constants: whether the first input may be a constant.
     """
 
     path: str
@@ -73,12 +75,14 @@ class Description:
     min_inputs: int
     max_inputs: int | None
     layouts: str
-    num_outputs: int
-    output_layout: Callable[[str, Mapping[str, Any]], str] | None
+    num_outputs: int | None
+    output_layout: Callable[[str, Mapping[str, Any]], str | Sequence[str]] | None
     check: Callable[[Mapping[str, Any]], None] | None
     random: bool
     per_sample: bool | Callable[[Mapping[str, Any]], bool]
     strided: bool = False
+    in_order: bool = False
+    takes_constants: bool = False
 
     @property
     def name(self) -> str:
@@ -120,24 +124,23 @@ class Description:
             )
 
     def _output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-        candidates = layouts or self.layouts
-        if self.output_layout is not None:
-            candidates = self._possible_layouts(self.output_layout, candidates, values)
-        return (candidates,) + ("",) * (self.num_outputs - 1)
-
-    def _possible_layouts(
-        self, output_layout: Callable[[str, Mapping[str, Any]], str], inputs: str, values: Mapping[str, Any]
-    ) -> str:
         given = {**{name: parameter.default for name, parameter in self.parameters.items()}, **values}
-        outputs, errors = [], []
+        count = self.num_outputs or given["num_outputs"]
+        inputs = layouts or self.layouts
+        if self.output_layout is None:
+            return (inputs,) + ("",) * (count - 1)
+        candidates, errors = [], []
         for layout in inputs.split() or [""]:
             try:
-                outputs.append(output_layout(layout, given))
+                outputs = self.output_layout(layout, given)
             except ArgumentError as error:
                 errors.append(error)
-        if not outputs:
+            else:
+                candidates.append((outputs,) if isinstance(outputs, str) else tuple(outputs))
+        if not candidates:
             raise ArgumentError(f"{self.name}: {errors[0]}")
-        return " ".join(dict.fromkeys(outputs))
+        columns = zip(*((*outputs, *[""] * count)[:count] for outputs in candidates), strict=True)
+        return tuple(" ".join(dict.fromkeys(column)) for column in columns)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return description_of, (self.path,)
@@ -166,6 +169,10 @@ class BoundOperator:
         per_sample = self.description.per_sample
         return per_sample if isinstance(per_sample, bool) else per_sample(self.values)
 
+    @property
+    def in_order(self) -> bool:
+        return self.description.in_order
+
     def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
@@ -176,7 +183,7 @@ class BoundOperator:
         if arguments:
             values = {**values, **{name: self._of_samples(name, array) for name, array in arguments.items()}}
         result = description.function(call, *inputs, **values)
-        outputs = result if description.num_outputs > 1 else (result,)
+        outputs = result if len(self.layouts) > 1 else (result,)
         return [_checked(output) for output in outputs] if self.per_sample else outputs
 
     def _of_samples(self, name: str, data: Any) -> Any:
@@ -205,12 +212,16 @@ def operator(
     module: str = "",
     name: str = "",
     layouts: str = "",
-    num_outputs: int = 1,
-    output_layout: str | Callable[[str, Mapping[str, Any]], str] | None = None,
+    min_inputs: int | None = None,
+    num_outputs: int | None = 1,
+    output_layout: str | Callable[[str, Mapping[str, Any]], str | Sequence[str]] | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
     random: bool = False,
     per_sample: bool | Callable[[Mapping[str, Any]], bool] = True,
     strided: bool = False,
+    in_order: bool = False,
+    takes_constants: bool = False,
+    preserve: bool = False,
     ignored: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Description]:
     """Describe an operator by a function; see this module, and for the arguments `Description`.
@@ -219,12 +230,13 @@ def operator(
         module: where it stands in ``fn``: "decoders". Default: directly in it.
         name: what it is called there. Default: the name of the function.
         layouts: see there.
+        min_inputs: how many inputs there must be. Default: those without a default; of any number of them, one.
         num_outputs: see there.
         output_layout: see there; a string is the layout of every result.
         check: see there.
         random: see there; adds the argument ``seed``.
-        per_sample: see there.
-        strided: see there.
+        per_sample, strided, in_order, takes_constants: see there.
+        preserve: whether it is computed even if nobody needs its outputs.
         ignored: arguments of DALI's operator that have no effect here, and their defaults.
     """
     fixed = output_layout
@@ -243,9 +255,12 @@ def operator(
             path,
             function,
             parameters,
-            {**_common(), **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()}},
+            {
+                **_common(preserve=preserve),
+                **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()},
+            },
             tuple(parameter.name for parameter in inputs),
-            len(needed),
+            len(needed) if min_inputs is None else min_inputs,
             None if variadic else len(inputs),
             layouts,
             num_outputs,
@@ -254,6 +269,8 @@ def operator(
             random,
             per_sample,
             strided,
+            in_order,
+            takes_constants,
         )
         if path in _registry:
             raise ValueError(f"there are two operators with the name {path}")
@@ -263,11 +280,11 @@ def operator(
     return describe
 
 
-def _common() -> dict[str, Parameter]:
+def _common(*, preserve: bool) -> dict[str, Parameter]:
     return {
         "device": make_parameter("device", str | None, "cpu"),
         "name": make_parameter("name", str | None, None),
-        "preserve": make_parameter("preserve", bool, False),
+        "preserve": make_parameter("preserve", bool, preserve),
         "bytes_per_sample_hint": make_parameter("bytes_per_sample_hint", Any, 0),
     }
 

@@ -56,12 +56,12 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         number = {"number": node.number}
         name = given.get("name") or description.name
         results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
-    if given.get("preserve"):
+    if given.get("preserve") or (description.common["preserve"].default and Definable.current() is not None):
         _preserve(description, [node for outputs in results for node in outputs])
     if not sets:
-        return results[0][0] if description.num_outputs == 1 else results[0]
+        return results[0][0] if len(results[0]) == 1 else results[0]
     columns = [list(column) for column in zip(*results, strict=True)]
-    return columns[0] if description.num_outputs == 1 else columns
+    return columns[0] if len(columns) == 1 else columns
 
 
 def _input_sets(description: Description, inputs: Sequence[Any]) -> list[list[Any]]:
@@ -88,7 +88,7 @@ def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode
     nodes: list[DataNode] = []
     for i, value in enumerate(inputs):
         name = description.inputs[min(i, len(description.inputs) - 1)]
-        if i == 0 and description.min_inputs and not isinstance(value, DataNode):
+        if i == 0 and description.min_inputs and not (description.takes_constants or isinstance(value, DataNode)):
             raise DefinitionError(
                 f"{description.name} works on a DataNode, not on a {type(value).__qualname__}, which the input {name} is"
             )

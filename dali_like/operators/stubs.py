@@ -95,14 +95,15 @@ def _class(description: Description) -> str:
 def _overloads(
     description: Description, name: str, arguments: list[str], first: str, *, single: bool = False, documented: bool = True
 ) -> Iterator[str]:
-    one = "DataNode" if description.num_outputs == 1 else "list[DataNode]"
+    one = {None: "Any", 1: "DataNode"}.get(description.num_outputs, "list[DataNode]")
     if description.max_inputs == 0 or not description.inputs:
         yield from (f"def {name}(", *([f"    {first.rstrip(' ,')},"] if first else []), "    *,", *arguments, f") -> {one}:")
         yield from _body(description, documented)
         return
     for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
-        yield f"def {name}("
+        overlapping = description.takes_constants and kind == "DataNode"  # a list of numbers, and one of nodes
+        yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
         if first:
             yield "    self,"
         yield from _inputs(description, kind)
@@ -128,7 +129,7 @@ def _inputs(description: Description, kind: str) -> Iterator[str]:
         return
     for i, name in enumerate(description.inputs):
         default = " = None" if parameters[name].default is None else ""
-        others = " | _Constant" if i or not description.min_inputs else ""
+        others = " | _Constant" if i or not description.min_inputs or description.takes_constants else ""
         none = " | None" if default else ""
         yield f"    {name}: {kind}{others}{none}{default},"
     yield "    /,"
