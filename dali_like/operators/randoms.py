@@ -9,6 +9,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.operators import Array, Call
+from dali_like.operators._pixels import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
 
@@ -18,7 +19,7 @@ def _check_uniform(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("range and values exclude each other")
 
 
-@operator(module="random", random=True, check=_check_uniform)
+@operator(module="random", random=True, output_layout="", check=_check_uniform)
 def uniform(
     call: Call,
     shape_like: Array | None = None,
@@ -35,7 +36,7 @@ def uniform(
         range: the least number, and the one that all are below.
         values: the numbers that there are, instead of a range.
         shape: of the result. Default: a single number.
-        dtype: of the result. Default: FLOAT.
+        dtype: of the result; integers are rounded, and limited to what they can hold. Default: FLOAT.
     """
     extents = _shape(shape_like, shape)
     rng = call.rng()
@@ -45,14 +46,14 @@ def uniform(
         if len(range) != 2 or not range[0] <= range[1]:
             raise ArgumentError(f"fn.random.uniform: range must be two numbers, the lower one first, not {range}")
         numbers = rng.uniform(range[0], range[1], extents)
-    result = np.asarray(numbers).astype(np.float32 if dtype is None else dtype)
+    result = _as_dtype(numbers, dtype)
     if values is None and result.dtype.kind == "f":
         # Rounded to a shorter type, a number may have become the upper bound.
         result = np.minimum(result, np.nextafter(result.dtype.type(range[1]), result.dtype.type(range[0])))
     return result
 
 
-@operator(module="random", random=True)
+@operator(module="random", random=True, output_layout="")
 def coin_flip(
     call: Call,
     shape_like: Array | None = None,
@@ -75,9 +76,82 @@ def coin_flip(
     return np.asarray(flips).astype(np.int32 if dtype is None else dtype)
 
 
+@operator(module="random", random=True, output_layout="")
+def normal(
+    call: Call,
+    shape_like: Array | None = None,
+    *,
+    mean: PerSample[float] = 0.0,
+    stddev: PerSample[float] = 1.0,
+    shape: PerSample[Ints] | None = None,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Numbers that are normally distributed.
+
+    Args:
+        shape_like: the result has the shape of this; its values do not matter.
+        mean: of the numbers.
+        stddev: their standard deviation.
+        shape: of the result. Default: a single number.
+        dtype: of the result; integers are rounded, and limited to what they can hold. Default: FLOAT.
+    """
+    extents = _shape(shape_like, shape)
+    return _as_dtype(mean + stddev * call.rng().standard_normal(extents), dtype)
+
+
+@operator(module="random", random=True, output_layout="", takes_constants=True)
+def choice(
+    call: Call,
+    a: Array,
+    shape_like: Array | None = None,
+    *,
+    p: PerSample[Floats] | None = None,
+    shape: PerSample[Ints] | None = None,
+) -> Array:
+    """Elements of an array, drawn with replacement.
+
+    Args:
+        a: what to draw from: the elements along the first axis. Or an integer: the numbers from 0 to that, without itself.
+        shape_like: as many are drawn as this has elements, and in its shape; its values do not matter.
+        p: how probable each of them is. Default: all alike.
+        shape: how many are drawn, and in what shape. Default: one, whose shape is that of an element of `a`.
+    """
+    if a.ndim == 0 and a.dtype.kind not in "iu":
+        raise ArgumentError(f"fn.random.choice: a must be an integer or an array, not a number of dtype {a.dtype}")
+    count = int(a) if a.ndim == 0 else len(a)
+    if count <= 0:
+        raise ArgumentError(f"fn.random.choice: there must be something to draw from, not {count} elements")
+    extents = _shape(shape_like, shape)
+    if p is None:
+        indices = call.rng().integers(0, count, extents)
+    else:
+        indices = call.rng().choice(count, extents, p=_probabilities(p, count))
+    return np.asarray(indices, a.dtype) if a.ndim == 0 else np.asarray(a[indices])
+
+
+def _probabilities(values: Floats, count: int) -> Array:
+    total = sum(values)
+    if len(values) != count or not all(0 <= value <= 1 for value in values) or abs(total - 1) > 1e-4:
+        raise ArgumentError(
+            f"fn.random.choice: p must be {count} probabilities, from 0 to 1, whose sum is 1, not {list(values)}, whose sum "
+            f"is {total}"
+        )
+    return np.array(values) / total
+
+
+def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:
+    """Numbers of double precision as another dtype, FLOAT by default; integers are rounded and limited."""
+    array = np.asarray(numbers, np.float64)
+    if dtype is None or dtype.kind not in "iu":
+        return array.astype(np.float32 if dtype is None else dtype)
+    return convert(array.copy(), dtype)
+
+
 def _shape(shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:
     if shape_like is not None:
         if shape is not None:
             raise ArgumentClashError("shape and the input shape_like exclude each other")
         return shape_like.shape
+    if shape is not None and min(shape, default=0) < 0:
+        raise ArgumentError(f"shape must not have negative extents, as {list(shape)} has")
     return () if shape is None else shape

@@ -160,3 +160,97 @@ class TestDistributions:
     def test_wrong_ranges(self, arguments):
         with pytest.raises(ValueError, match=r"fn.random.uniform: range must be two numbers, the lower one first"):
             run(lambda: fn.random.uniform(**arguments))
+
+    def test_normal(self):
+        (((plain, wide, small, whole),),) = [
+            run(
+                lambda: [
+                    fn.random.normal(shape=[40_000]),
+                    fn.random.normal(mean=5, stddev=20, shape=40_000),
+                    fn.random.normal(mean=100, stddev=200, shape=[1000], dtype=types.UINT8),
+                    fn.random.normal(stddev=3, shape=[1000], dtype=types.INT32),
+                ],
+                batch_size=1,
+            )
+        ]
+
+        assert plain[0].dtype == np.float32
+        assert abs(plain[0].mean()) < 0.03
+        assert 0.98 < plain[0].std() < 1.02
+        assert abs(wide[0].mean() - 5) < 0.5
+        assert 19.5 < wide[0].std() < 20.5
+        assert {0, 255} < set(small[0])
+        assert 2.7 < whole[0].std() < 3.4
+
+    def test_integers_are_rounded(self):
+        ((numbers, beyond),) = run(
+            lambda: [
+                fn.random.uniform(range=[0, 1], shape=[1000], dtype=types.INT32),
+                fn.random.uniform(range=[300, 400], shape=[10], dtype=types.UINT8),
+            ],
+            batch_size=1,
+        )
+
+        assert 400 < numbers[0].sum() < 600
+        assert set(beyond[0]) == {255}
+
+    def test_choice(self):
+        letters = np.array([[1.5, 2], [3, 4], [5, 6]], np.float32)
+        (((below, among, rows, row, likely),),) = [
+            run(
+                lambda: [
+                    fn.random.choice(4, shape=[4000]),
+                    fn.random.choice([3, 7], shape=[2, 3]),
+                    fn.random.choice(letters, shape=[50]),
+                    fn.random.choice(letters),
+                    fn.random.choice([1, 2, 3], p=[0.1, 0, 0.9], shape=1000),
+                ],
+                batch_size=1,
+            )
+        ]
+
+        assert below[0].dtype == np.int32
+        assert np.bincount(below[0]).min() > 850
+        assert among[0].shape == (2, 3)
+        assert set(among[0].flat) <= {3, 7}
+        assert {tuple(pair) for pair in rows[0].tolist()} == {(1.5, 2), (3, 4), (5, 6)}
+        assert row[0].shape == (2,)
+        assert np.bincount(likely[0])[2] == 0
+        assert 850 < np.bincount(likely[0])[3] < 950
+
+    def test_choice_for_each_sample(self):
+        values = [np.array([1, 2], np.uint8), np.array([9], np.uint8)]
+        like = [np.zeros((2, 2)), np.zeros((1, 3))]
+
+        ((results, numbers),) = run(lambda a, like: [fn.random.choice(a, like), fn.random.choice(5, like)], values, like)
+
+        assert [result.shape for result in results] == [(2, 2), (1, 3)]
+        assert results[1].tolist() == [[9, 9, 9]]
+        assert results[0].dtype == np.uint8
+        assert max(array.max() for array in numbers) < 5
+
+    @pytest.mark.parametrize(
+        ("a", "arguments", "message"),
+        [
+            (0, {}, "there must be something to draw from, not 0 elements"),
+            (2.5, {}, "a must be an integer or an array, not a number of dtype float32"),
+            ([1, 2], {"p": [1]}, r"p must be 2 probabilities, from 0 to 1, whose sum is 1, not \[1.0\]"),
+            ([1, 2], {"p": [0.5, 0.4]}, r"p must be 2 probabilities, .* sum is 1, not \[0.5, 0.4\], whose sum is 0.9"),
+            ([1, 2], {"p": [-1, 2]}, "p must be 2 probabilities, from 0 to 1"),
+            ([1, 2], {"shape": [-1]}, r"shape must not have negative extents, as \[-1\] has"),
+        ],
+    )
+    def test_wrong_choices(self, a, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            run(lambda: fn.random.choice(a, **arguments))
+
+    def test_results_have_no_layout(self):
+        image = fn.external_source(lambda info: np.zeros((2, 3, 3)), batch=False, layout="HWC")
+
+        for node in (
+            fn.random.normal(image),
+            fn.random.uniform(image),
+            fn.random.coin_flip(image),
+            fn.random.choice(5, image),
+        ):
+            assert node.producer.layouts == ("",)

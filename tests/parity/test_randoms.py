@@ -1,0 +1,55 @@
+"""Random numbers of DALI and ours are not the same, but their types, shapes and distributions are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dali_like
+from tests.parity.side_by_side import run_one
+
+COUNT = 20_000
+
+
+def define(library: Any, like: Any) -> dict[str, Any]:
+    random, types = library.fn.random, library.types
+    rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    return {
+        "normal one": random.normal(),
+        "normal many": random.normal(mean=3.0, stddev=2.0, shape=COUNT),
+        "normal like": random.normal(like),
+        "normal integers": random.normal(mean=128.0, stddev=300.0, shape=[COUNT], dtype=types.UINT8),
+        "normal negative": random.normal(stddev=-2.0, shape=[COUNT], dtype=types.INT16),
+        "normal double": random.normal(dtype=types.FLOAT64),
+        "uniform rounded": random.uniform(range=[0.0, 2.0], shape=[COUNT], dtype=types.INT32),
+        "uniform values": random.uniform(values=[1.5, 300.0, -4.0, 2.5], shape=[COUNT], dtype=types.UINT8),
+        "coins": random.coin_flip(like, probability=0.3, dtype=types.UINT8),
+        "choice number": random.choice(5, shape=[COUNT]),
+        "choice list": random.choice([1, 5, 9], shape=[COUNT], p=[0.2, 0.0, 0.8]),
+        "choice floats": random.choice([1.5, 5.0], shape=COUNT),
+        "choice bools": random.choice([True, False]),
+        "choice bytes": random.choice(np.array([1, 2, 3], np.int8)),
+        "choice scalar": random.choice(np.uint8(4), shape=[COUNT]),
+        "choice row": random.choice(rows),
+        "choice rows": random.choice(rows, shape=[COUNT]),
+        "choice like": random.choice(5, like),
+    }
+
+
+def test_types_shapes_and_distributions():
+    like = [np.zeros((100, 200, 1), np.uint8)]
+    theirs = run_one(pytest.importorskip("nvidia.dali"), define, [like], ["HWC"])
+    ours = run_one(dali_like, define, [like], ["HWC"])
+
+    for name, expected in theirs.items():
+        one, other = expected.samples[0], ours[name].samples[0]
+        assert (one.dtype, one.shape, expected.layout) == (other.dtype, other.shape, ours[name].layout), name
+        if one.size < COUNT:
+            continue
+        spread = max(one.std(), other.std())
+        assert abs(one.mean() - other.mean()) <= 0.05 * spread, name
+        assert abs(one.std() - other.std()) <= 0.05 * spread, name
+        if len(set(one.flat)) < 10:
+            assert set(one.flat) == set(other.flat), name
