@@ -43,6 +43,7 @@ from dali_like.graph.nodes import (
     constant_node,
     producer_names,
 )
+from dali_like.graph.operators import Operator
 from dali_like.types import BOOL, OBJECT, Constant, DALIDataType, to_dali_type, to_numpy_type
 from dali_like.workers.protocol import DTYPES, UNKNOWN
 
@@ -127,7 +128,7 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
         return {
             "kind": "operator",
             "name": operator.name,
-            "arguments": dict(operator.arguments),
+            "arguments": _describe_arguments(operator),
             "inputs": pairs(producer.inputs),
             "argument_inputs": dict(zip(producer.argument_inputs, pairs([*producer.argument_inputs.values()]), strict=True)),
         }
@@ -141,6 +142,18 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
         "sinks": pairs(graph.sinks),
     }
     return json.dumps(document, indent=1).encode()
+
+
+def _describe_arguments(operator: Operator) -> dict[str, Any]:
+    arguments = dict(operator.arguments)
+    for name, value in arguments.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise SerializationError(
+                f"{operator.name}: {name} is a {type(value).__qualname__}, which cannot be saved as text"
+            ) from None
+    return arguments
 
 
 def _in_order(graph: Graph) -> Iterator[Producer]:

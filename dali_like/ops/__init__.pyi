@@ -1266,6 +1266,118 @@ class Normalize:
         ...
     
 
+class PythonFunction:
+    """Call a Python function with NumPy arrays.
+
+    It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
+    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
+
+    Args:
+        inputs: any dtypes.
+        function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
+            arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
+        num_outputs: how many outputs there are.
+        output_layouts: of the outputs, as far as it goes.
+        batch_processing: whether the function is called once for each batch, with lists.
+    """
+    def __init__(
+        self,
+        *,
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *inputs: DataNode,
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> Any:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *inputs: Sequence[DataNode],
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[Any]:
+        ...
+    
+
+class TorchPythonFunction:
+    """Call a Python function with tensors of PyTorch; see `python_function`.
+
+    Args:
+        inputs: any dtypes.
+        function: is given a list of all samples of each input, as tensors, or a sample of each, and returns a list of
+            tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
+            given.
+        num_outputs: how many outputs there are.
+        output_layouts: of the outputs, as far as it goes.
+        batch_processing: whether the function is called once for each batch, with lists.
+    """
+    def __init__(
+        self,
+        *,
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *inputs: DataNode,
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> Any:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *inputs: Sequence[DataNode],
+        function: Callable[..., Any] = ...,
+        num_outputs: int = ...,
+        output_layouts: _Strings | None = ...,
+        batch_processing: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[Any]:
+        ...
+    
+
 class Resize:
     """Scale images and volumes.
 

@@ -51,6 +51,8 @@ from torch.utils.data._utils import worker as torch_worker  # noqa: E402
 from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
 from torch.utils.data._utils.pin_memory import pin_memory  # noqa: E402
 
+from dali_like.ops import TorchPythonFunction  # noqa: E402
+from dali_like.plugin import _torch_functions as fn  # noqa: E402
 from dali_like.plugin._datapipes import Divide, divide, draw_shared_seed, is_datapipe, walk  # noqa: E402
 from dali_like.plugin._torch_iterators import (  # noqa: E402
     DALIClassificationIterator,
@@ -69,7 +71,9 @@ __all__ = [
     "DALIRaggedIterator",
     "DataLoader",
     "LastBatchPolicy",
+    "TorchPythonFunction",
     "feed_ndarray",
+    "fn",
     "to_torch_type",
 ]
 

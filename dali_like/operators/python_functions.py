@@ -1,0 +1,163 @@
+"""Functions of the user's as operators, as in ``nvidia.dali.fn`` and ``nvidia.dali.plugin.pytorch.fn``.
+
+They run in the main process, one call at a time and in the order of the samples: they may keep something between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from dali_like.errors import ArgumentError, ArgumentTypeError, OutputCountError, SampleTypeError
+from dali_like.extras import optional
+from dali_like.graph.operators import Array, Call
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import Strings
+from dali_like.types import to_dali_type
+
+#: All samples of each input of a batch, or of each output.
+_Batches: TypeAlias = Sequence[list[Any]]
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    if not callable(given["function"]):
+        raise ArgumentTypeError(f"function must be callable, not a {type(given['function']).__qualname__}")
+    if given.get("num_outputs", 1) < 1:
+        raise ArgumentError(f"num_outputs must be at least 1, not {given['num_outputs']}")
+
+
+def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
+    return given["output_layouts"] or ()
+
+
+@operator(
+    check=_check,
+    min_inputs=0,
+    num_outputs=None,
+    output_layout=_layouts,
+    per_sample=False,
+    in_order=True,
+    preserve=True,
+)
+def python_function(
+    call: Call,
+    *inputs: list[Array],
+    function: Callable[..., Any],
+    num_outputs: int = 1,
+    output_layouts: Strings | None = None,
+    batch_processing: bool = False,
+) -> Any:
+    """Call a Python function with NumPy arrays.
+
+    It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
+    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
+
+    Args:
+        inputs: any dtypes.
+        function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
+            arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
+        num_outputs: how many outputs there are.
+        output_layouts: of the outputs, as far as it goes.
+        batch_processing: whether the function is called once for each batch, with lists.
+    """
+    calls = _call_with_batch if batch_processing else _call_with_samples
+    return _results(calls(function, inputs, call.count, num_outputs), num_outputs, np.asarray)
+
+
+@operator(
+    check=_check,
+    min_inputs=0,
+    num_outputs=None,
+    output_layout=_layouts,
+    per_sample=False,
+    in_order=True,
+    preserve=True,
+)
+def torch_python_function(
+    call: Call,
+    *inputs: list[Array],
+    function: Callable[..., Any],
+    num_outputs: int = 1,
+    output_layouts: Strings | None = None,
+    batch_processing: bool = True,
+) -> Any:
+    """Call a Python function with tensors of PyTorch; see `python_function`.
+
+    Args:
+        inputs: any dtypes.
+        function: is given a list of all samples of each input, as tensors, or a sample of each, and returns a list of
+            tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
+            given.
+        num_outputs: how many outputs there are.
+        output_layouts: of the outputs, as far as it goes.
+        batch_processing: whether the function is called once for each batch, with lists.
+    """
+    torch = optional("torch", "fn.torch_python_function", "pytorch")
+    tensors = [
+        [torch.from_numpy(sample if sample.flags.writeable else sample.copy()) for sample in batch] for batch in inputs
+    ]
+    calls = _call_with_batch if batch_processing else _call_with_samples
+
+    def to_array(tensor: Any) -> Array:
+        if not isinstance(tensor, torch.Tensor):
+            raise SampleTypeError(f"the function must return tensors of PyTorch, not a {type(tensor).__qualname__}")
+        return np.asarray(tensor.detach().cpu().numpy())
+
+    return _results(calls(function, tensors, call.count, num_outputs), num_outputs, to_array)
+
+
+def _call_with_batch(function: Callable[..., Any], inputs: _Batches, count: int, num_outputs: int) -> _Batches:
+    outputs = _as_outputs(_called(function, inputs), num_outputs)
+    for output in outputs:
+        if not isinstance(output, Sequence) or len(output) != count:
+            what = f"{len(output)} samples" if isinstance(output, Sequence) else f"a {type(output).__qualname__}"
+            raise OutputCountError(f"the function must return a list of the {count} samples of the batch, not {what}")
+    return [list(output) for output in outputs]
+
+
+def _call_with_samples(function: Callable[..., Any], inputs: _Batches, count: int, num_outputs: int) -> _Batches:
+    outputs: _Batches = [[] for _ in range(num_outputs)]
+    for i in range(count):
+        try:
+            results = _as_outputs(_called(function, [batch[i] for batch in inputs]), num_outputs)
+        except Exception as error:
+            error.add_note(f"raised for sample {i} of the batch")
+            raise
+        for output, result in zip(outputs, results, strict=True):
+            output.append(result)
+    return outputs
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    try:
+        return function(*arguments)
+    except StopIteration as error:  # would be taken for the end of an epoch
+        raise RuntimeError("the function raised StopIteration") from error
+
+
+def _as_outputs(result: Any, count: int) -> tuple[Any, ...]:
+    if count == 1:
+        return result if isinstance(result, tuple) and len(result) == 1 else (result,)
+    if not isinstance(result, tuple):
+        raise SampleTypeError(f"the function has {count} outputs and must return a tuple, not a {type(result).__qualname__}")
+    if len(result) != count:
+        raise OutputCountError(f"unexpected number of outputs of the function: got {len(result)}, expected {count}")
+    return result
+
+
+def _results(outputs: _Batches, count: int, to_array: Callable[[Any], Array]) -> Any:
+    batches = [[_checked(result, to_array) for result in output] for output in outputs]
+    return batches if count > 1 else batches[0]
+
+
+def _checked(result: Any, to_array: Callable[[Any], Array]) -> Array:
+    array = to_array(result)
+    try:
+        to_dali_type(array.dtype)
+    except ValueError as error:
+        raise SampleTypeError(
+            f"the function must return arrays of numbers, not a {type(result).__qualname__} ({array.dtype})"
+        ) from error
+    return array
