@@ -58,11 +58,14 @@ def merge(channels: list[Array], out: Array) -> None:
         return
     if out.dtype == np.float16:
         channels, out = [plane.view(np.int16) for plane in channels], out.view(np.int16)
-    without_gaps = out.flags.c_contiguous or (
-        out.ndim == 3 and out.strides[1:] == (out.shape[2] * out.itemsize, out.itemsize)
-    )
-    if out.dtype in _OPENCV_DTYPES and len(channels) > 1 and without_gaps:
-        opencv().merge(channels, out if out.ndim == 3 else out.reshape(-1, *out.shape[-2:]))
+    if out.flags.c_contiguous:  # also says so of axes of one element with any stride, which OpenCV does not take
+        out = out.reshape(-1).reshape(-1, *out.shape[-2:])
+    if (
+        out.dtype in _OPENCV_DTYPES
+        and len(channels) > 1
+        and out.strides[-2:] == (out.shape[-1] * out.itemsize, out.itemsize)
+    ):
+        opencv().merge(channels, out)
         return
     for channel, plane in enumerate(channels):
         out[..., channel] = plane.reshape(out.shape[:-1])
