@@ -68,7 +68,7 @@ def gaussian_blur(
         elif direct:
             _blur_plane(pixels, kernels, target)
         else:
-            target[...] = convert(_blur_plane(pixels, kernels, np.empty_like(pixels)), result)
+            target[...] = convert(_blur_plane(pixels, kernels, np.empty(pixels.shape, np.float32)), result)
     return out
 
 
@@ -135,7 +135,7 @@ def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
     for source, target in zip(pixels, slices, strict=True):
         _blur_plane(source, kernels, target)
     rows = slices.reshape(len(slices), -1)
-    return _blur_plane(rows, (kernels[0], _WHOLE), np.empty_like(rows)).reshape(slices.shape)
+    return _blur_plane(rows, (kernels[0], _WHOLE), np.empty(rows.shape, np.float32)).reshape(slices.shape)
 
 
 # JPEG
