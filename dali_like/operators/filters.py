@@ -152,7 +152,7 @@ def jpeg_compression_distortion(call: Call, image: Array, *, quality: PerSample[
     if image.dtype != np.uint8 or image.shape[-1] != 3:
         raise SampleError(f"images must be of dtype uint8 and have 3 channels, not {image.dtype} and {image.shape[-1]}")
     cv2 = opencv()
-    options = [cv2.IMWRITE_JPEG_QUALITY, min(max(quality, 1), 100)]
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     out = call.empty(image.shape, image.dtype)
     frames = image.shape[-3:]
     for pixels, target in zip(image.reshape(-1, *frames), out.reshape(-1, *frames), strict=True):

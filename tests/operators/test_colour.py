@@ -30,6 +30,13 @@ class TestBrightnessAndContrast:
         np.testing.assert_array_equal(up, (odd + 1) // 2)
         np.testing.assert_array_equal(down, -up)
 
+    def test_what_is_just_below_a_half_is_rounded_down(self):
+        below = np.nextafter(np.float32([0.5, 1.5, 2.5, 1000.5]), np.float32(0)).reshape(1, 4, 1)
+
+        (result,) = results(lambda a: fn.brightness(a, dtype=types.INT16), below)
+
+        assert result.ravel().tolist() == [0, 1, 2, 1000]
+
     @pytest.mark.parametrize("size", [(2, 2), (20, 20)], ids=["computed", "looked up"])
     def test_what_does_not_fit_is_the_largest_or_smallest(self, size):
         image = np.full((*size, 1), 200, np.uint8)

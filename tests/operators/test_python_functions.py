@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from dali_like.errors import (
     SampleTypeError,
     SerializationError,
 )
+from tests.conftest import wait_until
 from tests.operators.running import WAYS, batches, pipeline, run
 
 NUMBERS = [np.arange(6, dtype=np.uint8).reshape(2, 3) + i for i in range(4)]
@@ -24,6 +26,12 @@ NUMBERS = [np.arange(6, dtype=np.uint8).reshape(2, 3) + i for i in range(4)]
 
 def call(function: Any, **arguments: Any) -> Any:
     return lambda *inputs: fn.python_function(*inputs, function=function, **arguments)
+
+
+def let_others_run() -> None:
+    """Give other threads the chance to come between."""
+    for _ in range(100):
+        time.sleep(0)
 
 
 class TestCalls:
@@ -72,6 +80,7 @@ class TestCalls:
 
         def number(sample: np.ndarray) -> np.ndarray:
             assert calls.acquire(blocking=False)
+            let_others_run()
             seen.append(int(sample[0, 0]))
             calls.release()
             return np.int32(len(seen) - 1)
@@ -82,10 +91,13 @@ class TestCalls:
         assert seen[:20] == [0, 1, 2, 3] * 5
 
     def test_in_order_when_an_epoch_is_left(self):
-        seen = []
+        """A batch that is being computed ahead is finished before the next epoch begins."""
+        seen, calls = [], threading.Lock()
 
         def note(sample: np.ndarray) -> np.ndarray:
-            seen.append(int(sample))
+            with calls:
+                let_others_run()
+                seen.append(int(sample))
             return sample
 
         pipe = Pipeline(batch_size=2, num_threads=2, prefetch_queue_depth=3)
@@ -94,7 +106,10 @@ class TestCalls:
             pipe.set_outputs(fn.python_function(data, function=note))
         try:
             results = [pipe.run()[0].as_array().tolist() for _ in range(2)]
+            wait_until(calls.locked, "a call ahead")
             pipe.reset()
+            assert not calls.locked()
+            assert len(seen) == 6
             results += [pipe.run()[0].as_array().tolist() for _ in range(2)]
         finally:
             pipe.close()

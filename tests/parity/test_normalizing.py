@@ -27,6 +27,7 @@ CROPS = (
     {"crop": (40, 50), "output_layout": "HWC"},
     {"crop": (40, 50), "output_layout": "HWC", "mirror": 1, "pad_output": True},
     {"pad_output": True},
+    {"pad_output": True, "fill_values": 5},
     {"output_layout": "WCH"},
     {"crop_h": 30.7, "crop_w": 20, "crop_pos_x": 0.3, "crop_pos_y": 0.9},
     {"crop": (41, 50), "rounding": "truncate", "crop_pos_y": 0.51},
