@@ -104,26 +104,31 @@ def crop_mirror_normalize(
     window = crop_window(extents, crop, sizes, {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z}, rounding)
     start, size = zip(*(window.get(letter, (0, image.shape[i])) for i, letter in enumerate(layout)), strict=True)
     source, extent, place = overlap(image, start, size, out_of_bounds_policy)
+
     channels = extent[layout.index("C")]
     padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
-    shape = {**dict(zip(layout, extent, strict=True)), "C": padded}
     filling = _of_channels("fill_values", fill_values if out_of_bounds_policy == "pad" else (0.0,), padded)
+    fill = fill_numbers(filling, dtype)
     scaling = _scaling(tuple(mean), tuple(std), scale, shift, channels)
 
+    shape = {**dict(zip(layout, extent, strict=True)), "C": padded}
     out = call.empty(tuple(shape[letter] for letter in permuted), dtype)
     order = [*(letter for letter in layout if letter not in "HWC"), *"HWC"]
     pixels = source.transpose([layout.index(letter) for letter in order])
     target = out.transpose([permuted.index(letter) for letter in order])
-    fill = fill_numbers(filling, out.dtype)
     if source.shape != extent:
         target[...] = fill
-    parts = dict(zip(layout, place, strict=True))
-    if mirror and parts["W"] != slice(None):
-        parts["W"] = slice(shape["W"] - parts["W"].stop, shape["W"] - parts["W"].start)
-    target = target[tuple(parts[letter] for letter in order[:-1])]
+        target = _part(target, [place[layout.index(letter)] for letter in order], mirror=bool(mirror))
     for frame in np.ndindex(pixels.shape[:-3]):
         _normalise(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
     return out
+
+
+def _part(pixels: Array, place: Sequence[slice], *, mirror: bool) -> Array:
+    """Where in a window of shape (..., height, width, channels), which may be mirrored, the image lies."""
+    *others, columns, _ = place
+    width = pixels.shape[-2]
+    return pixels[(*others, slice(width - columns.stop, width - columns.start) if mirror else columns)]
 
 
 class _Scaling(NamedTuple):
