@@ -107,8 +107,7 @@ def crop_mirror_normalize(
 
     channels = extent[layout.index("C")]
     padded = 1 << (channels - 1).bit_length() if pad_output and channels else channels
-    filling = _of_channels("fill_values", fill_values if out_of_bounds_policy == "pad" else (0.0,), padded)
-    fill = fill_numbers(filling, dtype)
+    fill = _fill(fill_values if out_of_bounds_policy == "pad" else (0.0,), padded, dtype)
     scaling = _scaling(tuple(mean), tuple(std), scale, shift, channels)
 
     shape = {**dict(zip(layout, extent, strict=True)), "C": padded}
@@ -119,8 +118,9 @@ def crop_mirror_normalize(
     if source.shape != extent:
         target[...] = fill
         target = _part(target, [place[layout.index(letter)] for letter in order], mirror=bool(mirror))
-    for frame in np.ndindex(pixels.shape[:-3]):
-        _normalise(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for frame in np.ndindex(pixels.shape[:-3]):
+            _normalise(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
     return out
 
 
@@ -144,6 +144,12 @@ def _scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: in
     with np.errstate(divide="ignore", invalid="ignore"):
         shifts = np.float32(shift) * deviations.astype(np.float64) / np.float32(scale)
         return _Scaling(tuple((means - shifts).astype(np.float32)), tuple(np.float32(scale) / deviations))
+
+
+@functools.lru_cache(64)
+def _fill(values: Floats, channels: int, dtype: np.dtype[Any]) -> Array:
+    """What is in each channel where there is no image."""
+    return fill_numbers(_of_channels("fill_values", values, channels), dtype)
 
 
 def _of_channels(name: str, values: Sequence[float], channels: int) -> Sequence[float]:
@@ -176,15 +182,14 @@ def _normalise(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirr
 
 
 def _normalise_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
-    with np.errstate(over="ignore", invalid="ignore"):
-        if out.dtype == np.float32:
-            np.subtract(plane, subtrahend, dtype=np.float32, out=out)
-            np.multiply(out, factor, out=out)
-        elif plane.dtype == np.uint8 and plane.size > 256:
-            look_up(plane, _table(subtrahend, factor, out.dtype), out)
-        else:
-            values = np.subtract(plane, subtrahend, dtype=np.float32)
-            out[...] = convert(np.multiply(values, factor, out=values), out.dtype)
+    if out.dtype == np.float32:
+        np.subtract(plane, subtrahend, dtype=np.float32, out=out)
+        np.multiply(out, factor, out=out)
+    elif plane.dtype == np.uint8 and plane.size > 256:
+        look_up(plane, _table(subtrahend, factor, out.dtype), out)
+    else:
+        values = np.subtract(plane, subtrahend, dtype=np.float32)
+        out[...] = convert(np.multiply(values, factor, out=values), out.dtype)
 
 
 @functools.lru_cache(64)
