@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from dali_like import backend, data_node, errors, fn, ops, pickling, tensors, types
+from dali_like import backend, data_node, errors, fn, math, ops, pickling, tensors, types
 from dali_like.arguments import OperatorConcurrency, StreamPolicy
 from dali_like.definition import pipeline_def
+from dali_like.expressions import newaxis
 from dali_like.pipeline import Pipeline
 from dali_like.workers.info import WorkerInfo, get_worker_info
 
@@ -24,6 +25,8 @@ __all__ = [
     "errors",
     "fn",
     "get_worker_info",
+    "math",
+    "newaxis",
     "ops",
     "pickling",
     "pipeline_def",

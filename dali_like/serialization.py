@@ -21,6 +21,7 @@ A pair is the number of a node among the nodes before, and of one of its outputs
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -34,6 +35,7 @@ from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy
 from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.external_source import ExternalSource
 from dali_like.fn import external_source
+from dali_like.graph.arithmetic import OPERATIONS, apply_elementwise
 from dali_like.graph.nodes import (
     ConstantNode,
     DataNode,
@@ -44,6 +46,7 @@ from dali_like.graph.nodes import (
     producer_names,
 )
 from dali_like.graph.operators import Operator
+from dali_like.graph.subscripts import subscribe_again
 from dali_like.types import BOOL, OBJECT, Constant, DALIDataType, to_dali_type, to_numpy_type
 from dali_like.workers.protocol import DTYPES, UNKNOWN
 
@@ -287,11 +290,12 @@ def _read_operator(node: dict[str, Any], before: Sequence[list[DataNode]], where
 
 def _function(name: str) -> Callable[..., Any] | None:
     """The public function of ``fn`` of that name, or the method of nodes."""
-    if name == "DataNode.shape":
-        return DataNode.shape
-    if name == "fn.external_source":
-        return None
+    methods: dict[str, Callable[..., Any]] = {"DataNode.shape": DataNode.shape, "DataNode.__getitem__": subscribe_again}
+    if name in methods or name == "fn.external_source":
+        return methods.get(name)
     first, *parts = name.split(".")
+    if first == "math":
+        return functools.partial(apply_elementwise, *parts) if parts and parts[0] in OPERATIONS else None
     found: Any = importlib.import_module("dali_like.fn") if first == "fn" else None
     for part in parts:
         found = getattr(found, part) if part in getattr(found, "__all__", ()) else None

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DeviceError
+from dali_like.expressions import Expression
 
 __all__ = [
     "ANY_DATA",
@@ -48,6 +49,7 @@ __all__ = [
     "DALIInterpType",
     "PipelineAPIType",
     "SampleInfo",
+    "ScalarConstant",
     "to_dali_type",
     "to_numpy_type",
     "YCbCr",
@@ -266,11 +268,11 @@ def to_dali_type(dtype: Any) -> DALIDataType:
         raise kind(f"{dtype!r} is not a data type of tensors; those are {names}") from None
 
 
-class Constant:
-    """A value that is the same for every sample of every batch, as an output of a pipeline.
+class Constant(Expression):
+    """A value that is the same for every sample of every batch: an output of a pipeline, or an operand.
 
-    Numbers, lists of numbers and arrays that are given as outputs become constants by themselves; this class is for those
-    who want another type, shape or layout.
+    Numbers, lists of numbers and arrays that are given as outputs or operands become constants by themselves; this class is
+    for those who want another type, shape or layout. Python's operators make data nodes of it.
 
     Args:
         value: a number, a one-dimensional list or tuple of numbers, or an array.
@@ -324,8 +326,73 @@ class Constant:
         """The extents of the dimensions of a sample."""
         return list(self.array.shape)
 
+    def cast(self, dtype: Any) -> Constant:
+        """The same value with another type."""
+        return Constant(self.array, dtype, layout=self.layout)
+
+    def bool(self) -> Constant:
+        """The same as BOOL; `uint8` to `float64` likewise."""
+        return self.cast(BOOL)
+
+    def uint8(self) -> Constant:
+        return self.cast(UINT8)
+
+    def uint16(self) -> Constant:
+        return self.cast(UINT16)
+
+    def uint32(self) -> Constant:
+        return self.cast(UINT32)
+
+    def uint64(self) -> Constant:
+        return self.cast(UINT64)
+
+    def int8(self) -> Constant:
+        return self.cast(INT8)
+
+    def int16(self) -> Constant:
+        return self.cast(INT16)
+
+    def int32(self) -> Constant:
+        return self.cast(INT32)
+
+    def int64(self) -> Constant:
+        return self.cast(INT64)
+
+    def float16(self) -> Constant:
+        return self.cast(FLOAT16)
+
+    def float32(self) -> Constant:
+        return self.cast(FLOAT)
+
+    def float64(self) -> Constant:
+        return self.cast(FLOAT64)
+
     def __repr__(self) -> str:
-        return f"Constant({self.array!r}, layout={self.layout!r})"
+        return f"{type(self).__name__}({self.array!r}, layout={self.layout!r})"
+
+
+class ScalarConstant(Constant):
+    """A single number as an operand, of a type that may not be Python's.
+
+    Args:
+        value: the number.
+        dtype: its type. Without it Python's numbers are INT32, FLOAT or BOOL, and NumPy's keep theirs.
+
+    Raises:
+        ArgumentTypeError: the value is no number.
+        ArgumentError: the type cannot hold it.
+    """
+
+    def __init__(self, value: Any, dtype: Any = None) -> None:
+        if not isinstance(value, _NUMBERS):
+            raise ArgumentTypeError(f"Expected scalar value of type 'bool', 'int' or 'float', got {type(value)}.")
+        own = value.dtype if isinstance(value, np.generic) else None
+        super().__init__(value, own if dtype is None else dtype)
+
+    @property
+    def value(self) -> float:
+        """The number, as Python's."""
+        return self.array.item()  # type: ignore[no-any-return]
 
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)

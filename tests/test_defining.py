@@ -542,7 +542,7 @@ def test_a_node_knows_its_producer() -> None:
         (len, "len"),
         (float, "float"),
         (lambda node: 1 in node, "iterable|unpacked"),
-        (lambda node: node[0], "subscriptable"),
+        (lambda node: node["x"], "index of a DataNode"),
     ],
 )
 def test_what_a_node_cannot_be_asked(question: Callable[[DataNode], Any], words: str) -> None:

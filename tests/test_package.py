@@ -45,7 +45,20 @@ def parts_of_fn(name: str, module: str = "") -> set[str]:
 PUBLIC = {
     "dali_like": {
         *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
-        *("backend", "data_node", "errors", "fn", "get_worker_info", "ops", "pickling", "pipeline_def", "tensors", "types"),
+        *(
+            "backend",
+            "data_node",
+            "errors",
+            "fn",
+            "get_worker_info",
+            "math",
+            "newaxis",
+            "ops",
+            "pickling",
+            "pipeline_def",
+            "tensors",
+            "types",
+        ),
     },
     "dali_like.backend": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
     "dali_like.data": {
@@ -72,7 +85,7 @@ PUBLIC = {
         *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "OBJECT"),
         *("UINT8", "UINT16", "UINT32", "UINT64"),
         *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "DALIInterpType"),
-        *("PipelineAPIType", "SampleInfo"),
+        *("PipelineAPIType", "SampleInfo", "ScalarConstant"),
         *("to_dali_type", "to_numpy_type"),
     },
 }

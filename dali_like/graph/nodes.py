@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.expressions import Expression
 from dali_like.external_source import ExternalSource
 from dali_like.graph.operators import Operator, ShapeOf
 from dali_like.types import INT64, Constant, to_dali_type, to_numpy_type
@@ -79,8 +80,10 @@ Producer: TypeAlias = SourceNode | OperatorNode | ConstantNode
 
 
 @dataclass(frozen=True, eq=False)
-class DataNode:
+class DataNode(Expression):
     """One output of a source or an operator: a batch in every iteration, which has no value while the graph is made.
+
+    It has Python's operators, and indices in brackets; see `dali_like.graph.arithmetic` and `dali_like.graph.subscripts`.
 
     Attributes:
         name: for messages.

@@ -214,7 +214,7 @@ def _data_type(value: Any) -> np.dtype[Any]:
 
 def _one_of(values: tuple[str, ...]) -> Callable[[Any], str]:
     def check(value: Any) -> str:
-        if value not in values:
+        if not isinstance(value, str) or value not in values:
             raise ArgumentError("one of " + ", ".join(map(repr, values)))
         return str(value)
 

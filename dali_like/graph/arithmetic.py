@@ -1,0 +1,327 @@
+"""Elementwise operations on data nodes: what ``a + b`` and `dali_like.math` mean, as in DALI's mathematical expressions.
+
+Source: https://docs.nvidia.com/deeplearning/dali/user-guide/docs/math.html, and DALI 1.53 itself, with all pairs of types.
+
+- Several types become one before anything is computed: see `promoted`. Sums and products of integers wrap round.
+- ``/`` and most functions make FLOAT of integers. ``//`` of integers rounds towards zero; of floating-point numbers it is
+  the same as ``/``.
+- Comparisons make BOOL. Integers are compared by value, whatever their signs; with floating-point numbers, as those.
+- Shapes broadcast as NumPy's do. The layouts of the operands are equal, or one is the end of the other.
+- Of two Booleans there is only the product, ``&``, ``|`` and ``^``; of floating-point numbers none of these three.
+
+Each operation is a step of its own, and runs where the core places it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentTypeError,
+    DaliLikeError,
+    DefinitionError,
+    SampleError,
+    SampleTypeError,
+)
+from dali_like.expressions import Expression
+from dali_like.graph.nodes import DataNode, OperatorNode, constant_node, contains_node
+from dali_like.graph.operators import Array, Call
+from dali_like.types import Constant, to_dali_type
+
+_FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
+
+
+@functools.cache
+def promoted(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    """The type that operands of several types become.
+
+    The widest floating-point type if there is one; else the widest integer. Of a signed and an unsigned integer that is at
+    least as wide, a signed one of twice that width, but at most INT64. Booleans count for nothing.
+    """
+    first, *others = dtypes
+    return functools.reduce(_promoted, others, first)
+
+
+def _promoted(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    ranks = {"b": 0, "i": 1, "u": 1, "f": 2}
+    if ranks[a.kind] != ranks[b.kind]:
+        return a if ranks[a.kind] > ranks[b.kind] else b
+    if a.kind == b.kind:
+        return a if a.itemsize >= b.itemsize else b
+    signed, unsigned = (a, b) if a.kind == "i" else (b, a)
+    return signed if signed.itemsize > unsigned.itemsize else np.dtype(f"i{min(2 * unsigned.itemsize, 8)}")
+
+
+def _floating(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    dtype = promoted(*dtypes)
+    return dtype if dtype.kind == "f" else _FLOAT
+
+
+def _boolean(*_: np.dtype[Any]) -> np.dtype[Any]:
+    return _BOOL
+
+
+#: Given memory for the result, the type in which to compute, and the operands: fills the memory.
+_Function = Callable[..., object]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One of the operations.
+
+    Attributes:
+        symbol: how messages call it.
+        arity: how many operands it has.
+        function: computes it.
+        result: the type of the result, of the types of the operands.
+        kinds: of which kinds of types, as in NumPy's ``dtype.kind``, there must be an operand, or all operands.
+    """
+
+    symbol: str
+    arity: int
+    function: _Function
+    result: Callable[..., np.dtype[Any]] = promoted
+    kinds: str = "iuf"
+
+    def check(self, dtypes: Sequence[np.dtype[Any]]) -> None:
+        """Refuse types that it is not for."""
+        if self.kinds == "biu" and any(dtype.kind == "f" for dtype in dtypes):
+            raise SampleTypeError(
+                f"Inputs to bitwise operator `{self.symbol}` must be of integral type, not {_names(dtypes)}"
+            )
+        if self.kinds == "iuf" and all(dtype.kind == "b" for dtype in dtypes):
+            raise SampleTypeError(
+                f"Inputs to arithmetic operator `{self.symbol}` cannot be booleans. Use the bitwise operators &, |, ^, the "
+                "product, or fn.cast"
+            )
+
+
+def _names(dtypes: Sequence[np.dtype[Any]]) -> str:
+    return " and ".join(to_dali_type(dtype).name for dtype in dtypes)
+
+
+def _by(ufunc: np.ufunc) -> _Function:
+    def compute(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+        ufunc(*operands, out=out, dtype=dtype, casting="unsafe")
+
+    return compute
+
+
+def _compare(ufunc: np.ufunc) -> _Function:
+    def compute(out: Array, _: np.dtype[Any], *operands: Array) -> None:
+        common = promoted(*[operand.dtype for operand in operands])
+        if common.kind == "f":
+            operands = _converted(common, operands)
+        ufunc(*operands, out=out)  # which compares integers by value
+
+    return compute
+
+
+def _converted(dtype: np.dtype[Any], operands: Sequence[Array]) -> tuple[Array, ...]:
+    return tuple(operand.astype(dtype, copy=False) for operand in operands)
+
+
+def _divide(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    left, right = _converted(dtype, operands)
+    if dtype.kind == "f":
+        np.true_divide(left, right, out=out)
+        return
+    if not right.all():
+        raise SampleError("integer division by zero")
+    if dtype.kind == "i":
+        left = left - np.fmod(left, right)  # so that nothing is left to be rounded down
+    np.floor_divide(left, right, out=out)
+
+
+def _power(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    base, exponent = _converted(dtype, operands)
+    negative = exponent < 0 if dtype.kind == "i" else np.False_
+    np.power(base, np.where(negative, 0, exponent) if negative.any() else exponent, out=out)
+    np.copyto(out, 0, where=negative)
+
+
+def _lesser(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    left, right = _converted(dtype, operands)
+    np.copyto(out, np.where(left < right, left, right))  # of what cannot be compared, the right one
+
+
+def _greater(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    left, right = _converted(dtype, operands)
+    np.copyto(out, np.where(left > right, left, right))
+
+
+def _clamp(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    value, low, high = _converted(dtype, operands)
+    value = np.where(value < low, low, value)
+    np.copyto(out, np.where(value > high, high, value))
+
+
+def _reciprocal_root(out: Array, dtype: np.dtype[Any], operand: Array) -> None:
+    np.sqrt(operand, out=out, dtype=dtype, casting="unsafe")
+    np.true_divide(1, out, out=out)
+
+
+def _functions(**ufuncs: np.ufunc) -> dict[str, Operation]:
+    return {name: Operation(name, ufunc.nin, _by(ufunc), _floating) for name, ufunc in ufuncs.items()}
+
+
+def _comparison(symbol: str, ufunc: np.ufunc) -> Operation:
+    return Operation(symbol, 2, _compare(ufunc), _boolean, "")
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "add": Operation("+", 2, _by(np.add)),
+    "sub": Operation("-", 2, _by(np.subtract)),
+    "mul": Operation("*", 2, _by(np.multiply), kinds=""),
+    "fdiv": Operation("/", 2, _by(np.true_divide), _floating),
+    "div": Operation("//", 2, _divide),
+    "pow": Operation("**", 2, _power),
+    "minus": Operation("-", 1, _by(np.negative)),
+    "bitand": Operation("&", 2, _by(np.bitwise_and), kinds="biu"),
+    "bitor": Operation("|", 2, _by(np.bitwise_or), kinds="biu"),
+    "bitxor": Operation("^", 2, _by(np.bitwise_xor), kinds="biu"),
+    "eq": _comparison("==", np.equal),
+    "neq": _comparison("!=", np.not_equal),
+    "lt": _comparison("<", np.less),
+    "leq": _comparison("<=", np.less_equal),
+    "gt": _comparison(">", np.greater),
+    "geq": _comparison(">=", np.greater_equal),
+    "abs": Operation("abs", 1, _by(np.absolute)),
+    "min": Operation("min", 2, _lesser),
+    "max": Operation("max", 2, _greater),
+    "clamp": Operation("clamp", 3, _clamp),
+    "rsqrt": Operation("rsqrt", 1, _reciprocal_root, _floating),
+    **_functions(
+        sqrt=np.sqrt,
+        cbrt=np.cbrt,
+        exp=np.exp,
+        log=np.log,
+        log2=np.log2,
+        log10=np.log10,
+        fabs=np.fabs,
+        floor=np.floor,
+        ceil=np.ceil,
+        fpow=np.power,
+        atan2=np.arctan2,
+        sin=np.sin,
+        cos=np.cos,
+        tan=np.tan,
+        asin=np.arcsin,
+        acos=np.arccos,
+        atan=np.arctan,
+        sinh=np.sinh,
+        cosh=np.cosh,
+        tanh=np.tanh,
+        asinh=np.arcsinh,
+        acosh=np.arccosh,
+        atanh=np.arctanh,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """An elementwise operation; a `dali_like.graph.operators.Operator`.
+
+    Attributes:
+        operation: which one, as in `OPERATIONS`.
+        layouts: of the result.
+    """
+
+    operation: str
+    layouts: tuple[str]
+    seed: int | None = None
+    per_sample: bool = True
+
+    @property
+    def name(self) -> str:
+        return f"math.{self.operation}"
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return {}
+
+    def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
+        operation = OPERATIONS[self.operation]
+        dtypes = [data.dtype for data in inputs]
+        operation.check(dtypes)
+        shape, dtype = _broadcast_shape(inputs), operation.result(*dtypes)
+        out = call.empty(shape, dtype)
+        with np.errstate(all="ignore"):
+            operation.function(out, dtype, *inputs)
+        return (out,)
+
+
+def _broadcast_shape(inputs: Sequence[Array]) -> tuple[int, ...]:
+    shapes = [data.shape for data in inputs]
+    if all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        shown = ", ".join(map(str, shapes))
+        raise SampleError(
+            f"Can't broadcast shapes: {shown}. From the last one on, extents must be equal, or one of them 1"
+        ) from None
+
+
+def apply_elementwise(operation: str, *operands: Any) -> DataNode:
+    """Add an operation to the graph.
+
+    Args:
+        operation: the name of one of `OPERATIONS`.
+        operands: nodes, constants, numbers, lists of numbers and arrays; one at least is a node or a constant.
+
+    Raises:
+        ArgumentTypeError: an operand is nothing of that.
+        ArgumentClashError: the layouts do not go together.
+        DefinitionError: an operand is a list of nodes.
+    """
+    name = f"math.{operation}"
+    if not any(isinstance(operand, Expression) for operand in operands):
+        shown = ", ".join(type(operand).__qualname__ for operand in operands)
+        raise ArgumentTypeError(f"{name} works on DataNodes, one at least, and on constants; not on {shown} alone")
+    nodes = tuple(_node(name, OPERATIONS[operation].symbol, operand) for operand in operands)
+    adapt = functools.partial(_adapted, operation)
+    operator = adapt([node.producer.layouts[node.output] for node in nodes])
+    return DataNode(name, "cpu", OperatorNode(operator, nodes, adapt=adapt))
+
+
+def _adapted(operation: str, layouts: Sequence[str]) -> Elementwise:
+    return Elementwise(operation, (_common_layouts(f"math.{operation}", layouts),))
+
+
+def _node(name: str, symbol: str, operand: Any) -> DataNode:
+    if isinstance(operand, DataNode):
+        return operand
+    if contains_node(operand):
+        raise DefinitionError(
+            f"an operand of `{symbol}` must be a DataNode or a constant, not a {type(operand).__qualname__} with nested "
+            "DataNodes. Is it what an operator with several outputs has returned?"
+        )
+    try:
+        if isinstance(operand, Constant):
+            return constant_node(operand)
+        dtype = operand.dtype if isinstance(operand, np.generic) else None
+        return constant_node(Constant(operand, dtype))
+    except DaliLikeError as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def _common_layouts(name: str, layouts: Sequence[str]) -> str:
+    words = list(dict.fromkeys(word for layout in layouts for word in layout.split()))
+    if any(" " in layout for layout in layouts) or len(words) < 2:
+        return " ".join(words)
+    longest = max(words, key=len)
+    if wrong := [word for word in words if not longest.endswith(word)]:
+        raise ArgumentClashError(
+            f"{name}: the layouts {longest!r} and {wrong[0]!r} of its operands do not go together. They must be equal, or "
+            "one the end of the other"
+        )
+    return longest

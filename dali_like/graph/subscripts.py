@@ -1,0 +1,231 @@
+"""Indices in brackets behind a data node: ``node[0, 2:5, other]``, as in DALI.
+
+There is one for each dimension, from the first one on: an integer, which removes the dimension; a slice; either of nodes
+that have a single integer for each sample; ``newaxis``; or, which DALI does not have, ``...``. Integers count from the end
+if negative. Slices are Python's. The layout loses the letters of the dimensions that go; it goes with a new axis that has
+no name.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, NamedTuple, TypeAlias
+
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentError,
+    ArgumentTypeError,
+    DefinitionError,
+    SampleError,
+    SampleTypeError,
+)
+from dali_like.expressions import Expression, NewAxis
+from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
+from dali_like.graph.operators import Array, Call
+
+
+class Ref(NamedTuple):
+    """The value of an input, counted from the one behind the data."""
+
+    number: int
+
+
+Bound: TypeAlias = int | Ref | None
+
+
+class Span(NamedTuple):
+    """A slice."""
+
+    start: Bound
+    stop: Bound
+    step: Bound
+
+
+class New(NamedTuple):
+    """A new axis, and its name."""
+
+    name: str | None
+
+
+#: What stands in the brackets, with the nodes taken out.
+Part: TypeAlias = int | Ref | Span | New | EllipsisType
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Taking parts out of samples; a `dali_like.graph.operators.Operator`.
+
+    Attributes:
+        parts: which ones; the nodes among them are the inputs behind the first.
+        layouts: of the result.
+    """
+
+    parts: tuple[Part, ...]
+    layouts: tuple[str]
+    name: str = "DataNode.__getitem__"
+    seed: int | None = None
+    per_sample: bool = True
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        return {"parts": [_to_plain(part) for part in self.parts]}
+
+    def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
+        data, *values = inputs
+        numbers = [_integer(value) for value in values]
+        indices = tuple([_index(part, numbers) for part in self.parts])
+        if _num_taken(self.parts) > data.ndim:
+            raise SampleError(f"Too many indices ({_num_taken(self.parts)}) for a {data.ndim}-D tensor")
+        try:
+            # With an ellipsis the result is an array even if no dimension is left.
+            return (data[indices if Ellipsis in self.parts else (*indices, Ellipsis)],)
+        except (IndexError, ValueError) as error:
+            raise SampleError(f"{error}; the sample has the shape {data.shape}") from None
+
+
+def subscribe(data: DataNode, subscripts: Sequence[Any]) -> DataNode:
+    """Add a subscription to the graph.
+
+    Args:
+        subscripts: what stands in the brackets.
+
+    Raises:
+        ArgumentTypeError: something of it is no index.
+        ArgumentError: there are more of them than the layout has dimensions, or they do not go together.
+    """
+    values: list[DataNode] = []
+    return _subscribe(data, values, tuple([_part(subscript, values) for subscript in subscripts]))
+
+
+def subscribe_again(data: DataNode, *values: DataNode, parts: Sequence[Any]) -> DataNode:
+    """Add a subscription to the graph, given `Subscription.arguments` and the nodes among the indices."""
+    return _subscribe(data, values, tuple([_from_plain(part) for part in parts]))
+
+
+def _subscribe(data: DataNode, values: Sequence[DataNode], parts: tuple[Part, ...]) -> DataNode:
+    if parts.count(Ellipsis) > 1:
+        raise ArgumentError("there may be only one ellipsis (...) in the indices of a DataNode")
+    names = [part.name for part in parts if isinstance(part, New)]
+    if None in names and any(names):
+        raise ArgumentError("New axis name must be specified for all axes or none.")
+    adapt = functools.partial(_adapted, parts)
+    operation = adapt([data.producer.layouts[data.output]])
+    return DataNode(operation.name, "cpu", OperatorNode(operation, (data, *values), adapt=adapt))
+
+
+def _adapted(parts: tuple[Part, ...], layouts: Sequence[str]) -> Subscription:
+    return Subscription(parts, (_layouts(layouts[0].split(), parts),))
+
+
+def _part(subscript: Any, values: list[DataNode]) -> Part:
+    if isinstance(subscript, NewAxis):
+        return New(subscript.name)
+    if isinstance(subscript, slice):
+        span = Span(*[_bound(bound, values) for bound in (subscript.start, subscript.stop, subscript.step)])
+        if span.step == 0:
+            raise ArgumentClashError("Step cannot be zero in an index of a DataNode")
+        return span
+    if isinstance(subscript, EllipsisType):
+        return subscript
+    if (bound := _bound(subscript, values)) is None:
+        raise ArgumentTypeError("None is no index of a DataNode: `newaxis` adds a dimension, `:` takes all of one")
+    return bound
+
+
+def _bound(value: Any, values: list[DataNode]) -> Bound:
+    if isinstance(value, Expression):
+        values += output_nodes([value])
+        return Ref(len(values) - 1)
+    try:
+        return None if value is None else operator.index(_no_flag(value))
+    except TypeError:
+        raise ArgumentTypeError(
+            f"an index of a DataNode is an integer, a slice, a DataNode of integers, `newaxis` or an ellipsis, not {value!r}"
+        ) from None
+
+
+def _no_flag(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise TypeError
+    return value
+
+
+def _layouts(words: Sequence[str], parts: Sequence[Part]) -> str:
+    taken = _num_taken(parts)
+    if words and all(len(word) < taken for word in words):
+        raise ArgumentClashError(f"Too many indices ({taken}) for the layout {' '.join(words)!r}")
+    results = [_layout(word, parts) for word in words if len(word) >= taken]
+    return " ".join(dict.fromkeys(filter(None, results)))
+
+
+def _layout(word: str, parts: Sequence[Part]) -> str:
+    if New(None) in parts:
+        return ""
+    letters, rest = [], word
+    for part in parts if Ellipsis in parts else (*parts, Ellipsis):
+        if isinstance(part, New):
+            letters.append(part.name)
+        elif part is Ellipsis:
+            skipped = len(word) - _num_taken(parts)
+            letters.append(rest[:skipped])
+            rest = rest[skipped:]
+        else:
+            letters.append(rest[:1] if isinstance(part, Span) else "")
+            rest = rest[1:]
+    return "".join(map(str, letters))
+
+
+def _num_taken(parts: Sequence[Part]) -> int:
+    """How many dimensions they are about."""
+    return sum(not isinstance(part, (New, EllipsisType)) for part in parts)
+
+
+def _integer(value: Array) -> int:
+    if value.dtype.kind not in "iu":
+        raise SampleTypeError(f"Array index must be of integral type. Got: {value.dtype}")
+    if value.ndim:
+        raise SampleError(f"Array indices must be scalar (0D). Got {value.ndim}D tensor.")
+    return int(value)
+
+
+def _index(part: Part, numbers: Sequence[int]) -> Any:
+    if isinstance(part, New):
+        return None
+    if isinstance(part, Span):
+        return slice(*[numbers[bound.number] if isinstance(bound, Ref) else bound for bound in part])
+    return numbers[part.number] if isinstance(part, Ref) else part
+
+
+# Numbers, strings, and lists of them: nodes as "$0", slices as lists of three, new axes as lists of one
+
+
+def _to_plain(part: Any) -> Any:
+    if isinstance(part, Ref):
+        return f"${part.number}"
+    if isinstance(part, (Span, New)):
+        return [_to_plain(value) for value in part]
+    return "..." if part is Ellipsis else part
+
+
+def _from_plain(part: Any) -> Part:
+    if isinstance(part, list) and len(part) == len(Span._fields):
+        return Span(*map(_from_plain_bound, part))
+    if isinstance(part, list) and len(part) == 1 and isinstance(part[0], str | None):
+        return New(*part)
+    if part == "...":
+        return Ellipsis
+    if (bound := _from_plain_bound(part)) is not None:
+        return bound
+    raise DefinitionError(f"{part!r} is no index")
+
+
+def _from_plain_bound(bound: Any) -> Bound:
+    if isinstance(bound, str) and bound.startswith("$") and bound[1:].isdecimal():
+        return Ref(int(bound[1:]))
+    if bound is None or (isinstance(bound, int) and not isinstance(bound, bool)):
+        return bound
+    raise DefinitionError(f"{bound!r} is no index")

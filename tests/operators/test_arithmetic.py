@@ -1,0 +1,214 @@
+"""Arithmetic and indices of data nodes: where they run, what they are made of, and what DALI does not have.
+
+tests/parity/test_arithmetic.py holds the results against DALI.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as numpy_st
+
+from dali_like import Pipeline, fn, math, newaxis, types
+from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, SampleError
+from dali_like.graph.arithmetic import promoted
+from dali_like.types import Constant
+from tests.operators.running import WAYS, batches, pipeline, run
+
+IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
+DTYPES = [np.dtype(name) for name in ("?", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")]
+
+
+def expression(image):
+    return [math.clamp(image * 1.5 - [1, 2, 3], 0, 255)[:, ::-1], (image > 7) & (image < 12), -image[0] // 3]
+
+
+class TestWhereItRuns:
+    @pytest.mark.parametrize("way", WAYS)
+    def test_the_same_in_threads_and_in_workers(self, way):
+        ((clamped, between, divided),) = run(expression, IMAGES, way=way)
+
+        for i, image in enumerate(IMAGES):
+            expected = np.clip(image * np.float32(1.5) - np.int32([1, 2, 3]), 0, 255)[:, ::-1]
+            np.testing.assert_array_equal(clamped[i], expected.astype(np.float32), strict=True)
+            np.testing.assert_array_equal(between[i], (image > 7) & (image < 12), strict=True)
+            np.testing.assert_array_equal(divided[i], ((-image[0]) // 3).astype(np.int32), strict=True)
+
+    def test_behind_the_source_where_operators_may(self):
+        def define(image):
+            return image * fn.random.uniform() + image[0]
+
+        pipe = pipeline(define, IMAGES, way="workers")
+        places = pipe.operator_places
+        pipe.close()
+
+        assert places == {
+            "fn.random.uniform_0": "workers",
+            "math.mul_1": "workers",
+            "DataNode.__getitem___2": "workers",
+            "math.add_3": "workers",
+        }
+
+    def test_random_operators_have_the_numbers_that_they_have_without_it(self):
+        def plain(image):
+            return fn.random.uniform(image)
+
+        def mixed(image):
+            before = image + 1
+            return fn.random.uniform(image) * 1 + 0 * before
+
+        ((alone,),) = run(plain, IMAGES)
+        ((among,),) = run(mixed, IMAGES)
+
+        np.testing.assert_array_equal(alone, among)
+
+    def test_a_pipeline_of_it_can_be_saved(self):
+        def define(x):
+            shifted = x[x[0, 0, 0] & 1 :, ..., newaxis("Z")][:, 1::2]
+            return [2 - x, x == 3, math.atan2(x, 2.0), shifted]
+
+        with Pipeline(batch_size=1, num_threads=1) as pipe:
+            pipe.set_outputs(*define(fn.external_source(name="x", layout="HWC")))
+        again = Pipeline.deserialize(pipe.serialize())
+        sample = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
+
+        for one, other in zip(pipe.run(x=[sample]), again.run(x=[sample]), strict=True):
+            assert one.layout() == other.layout()
+            np.testing.assert_array_equal(one.at(0), other.at(0), strict=True)
+        pipe.close()
+        again.close()
+
+
+class TestTypes:
+    def test_float16(self):
+        """DALI has it in its rules, and on the GPU only."""
+        halves, bytes_ = [np.float16([1, 2.5])], [np.uint8([3, 200])]
+
+        ((total,), (root,), (less,)) = run(lambda a, b: [a + b, math.sqrt(a), a < b], halves, bytes_)[0]
+
+        np.testing.assert_array_equal(total, np.float16([4, 202.5]), strict=True)
+        np.testing.assert_array_equal(root, np.sqrt(halves[0]), strict=True)
+        np.testing.assert_array_equal(less, [True, True])
+
+    @pytest.mark.parametrize(("one", "other"), [*itertools.combinations(DTYPES, 2)], ids=str)
+    def test_the_order_does_not_matter(self, one, other):
+        assert promoted(one, other) == promoted(other, one)
+
+    @given(numpy_st.arrays(st.sampled_from(DTYPES[1:9]), (3,)), numpy_st.arrays(st.sampled_from(DTYPES[1:9]), (3,)))
+    @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    def test_integers_of_all_types(self, a, b):
+        """Sums and products modulo the range of the result, comparisons of values, quotients without remainder."""
+        divisor = np.where(b == 0, 1, b).astype(b.dtype)
+        define = lambda a, b, c: [a + b, a * b, a < b, a == b, a // c]  # noqa: E731
+        total, product, less, equal, quotient = (batch[0] for batch in run(define, [a], [b], [divisor])[0])
+
+        dtype = promoted(a.dtype, b.dtype)
+        left, right, by = ([int(x) for x in array] for array in (a, b, divisor))
+        assert total.dtype == product.dtype == quotient.dtype == dtype
+        assert total.tolist() == [wrapped(x + y, dtype) for x, y in zip(left, right, strict=True)]
+        assert product.tolist() == [wrapped(x * y, dtype) for x, y in zip(left, right, strict=True)]
+        assert less.tolist() == [x < y for x, y in zip(left, right, strict=True)]
+        assert equal.tolist() == [x == y for x, y in zip(left, right, strict=True)]
+        pairs = [(wrapped(x, dtype), wrapped(y, dtype)) for x, y in zip(left, by, strict=True)]
+        assert quotient.tolist() == [wrapped(abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1), dtype) for x, y in pairs]
+
+
+def wrapped(number: int, dtype: np.dtype) -> int:
+    bits = 8 * dtype.itemsize
+    return (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if dtype.kind == "i" else number % (1 << bits)
+
+
+class TestOperands:
+    @pytest.mark.parametrize(
+        "function", [operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.eq]
+    )
+    def test_arrays_in_front(self, function):
+        """NumPy leaves it to the node, where it else makes an array of nodes."""
+        array = np.arange(3, dtype=np.float32)
+
+        ((results,),) = run(lambda a: function(array, a[1, 0]), IMAGES)
+
+        np.testing.assert_array_equal(results, [function(array, image[1, 0]) for image in IMAGES])
+
+    def test_constants_among_themselves(self):
+        def define(a):
+            return [Constant([1, 2, 3]) * 2 + a, Constant([1, 2, 3])[1] - a, math.sqrt(Constant(4)) * a, +Constant(3) * a]
+
+        ((first, second, third, fourth),) = run(define, [np.int32(10)])
+
+        assert [batch[0].tolist() for batch in (first, second, third, fourth)] == [[12, 14, 16], -8, 20, 30]
+
+    def test_constants_of_other_types(self):
+        constant = types.ScalarConstant(7)
+
+        assert (constant.value, constant.dtype, constant.shape) == (7, types.INT32, [])
+        assert [constant.uint8().dtype, constant.float64().dtype, constant.bool().dtype] == [
+            types.UINT8,
+            types.FLOAT64,
+            types.BOOL,
+        ]
+        assert types.ScalarConstant(np.int64(7)).dtype == types.INT64
+
+    def test_one_that_its_type_cannot_hold(self):
+        with pytest.raises(ArgumentError, match=r"math.add: array\(2147483648\) does not fit into .*INT32; say dtype="):
+            fn.external_source(name="x") + 2**31
+
+    def test_nodes_are_keys_of_dictionaries(self):
+        nodes = [fn.external_source(name="x") for _ in range(100)]
+
+        assert [{node: i for i, node in enumerate(nodes)}[node] for node in nodes] == list(range(100))
+
+    def test_integer_division_by_zero(self):
+        """It ends the process with DALI."""
+        with pytest.raises(SampleError, match="integer division by zero") as info:
+            run(lambda a: 1 // a, [np.int32(3), np.int32(0)])
+
+        assert info.value.__notes__ == ["raised by math.div for sample 1 of iteration 0"]
+
+
+class TestIndices:
+    @given(st.data())
+    @settings(max_examples=60, deadline=None)
+    def test_they_mean_what_they_mean_in_numpy(self, data):
+        array = np.arange(60).reshape(3, 4, 5)
+        numpy_index = data.draw(numpy_st.basic_indices(array.shape, allow_newaxis=True))
+        parts = numpy_index if isinstance(numpy_index, tuple) else (numpy_index,)
+        index = tuple(newaxis if part is None else part for part in parts)
+
+        ((results,),) = run(lambda a: a[index], [array])
+
+        np.testing.assert_array_equal(results[0], array[numpy_index], strict=True)
+
+    def test_an_ellipsis_and_layouts(self):
+        def define(a):
+            return [a[..., 0], a[0, ..., 1:], a[..., newaxis("Z")], a[...]]
+
+        (results,) = batches(define, IMAGES, layouts=["HWC"])
+
+        assert [batch.layout() for batch in results] == ["HW", "WC", "HWCZ", "HWC"]
+
+    def test_the_layout_is_that_of_as_many_letters(self):
+        """Whether samples are images or sequences of images shows only when they are there."""
+        ((flat,),) = batches(lambda a: fn.flip(a)[0], IMAGES)
+        ((moving,),) = batches(lambda a: fn.flip(a)[0], [image[np.newaxis] for image in IMAGES])
+
+        assert (flat.layout(), moving.layout()) == ("WC", "HWC")
+
+    @pytest.mark.parametrize("index", [None, True, 1.0, slice(0.5, None), "a", [0], np.array([0])], ids=repr)
+    def test_what_is_no_index(self, index):
+        """Of these, DALI takes None for a colon, and True and 0.5 for integers."""
+        with pytest.raises(ArgumentTypeError):
+            fn.external_source(name="x")[index]
+
+    def test_two_ellipses(self):
+        with pytest.raises(ArgumentError, match="only one ellipsis"):
+            fn.external_source(name="x")[..., 0, ...]
+
+    def test_iterating_is_still_refused(self):
+        with pytest.raises(DefinitionError, match="cannot be unpacked"):
+            list(fn.external_source(name="x"))
