@@ -19,6 +19,299 @@ _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
+def cast(
+    input: DataNode,
+    /,
+    *,
+    dtype: _DataType,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Give arrays another type.
+
+    Numbers that are too large or too small become the largest or least of the type; fractions are rounded, halves away from
+    zero.
+
+    Args:
+        input: any dtype.
+        dtype: of the result.
+    """
+
+@overload
+def cast(
+    input: Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def cast_like(
+    input_0: DataNode,
+    input_1: DataNode | _Constant,
+    /,
+    *,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Give arrays the type of others.
+
+    Args:
+        input_0: any dtype.
+        input_1: its values and its shape do not matter.
+    """
+
+@overload
+def cast_like(
+    input_0: Sequence[DataNode],
+    input_1: Sequence[DataNode] | _Constant,
+    /,
+    *,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def copy(
+    input: DataNode,
+    /,
+    *,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """The same again.
+
+    Args:
+        input: any dtype.
+    """
+
+@overload
+def copy(
+    input: Sequence[DataNode],
+    /,
+    *,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def shapes(
+    input: DataNode,
+    /,
+    *,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
+
+    Args:
+        input: any dtype.
+        dtype: of the result.
+    """
+
+@overload
+def shapes(
+    input: Sequence[DataNode],
+    /,
+    *,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def stack(
+    *inputs: DataNode,
+    axis: int = 0,
+    axis_name: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Put arrays of the same shape side by side along a new dimension.
+
+    Args:
+        inputs: arrays of one type.
+        axis: which one it is in the result; from the end if negative.
+        axis_name: its letter in the layout. Default: the result has no layout.
+    """
+
+@overload
+def stack(
+    *inputs: Sequence[DataNode],
+    axis: int = 0,
+    axis_name: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def cat(
+    *inputs: DataNode,
+    axis: int = 0,
+    axis_name: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Put arrays one behind the other along a dimension.
+
+    Args:
+        inputs: arrays of one type, and of the same shape but for that dimension.
+        axis: which one it is; from the end if negative.
+        axis_name: its letter in the layout of the first input.
+    """
+
+@overload
+def cat(
+    *inputs: Sequence[DataNode],
+    axis: int = 0,
+    axis_name: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def one_hot(
+    input: DataNode,
+    /,
+    *,
+    num_classes: int = 0,
+    axis: int | None = None,
+    axis_name: str | None = None,
+    dtype: _DataType = ...,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Numbers of classes as vectors that have one value at that place, and another one elsewhere.
+
+    Args:
+        input: integers.
+        num_classes: how long the vectors are.
+        axis: which dimension of the result they are along; -1: the last one. Default: that as well, but arrays of a single
+            element are then taken for numbers, so that the result is a vector.
+        axis_name: its letter in the layout. Default: the result has no layout.
+        dtype: of the result.
+        on_value: at the place of the class.
+        off_value: elsewhere, and everywhere if there is no such class.
+    """
+
+@overload
+def one_hot(
+    input: Sequence[DataNode],
+    /,
+    *,
+    num_classes: int = 0,
+    axis: int | None = None,
+    axis_name: str | None = None,
+    dtype: _DataType = ...,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def lookup_table(
+    input: DataNode,
+    /,
+    *,
+    keys: _Ints = (),
+    values: _Floats = (),
+    default_value: float = 0.0,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Put other values in the place of integers.
+
+    Args:
+        input: integers.
+        keys: those that there are values for, from 0 to 65535. Of those that come several times, the last one counts.
+        values: as many.
+        default_value: the value of all others.
+        dtype: of the result.
+    """
+
+@overload
+def lookup_table(
+    input: Sequence[DataNode],
+    /,
+    *,
+    keys: _Ints = (),
+    values: _Floats = (),
+    default_value: float = 0.0,
+    dtype: _DataType = ...,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+def constant(
+    *,
+    fdata: _Floats | None = None,
+    idata: _Ints | None = None,
+    shape: _Ints | None = None,
+    dtype: _DataType | None = None,
+    layout: str = "",
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """The same array for every sample; see also `dali_like.types.Constant`.
+
+    Args:
+        fdata: the elements, as floating-point numbers.
+        idata: the elements, as integers.
+        shape: of the array, which a single element fills. Default: one dimension.
+        dtype: of the array. Default: FLOAT or INT32.
+        layout: a letter for each dimension.
+    """
+
+@overload
 def brightness_contrast(
     image: DataNode,
     /,
@@ -1127,6 +1420,201 @@ def random_resized_crop(
     bytes_per_sample_hint: Any = 0,
     minibatch_size: Any = 32,
     temp_buffer_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def reshape(
+    data: DataNode,
+    shape_input: DataNode | _Constant | None = None,
+    /,
+    *,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    src_dims: _Ints | None = None,
+    layout: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Take the elements of arrays for those of arrays of another shape, or layout.
+
+    Args:
+        data: any dtype.
+        shape_input: the same as `shape`.
+        shape: of the result. One extent may be negative: it becomes what is left.
+        rel_shape: the extents of the result divided by those of the input. One may be negative likewise; if it is the last
+            one, it may be one more than there are dimensions.
+        src_dims: which dimensions of the input `rel_shape` is about, or those of the result without it; -1: a new one.
+        layout: of the result. Default: that of the input, if it has as many dimensions.
+    """
+
+@overload
+def reshape(
+    data: Sequence[DataNode],
+    shape_input: Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    src_dims: _Ints | None = None,
+    layout: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def reinterpret(
+    data: DataNode,
+    shape_input: DataNode | _Constant | None = None,
+    /,
+    *,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    src_dims: _Ints | None = None,
+    layout: str | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Take the bytes of arrays for those of arrays of another type, shape or layout.
+
+    Args:
+        data: any dtype.
+        shape_input: the same as `shape`.
+        shape: see `reshape`; in elements of the new type. Default: that of the input, but for the last extent.
+        rel_shape: see `reshape`.
+        src_dims: see `reshape`.
+        layout: see `reshape`.
+        dtype: of the result. Default: that of the input.
+    """
+
+@overload
+def reinterpret(
+    data: Sequence[DataNode],
+    shape_input: Sequence[DataNode] | _Constant | None = None,
+    /,
+    *,
+    shape: _Ints | DataNode | None = None,
+    rel_shape: _Floats | DataNode | None = None,
+    src_dims: _Ints | None = None,
+    layout: str | None = None,
+    dtype: _DataType | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def squeeze(
+    data: DataNode,
+    /,
+    *,
+    axes: _Ints | None = None,
+    axis_names: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Remove dimensions of extent 1.
+
+    Args:
+        data: any dtype.
+        axes: which ones. Others are allowed where the array is empty and stays so.
+        axis_names: their letters in the layout.
+    """
+
+@overload
+def squeeze(
+    data: Sequence[DataNode],
+    /,
+    *,
+    axes: _Ints | None = None,
+    axis_names: str | None = None,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def expand_dims(
+    data: DataNode,
+    /,
+    *,
+    axes: _Ints,
+    new_axis_names: str = "",
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Insert dimensions of extent 1.
+
+    Args:
+        data: any dtype.
+        axes: where they are in the result.
+        new_axis_names: their letters in the layout. Default: the result has no layout.
+    """
+
+@overload
+def expand_dims(
+    data: Sequence[DataNode],
+    /,
+    *,
+    axes: _Ints,
+    new_axis_names: str = "",
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
+def transpose(
+    input: DataNode,
+    /,
+    *,
+    perm: _Ints | None = None,
+    transpose_layout: bool = True,
+    output_layout: str = "",
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Put the dimensions of arrays into another order.
+
+    Args:
+        input: any dtype.
+        perm: for each dimension of the result, which one of the input it is. Default: the last one first.
+        transpose_layout: the letters of the layout go with their dimensions; otherwise it stays as it is.
+        output_layout: the layout of the result, instead.
+    """
+
+@overload
+def transpose(
+    input: Sequence[DataNode],
+    /,
+    *,
+    perm: _Ints | None = None,
+    transpose_layout: bool = True,
+    output_layout: str = "",
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
 ) -> list[DataNode]:
     ...
 

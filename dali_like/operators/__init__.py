@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dali_like.operators import (
+    arrays,
     colour,
     decoding,
     filters,
@@ -11,10 +12,12 @@ from dali_like.operators import (
     python_functions,
     randoms,
     resizing,
+    shaping,
     warping,
 )
 
 __all__ = [
+    "arrays",
     "colour",
     "decoding",
     "filters",
@@ -23,5 +26,6 @@ __all__ = [
     "python_functions",
     "randoms",
     "resizing",
+    "shaping",
     "warping",
 ]

@@ -57,8 +57,8 @@ class Description:
         num_outputs: of each call; None: the argument "num_outputs" says it.
         output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
             Of several outputs it may be a tuple. Raises ArgumentError if such an input is not possible with these arguments.
-        check: given the arguments that were given, as the function gets them, or nodes: what is wrong with them. Raises
-            ArgumentError.
+        check: given the arguments that were given, as the function gets them, or nodes, and the inputs: what is wrong with
+            them. Raises ArgumentError.
         random: whether it has random numbers.
         per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch. Or a function that
             says so, given the constant arguments.
@@ -138,7 +138,7 @@ class Description:
             else:
                 candidates.append((outputs,) if isinstance(outputs, str) else tuple(outputs))
         if not candidates:
-            raise ArgumentError(f"{self.name}: {errors[0]}")
+            raise type(errors[0])(f"{self.name}: {errors[0]}")
         columns = zip(*((*outputs, *[""] * count)[:count] for outputs in candidates), strict=True)
         return tuple(" ".join(dict.fromkeys(column)) for column in columns)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
+from dali_like.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.description import BoundOperator, Description, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
@@ -43,7 +44,8 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         elif value is not None or description.parameters[name].default is not None:
             constants[name] = value
     if description.check is not None:
-        _check_together(description, constants, nodes)
+        given_inputs = {name: value for name, value in zip(description.inputs, inputs, strict=False) if value is not None}
+        _check_together(description, constants, {**given_inputs, **nodes})
     results = []
     number: dict[str, int] = {}
     for one in sets or [list(inputs)]:
@@ -85,13 +87,15 @@ def _is_list_of_nodes(value: Any) -> bool:
 
 
 def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode, ...]:
+    needs_node = bool(description.min_inputs) and not description.takes_constants
+    if needs_node and not any(isinstance(value, Expression) for value in inputs):
+        raise DefinitionError(
+            f"{description.name} works on a DataNode, not on a {type(inputs[0]).__qualname__}, which the input "
+            f"{description.inputs[0]} is"
+        )
     nodes: list[DataNode] = []
     for i, value in enumerate(inputs):
         name = description.inputs[min(i, len(description.inputs) - 1)]
-        if i == 0 and description.min_inputs and not (description.takes_constants or isinstance(value, DataNode)):
-            raise DefinitionError(
-                f"{description.name} works on a DataNode, not on a {type(value).__qualname__}, which the input {name} is"
-            )
         try:
             nodes += output_nodes([value])
         except DefinitionError:
@@ -130,11 +134,11 @@ def _bind_mixed(bind: Callable[[Sequence[str]], BoundOperator], layouts: Sequenc
     return MixedImage(bind(layouts))
 
 
-def _check_together(description: Description, constants: Mapping[str, Any], nodes: Mapping[str, DataNode]) -> None:
+def _check_together(description: Description, constants: Mapping[str, Any], others: Mapping[str, Any]) -> None:
     assert description.check is not None
     values = {name: description.parameters[name].convert(value, description.name) for name, value in constants.items()}
     try:
-        description.check({**values, **nodes})
+        description.check({**values, **others})
     except ArgumentError as error:
         raise type(error)(f"{description.name}: {error}") from None
 

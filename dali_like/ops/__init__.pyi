@@ -18,6 +18,436 @@ _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
+class Cast:
+    """Give arrays another type.
+
+    Numbers that are too large or too small become the largest or least of the type; fractions are rounded, halves away from
+    zero.
+
+    Args:
+        input: any dtype.
+        dtype: of the result.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode,
+        /,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class CastLike:
+    """Give arrays the type of others.
+
+    Args:
+        input_0: any dtype.
+        input_1: its values and its shape do not matter.
+    """
+    def __init__(
+        self,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input_0: DataNode,
+        input_1: DataNode | _Constant,
+        /,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input_0: Sequence[DataNode],
+        input_1: Sequence[DataNode] | _Constant,
+        /,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Copy:
+    """The same again.
+
+    Args:
+        input: any dtype.
+    """
+    def __init__(
+        self,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode,
+        /,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Shapes:
+    """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
+
+    Args:
+        input: any dtype.
+        dtype: of the result.
+    """
+    def __init__(
+        self,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode,
+        /,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Stack:
+    """Put arrays of the same shape side by side along a new dimension.
+
+    Args:
+        inputs: arrays of one type.
+        axis: which one it is in the result; from the end if negative.
+        axis_name: its letter in the layout. Default: the result has no layout.
+    """
+    def __init__(
+        self,
+        *,
+        axis: int = ...,
+        axis_name: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *inputs: DataNode,
+        axis: int = ...,
+        axis_name: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *inputs: Sequence[DataNode],
+        axis: int = ...,
+        axis_name: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Cat:
+    """Put arrays one behind the other along a dimension.
+
+    Args:
+        inputs: arrays of one type, and of the same shape but for that dimension.
+        axis: which one it is; from the end if negative.
+        axis_name: its letter in the layout of the first input.
+    """
+    def __init__(
+        self,
+        *,
+        axis: int = ...,
+        axis_name: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        *inputs: DataNode,
+        axis: int = ...,
+        axis_name: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        *inputs: Sequence[DataNode],
+        axis: int = ...,
+        axis_name: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class OneHot:
+    """Numbers of classes as vectors that have one value at that place, and another one elsewhere.
+
+    Args:
+        input: integers.
+        num_classes: how long the vectors are.
+        axis: which dimension of the result they are along; -1: the last one. Default: that as well, but arrays of a single
+            element are then taken for numbers, so that the result is a vector.
+        axis_name: its letter in the layout. Default: the result has no layout.
+        dtype: of the result.
+        on_value: at the place of the class.
+        off_value: elsewhere, and everywhere if there is no such class.
+    """
+    def __init__(
+        self,
+        *,
+        num_classes: int = ...,
+        axis: int | None = ...,
+        axis_name: str | None = ...,
+        dtype: _DataType = ...,
+        on_value: float = ...,
+        off_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode,
+        /,
+        *,
+        num_classes: int = ...,
+        axis: int | None = ...,
+        axis_name: str | None = ...,
+        dtype: _DataType = ...,
+        on_value: float = ...,
+        off_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        num_classes: int = ...,
+        axis: int | None = ...,
+        axis_name: str | None = ...,
+        dtype: _DataType = ...,
+        on_value: float = ...,
+        off_value: float = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class LookupTable:
+    """Put other values in the place of integers.
+
+    Args:
+        input: integers.
+        keys: those that there are values for, from 0 to 65535. Of those that come several times, the last one counts.
+        values: as many.
+        default_value: the value of all others.
+        dtype: of the result.
+    """
+    def __init__(
+        self,
+        *,
+        keys: _Ints = ...,
+        values: _Floats = ...,
+        default_value: float = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode,
+        /,
+        *,
+        keys: _Ints = ...,
+        values: _Floats = ...,
+        default_value: float = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        keys: _Ints = ...,
+        values: _Floats = ...,
+        default_value: float = ...,
+        dtype: _DataType = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Constant:
+    """The same array for every sample; see also `dali_like.types.Constant`.
+
+    Args:
+        fdata: the elements, as floating-point numbers.
+        idata: the elements, as integers.
+        shape: of the array, which a single element fills. Default: one dimension.
+        dtype: of the array. Default: FLOAT or INT32.
+        layout: a letter for each dimension.
+    """
+    def __init__(
+        self,
+        *,
+        fdata: _Floats | None = ...,
+        idata: _Ints | None = ...,
+        shape: _Ints | None = ...,
+        dtype: _DataType | None = ...,
+        layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    def __call__(
+        self,
+        *,
+        fdata: _Floats | None = ...,
+        idata: _Ints | None = ...,
+        shape: _Ints | None = ...,
+        dtype: _DataType | None = ...,
+        layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+
 class BrightnessContrast:
     """Make images brighter or darker, and their contrast higher or lower.
 
@@ -1577,6 +2007,282 @@ class RandomResizedCrop:
         bytes_per_sample_hint: Any = ...,
         minibatch_size: Any = ...,
         temp_buffer_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Reshape:
+    """Take the elements of arrays for those of arrays of another shape, or layout.
+
+    Args:
+        data: any dtype.
+        shape_input: the same as `shape`.
+        shape: of the result. One extent may be negative: it becomes what is left.
+        rel_shape: the extents of the result divided by those of the input. One may be negative likewise; if it is the last
+            one, it may be one more than there are dimensions.
+        src_dims: which dimensions of the input `rel_shape` is about, or those of the result without it; -1: a new one.
+        layout: of the result. Default: that of the input, if it has as many dimensions.
+    """
+    def __init__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        src_dims: _Ints | None = ...,
+        layout: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        shape_input: DataNode | _Constant | None = None,
+        /,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        src_dims: _Ints | None = ...,
+        layout: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        shape_input: Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        src_dims: _Ints | None = ...,
+        layout: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Reinterpret:
+    """Take the bytes of arrays for those of arrays of another type, shape or layout.
+
+    Args:
+        data: any dtype.
+        shape_input: the same as `shape`.
+        shape: see `reshape`; in elements of the new type. Default: that of the input, but for the last extent.
+        rel_shape: see `reshape`.
+        src_dims: see `reshape`.
+        layout: see `reshape`.
+        dtype: of the result. Default: that of the input.
+    """
+    def __init__(
+        self,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        src_dims: _Ints | None = ...,
+        layout: str | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        shape_input: DataNode | _Constant | None = None,
+        /,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        src_dims: _Ints | None = ...,
+        layout: str | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        shape_input: Sequence[DataNode] | _Constant | None = None,
+        /,
+        *,
+        shape: _Ints | DataNode | None = ...,
+        rel_shape: _Floats | DataNode | None = ...,
+        src_dims: _Ints | None = ...,
+        layout: str | None = ...,
+        dtype: _DataType | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Squeeze:
+    """Remove dimensions of extent 1.
+
+    Args:
+        data: any dtype.
+        axes: which ones. Others are allowed where the array is empty and stays so.
+        axis_names: their letters in the layout.
+    """
+    def __init__(
+        self,
+        *,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        axes: _Ints | None = ...,
+        axis_names: str | None = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class ExpandDims:
+    """Insert dimensions of extent 1.
+
+    Args:
+        data: any dtype.
+        axes: where they are in the result.
+        new_axis_names: their letters in the layout. Default: the result has no layout.
+    """
+    def __init__(
+        self,
+        *,
+        axes: _Ints = ...,
+        new_axis_names: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        data: DataNode,
+        /,
+        *,
+        axes: _Ints = ...,
+        new_axis_names: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        data: Sequence[DataNode],
+        /,
+        *,
+        axes: _Ints = ...,
+        new_axis_names: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
+class Transpose:
+    """Put the dimensions of arrays into another order.
+
+    Args:
+        input: any dtype.
+        perm: for each dimension of the result, which one of the input it is. Default: the last one first.
+        transpose_layout: the letters of the layout go with their dimensions; otherwise it stays as it is.
+        output_layout: the layout of the result, instead.
+    """
+    def __init__(
+        self,
+        *,
+        perm: _Ints | None = ...,
+        transpose_layout: bool = ...,
+        output_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode,
+        /,
+        *,
+        perm: _Ints | None = ...,
+        transpose_layout: bool = ...,
+        output_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        perm: _Ints | None = ...,
+        transpose_layout: bool = ...,
+        output_layout: str = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
     ) -> list[DataNode]:
         ...
     

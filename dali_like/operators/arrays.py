@@ -1,0 +1,316 @@
+"""Operators that give arrays other types and shapes, and put them together, as in ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators.axes import axis_of
+from dali_like.operators.conversion import convert
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import Floats, Ints
+from dali_like.types import FLOAT, INT64, to_numpy_type
+
+_FLOAT, _INT64 = to_numpy_type(FLOAT), to_numpy_type(INT64)
+#: The largest key of a `lookup_table`.
+_LAST_KEY = 65535
+
+
+# Types
+
+
+@operator()
+def cast(call: Call, input: Array, *, dtype: np.dtype[Any]) -> Array:
+    """Give arrays another type.
+
+    Numbers that are too large or too small become the largest or least of the type; fractions are rounded, halves away from
+    zero.
+
+    Args:
+        input: any dtype.
+        dtype: of the result.
+    """
+    return input if input.dtype == dtype else convert(input, dtype, call.empty(input.shape, dtype))
+
+
+@operator()
+def cast_like(call: Call, input_0: Array, input_1: Array) -> Array:
+    """Give arrays the type of others.
+
+    Args:
+        input_0: any dtype.
+        input_1: its values and its shape do not matter.
+    """
+    return input_0 if input_0.dtype == input_1.dtype else convert(input_0, input_1.dtype)
+
+
+@operator()
+def copy(call: Call, input: Array) -> Array:
+    """The same again.
+
+    Args:
+        input: any dtype.
+    """
+    return input
+
+
+@operator()
+def shapes(call: Call, input: Array, *, dtype: np.dtype[Any] = _INT64) -> Array:
+    """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
+
+    Args:
+        input: any dtype.
+        dtype: of the result.
+    """
+    return np.array(input.shape, dtype)
+
+
+# Several arrays
+
+
+def _check_axis_name(given: Mapping[str, Any]) -> None:
+    name = given.get("axis_name")
+    if name is not None and len(str(name)) != 1:
+        raise ArgumentClashError(f"axis_name must be a single letter, not {name!r}")
+
+
+def _check_cat(given: Mapping[str, Any]) -> None:
+    _check_axis_name(given)
+    if "axis" in given and "axis_name" in given:
+        raise ArgumentClashError("axis and axis_name exclude each other")
+
+
+def _same_kind(name: str, arrays: Sequence[Array]) -> None:
+    for i, array in enumerate(arrays):
+        if (array.dtype, array.ndim) != (arrays[0].dtype, arrays[0].ndim):
+            raise SampleError(
+                f"{name}: the inputs must have the same type and number of dimensions; input 0 has {arrays[0].dtype} and "
+                f"{arrays[0].ndim}, input {i} {array.dtype} and {array.ndim}"
+            )
+
+
+def _check_axis(axis: int, least: int, most: int) -> None:
+    if not least <= axis <= most:
+        raise ArgumentClashError(f"axis must be from {least} to {most} for these inputs, not {axis}")
+
+
+def _with_axis(layout: str, axis: int, name: str | None) -> str:
+    if name is None:
+        return ""
+    position = axis if axis >= 0 else axis + len(layout) + 1
+    return layout[:position] + name + layout[position:]
+
+
+def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if layout:
+        _check_axis(given["axis"], -len(layout), len(layout))
+    return _with_axis(layout, given["axis"], given["axis_name"])
+
+
+@operator(output_layout=_stacked_layout, check=_check_axis_name)
+def stack(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
+    """Put arrays of the same shape side by side along a new dimension.
+
+    Args:
+        inputs: arrays of one type.
+        axis: which one it is in the result; from the end if negative.
+        axis_name: its letter in the layout. Default: the result has no layout.
+    """
+    ndim = inputs[0].ndim
+    _same_kind("fn.stack", inputs)
+    _check_axis(axis, -ndim, ndim)
+    if axis_name is not None and ndim and not call.layout:
+        raise SampleError("fn.stack: axis_name is for inputs with a layout, and the first one has none")
+    if different := [array.shape for array in inputs if array.shape != inputs[0].shape]:
+        raise SampleError(f"fn.stack: the inputs must have the same shape, not {inputs[0].shape} and {different[0]}")
+    return np.stack(inputs, axis)
+
+
+def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if layout and given["axis_name"] is not None:
+        axis_of(given["axis_name"], layout)
+    if layout:
+        _check_axis(given["axis"], -len(layout), len(layout) - 1)
+    return layout
+
+
+@operator(output_layout=_joined_layout, check=_check_cat)
+def cat(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
+    """Put arrays one behind the other along a dimension.
+
+    Args:
+        inputs: arrays of one type, and of the same shape but for that dimension.
+        axis: which one it is; from the end if negative.
+        axis_name: its letter in the layout of the first input.
+    """
+    ndim = inputs[0].ndim
+    _same_kind("fn.cat", inputs)
+    if axis_name is not None:
+        axis = axis_of(axis_name, call.layout)
+    _check_axis(axis, -ndim, ndim - 1)
+    try:
+        return np.concatenate(inputs, axis)
+    except ValueError:
+        shown = ", ".join(str(array.shape) for array in inputs)
+        raise SampleError(f"fn.cat: the inputs must have the same shape but for dimension {axis}, not {shown}") from None
+
+
+# Tables
+
+
+def _check_one_hot(given: Mapping[str, Any]) -> None:
+    _check_axis_name(given)
+    if given.get("num_classes", 0) < 0:
+        raise ArgumentClashError(f"num_classes must not be negative, but is {given['num_classes']}")
+
+
+def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
+    axis = -1 if given["axis"] is None else given["axis"]
+    if layout:
+        _check_axis(axis, -1, len(layout))
+    return _with_axis(layout, axis, given["axis_name"])
+
+
+@operator(output_layout=_one_hot_layout, check=_check_one_hot)
+def one_hot(
+    call: Call,
+    input: Array,
+    *,
+    num_classes: int = 0,
+    axis: int | None = None,
+    axis_name: str | None = None,
+    dtype: np.dtype[Any] = _FLOAT,
+    on_value: float = 1.0,
+    off_value: float = 0.0,
+) -> Array:
+    """Numbers of classes as vectors that have one value at that place, and another one elsewhere.
+
+    Args:
+        input: integers.
+        num_classes: how long the vectors are.
+        axis: which dimension of the result they are along; -1: the last one. Default: that as well, but arrays of a single
+            element are then taken for numbers, so that the result is a vector.
+        axis_name: its letter in the layout. Default: the result has no layout.
+        dtype: of the result.
+        on_value: at the place of the class.
+        off_value: elsewhere, and everywhere if there is no such class.
+    """
+    if input.dtype.kind == "b":
+        raise SampleTypeError("fn.one_hot: the input must be of numbers, not of Booleans; see fn.cast")
+    classes = input.reshape(()) if axis is None and input.size == 1 else input
+    axis = -1 if axis is None else axis
+    _check_axis(axis, -1, classes.ndim)
+    if axis_name is not None and classes.ndim and not call.layout:
+        raise SampleError("fn.one_hot: axis_name is for inputs with a layout, and this one has none")
+    numbers = classes if classes.dtype.kind != "f" else np.trunc(classes)
+    places = np.expand_dims(numbers, axis) == _along(np.arange(num_classes), axis, classes.ndim)
+    return np.where(places, *[_cut(value, dtype) for value in (on_value, off_value)])
+
+
+def _along(numbers: Array, axis: int, ndim: int) -> Array:
+    return np.expand_dims(numbers, [i for i in range(ndim + 1) if i != axis % (ndim + 1)])
+
+
+def _cut(value: float, dtype: np.dtype[Any]) -> Array:
+    """The value with a type, which cuts off what it has no room for."""
+    return np.array(value if dtype.kind == "f" else int(value)).astype(dtype)
+
+
+def _check_table(given: Mapping[str, Any]) -> None:
+    keys, values = given.get("keys", ()), given.get("values", ())
+    if len(keys) != len(values):
+        raise ArgumentClashError(f"there are {len(keys)} keys, and {len(values)} values")
+    if keys and not 0 <= min(keys) <= max(keys) <= _LAST_KEY:
+        raise ArgumentClashError(f"keys must be from 0 to {_LAST_KEY}, not from {min(keys)} to {max(keys)}")
+
+
+@operator(check=_check_table)
+def lookup_table(
+    call: Call,
+    input: Array,
+    *,
+    keys: Ints = (),
+    values: Floats = (),
+    default_value: float = 0.0,
+    dtype: np.dtype[Any] = _FLOAT,
+) -> Array:
+    """Put other values in the place of integers.
+
+    Args:
+        input: integers.
+        keys: those that there are values for, from 0 to 65535. Of those that come several times, the last one counts.
+        values: as many.
+        default_value: the value of all others.
+        dtype: of the result.
+    """
+    if input.dtype.kind not in "iu":
+        raise SampleTypeError(f"fn.lookup_table: the input must be of integers, not {input.dtype}")
+    table = _table(keys, values, default_value, dtype)
+    last = len(table) - 1
+    places = np.where((input >= 0) & (input < last), input, last).astype(np.intp)
+    return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")  # without which there is a copy
+
+
+@functools.lru_cache(64)
+def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any]) -> Array:
+    """The value of each number from 0 on, and behind them that of all others."""
+    table = np.full(max(keys, default=-1) + 2, default_value, np.float32)
+    for key, value in zip(keys, values, strict=True):
+        table[key] = value
+    return convert(table, dtype)
+
+
+# Constants
+
+
+def _check_constant(given: Mapping[str, Any]) -> None:
+    if ("fdata" in given) == ("idata" in given):
+        raise ArgumentClashError("either fdata or idata must be given, and not both")
+
+
+def _constant_layout(_: str, given: Mapping[str, Any]) -> str:
+    layout, array = str(given["layout"]), _constant(**{name: given[name] for name in ("fdata", "idata", "shape", "dtype")})
+    if layout and len(layout) != array.ndim:
+        raise ArgumentClashError(f"the layout {layout!r} is not for {array.ndim} dimensions")
+    return layout
+
+
+@operator(output_layout=_constant_layout, check=_check_constant)
+def constant(
+    call: Call,
+    *,
+    fdata: Floats | None = None,
+    idata: Ints | None = None,
+    shape: Ints | None = None,
+    dtype: np.dtype[Any] | None = None,
+    layout: str = "",
+) -> Array:
+    """The same array for every sample; see also `dali_like.types.Constant`.
+
+    Args:
+        fdata: the elements, as floating-point numbers.
+        idata: the elements, as integers.
+        shape: of the array, which a single element fills. Default: one dimension.
+        dtype: of the array. Default: FLOAT or INT32.
+        layout: a letter for each dimension.
+    """
+    return _constant(fdata, idata, shape, dtype)
+
+
+@functools.lru_cache(64)
+def _constant(fdata: Floats | None, idata: Ints | None, shape: Ints | None, dtype: np.dtype[Any] | None) -> Array:
+    given = np.array(fdata, np.float64) if idata is None else np.array(idata, np.int64)
+    default = np.dtype(np.float32 if idata is None else np.int32)
+    array = convert(given, default if dtype is None else dtype)
+    extents = (array.size,) if shape is None else shape
+    if min(extents, default=0) < 0 or array.size not in (1, math.prod(extents)):
+        raise ArgumentClashError(f"{array.size} elements do not make the shape {extents}")
+    filled = np.array(np.broadcast_to(array[0], extents) if array.size == 1 else array.reshape(extents))
+    filled.flags.writeable = False
+    return filled

@@ -1,0 +1,40 @@
+"""Dimensions of arrays, as arguments name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dali_like.errors import ArgumentClashError
+
+
+def axis_of(name: str, layout: str) -> int:
+    """The dimension that has a letter in the layout.
+
+    Raises:
+        ArgumentClashError: none has.
+    """
+    if name not in layout:
+        raise ArgumentClashError(f"there is no axis {name!r} in the layout {layout!r} of the input")
+    return layout.index(name)
+
+
+def check_different(numbers: Sequence[int], name: str) -> None:
+    """Refuse dimensions that are named twice, and negative ones.
+
+    Raises:
+        ArgumentClashError: there are some.
+    """
+    if len(set(numbers)) < len(numbers):
+        raise ArgumentClashError(f"{name} has a dimension twice: {list(numbers)}")
+    if min(numbers, default=0) < 0:
+        raise ArgumentClashError(f"{name} has a negative number, {min(numbers)}; dimensions count from the first one, 0")
+
+
+def check_below(name: str, axes: Sequence[int], ndim: int) -> None:
+    """Refuse dimensions that there are not.
+
+    Raises:
+        ArgumentClashError: there are some.
+    """
+    if wrong := [axis for axis in axes if axis >= ndim]:
+        raise ArgumentClashError(f"{name} has {wrong[0]}, where dimensions count from 0 to {ndim - 1}")

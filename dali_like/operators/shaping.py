@@ -1,0 +1,254 @@
+"""Operators that change the shape of arrays, and not their elements, as in ``nvidia.dali.fn``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators.axes import axis_of, check_below, check_different
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import Floats, Ints, PerSample
+
+
+def _check_reshape(given: Mapping[str, Any]) -> None:
+    if sum(name in given for name in ("shape_input", "shape", "rel_shape")) > 1:
+        raise ArgumentClashError("the input shape_input, shape and rel_shape exclude each other")
+    if not set(given) & {"shape_input", "shape", "rel_shape", "src_dims", "layout", "dtype"}:
+        raise ArgumentClashError("neither a new shape nor a layout is given, so that nothing would change")
+
+
+def _reshaped_layout(layout: str, given: Mapping[str, Any]) -> str:
+    shape = next((given[name] for name in ("shape", "rel_shape", "src_dims") if given[name] is not None), None)
+    if given["layout"] is not None:
+        if given["layout"] and shape is not None and len(shape) != len(given["layout"]):
+            raise ArgumentClashError(f"the layout {given['layout']!r} is not for {len(shape)} dimensions")
+        return str(given["layout"])
+    return layout if shape is None or len(shape) == len(layout) else ""
+
+
+@operator(output_layout=_reshaped_layout, check=_check_reshape)
+def reshape(
+    call: Call,
+    data: Array,
+    shape_input: Array | None = None,
+    *,
+    shape: PerSample[Ints] | None = None,
+    rel_shape: PerSample[Floats] | None = None,
+    src_dims: Ints | None = None,
+    layout: str | None = None,
+) -> Array:
+    """Take the elements of arrays for those of arrays of another shape, or layout.
+
+    Args:
+        data: any dtype.
+        shape_input: the same as `shape`.
+        shape: of the result. One extent may be negative: it becomes what is left.
+        rel_shape: the extents of the result divided by those of the input. One may be negative likewise; if it is the last
+            one, it may be one more than there are dimensions.
+        src_dims: which dimensions of the input `rel_shape` is about, or those of the result without it; -1: a new one.
+        layout: of the result. Default: that of the input, if it has as many dimensions.
+    """
+    wanted = _wanted_shape(data.shape, shape_input, shape, rel_shape, src_dims)
+    return _reshaped(data, data.shape if wanted is None else wanted, layout)
+
+
+@operator(output_layout=_reshaped_layout, check=_check_reshape)
+def reinterpret(
+    call: Call,
+    data: Array,
+    shape_input: Array | None = None,
+    *,
+    shape: PerSample[Ints] | None = None,
+    rel_shape: PerSample[Floats] | None = None,
+    src_dims: Ints | None = None,
+    layout: str | None = None,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Take the bytes of arrays for those of arrays of another type, shape or layout.
+
+    Args:
+        data: any dtype.
+        shape_input: the same as `shape`.
+        shape: see `reshape`; in elements of the new type. Default: that of the input, but for the last extent.
+        rel_shape: see `reshape`.
+        src_dims: see `reshape`.
+        layout: see `reshape`.
+        dtype: of the result. Default: that of the input.
+    """
+    dtype = data.dtype if dtype is None else dtype
+    wanted = _wanted_shape(data.shape, shape_input, shape, rel_shape, src_dims)
+    if wanted is None or (shape_input is None and shape is None and rel_shape is None):
+        wanted = _resized(data.shape if wanted is None else wanted, data.dtype, dtype)
+    if data.nbytes % dtype.itemsize:
+        raise SampleError(f"fn.reinterpret: {data.nbytes} bytes are no whole number of {dtype} elements")
+    elements = np.ascontiguousarray(data).reshape(-1)
+    # NumPy would believe every byte of a Boolean, and not only 0 and 1.
+    elements = elements.view(np.uint8) != 0 if dtype.kind == "b" else elements.view(dtype)
+    return _reshaped(elements, wanted, layout)
+
+
+def _wanted_shape(
+    given: Sequence[int],
+    shape_input: Array | None,
+    shape: Ints | None,
+    rel_shape: Floats | None,
+    src_dims: Ints | None,
+) -> Sequence[int] | None:
+    """The shape that arguments of `reshape` ask for, with -1 for what is left; None: that of the input."""
+    if shape_input is not None:
+        if shape_input.dtype.kind not in "iu":
+            raise SampleTypeError(f"Shape input must have integral type; got: {shape_input.dtype}")
+        return shape_input.reshape(-1).tolist()
+    if shape is not None:
+        return shape
+    if src_dims is not None:
+        if wrong := [dim for dim in src_dims if not -1 <= dim < len(given)]:
+            raise SampleError(f"src_dims has {wrong[0]}, but the input has {len(given)} dimensions; -1 is a new one")
+        given = [1 if dim == -1 else given[dim] for dim in src_dims]
+    if rel_shape is None:
+        return None if src_dims is None else given
+    return _relative_shape(given, rel_shape, may_grow=src_dims is None)
+
+
+def _relative_shape(given: Sequence[int], rel_shape: Floats, *, may_grow: bool) -> Sequence[int]:
+    one_more = may_grow and len(rel_shape) == len(given) + 1 and rel_shape[-1] < 0
+    if len(rel_shape) > len(given) + one_more or not (may_grow or len(rel_shape) == len(given)):
+        raise SampleError(f"rel_shape has {len(rel_shape)} elements for {len(given)} dimensions; src_dims adds new ones")
+    extents = [*given, 1] if one_more else given
+    return [-1 if rel < 0 else math.floor(extent * rel + 0.5) for extent, rel in zip(extents, rel_shape, strict=False)]
+
+
+def _resized(shape: Sequence[int], old: np.dtype[Any], new: np.dtype[Any]) -> Sequence[int]:
+    if old.itemsize == new.itemsize:
+        return shape
+    if not shape or shape[-1] * old.itemsize % new.itemsize:
+        raise SampleError(f"the last extent of the shape {tuple(shape)}, of {old}, is no whole number of {new} elements")
+    return [*shape[:-1], shape[-1] * old.itemsize // new.itemsize]
+
+
+def _reshaped(data: Array, shape: Sequence[int], layout: str | None) -> Array:
+    extents = [max(extent, -1) for extent in shape]
+    if layout and len(layout) != len(extents):
+        raise SampleError(f"the layout {layout!r} is not for {len(extents)} dimensions")
+    try:
+        return data.reshape(extents)
+    except ValueError:
+        raise SampleError(
+            f"the {data.size} elements of an input do not make the shape {tuple(shape)}, of which one extent may be negative"
+        ) from None
+
+
+def _axes_of(call: Call, axes: Ints | None, axis_names: str | None) -> Ints:
+    if axis_names is None:
+        return axes or ()
+    return tuple([axis_of(name, call.layout) for name in axis_names])
+
+
+def _check_squeeze(given: Mapping[str, Any]) -> None:
+    if ("axes" in given) == ("axis_names" in given):
+        raise ArgumentClashError("either axes or axis_names must be given, and not both")
+    check_different(given.get("axes", ()), "axes")
+
+
+def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
+    axes, names = given["axes"] or (), given["axis_names"] or ""
+    if layout:
+        axes = (*axes, *[axis_of(name, layout) for name in names])
+        check_below("axes", axes, len(layout))
+    return "".join(letter for i, letter in enumerate(layout) if i not in axes)
+
+
+@operator(output_layout=_squeezed_layout, check=_check_squeeze)
+def squeeze(call: Call, data: Array, *, axes: Ints | None = None, axis_names: str | None = None) -> Array:
+    """Remove dimensions of extent 1.
+
+    Args:
+        data: any dtype.
+        axes: which ones. Others are allowed where the array is empty and stays so.
+        axis_names: their letters in the layout.
+    """
+    gone = _axes_of(call, axes, axis_names)
+    check_below("axes", gone, data.ndim)
+    shape = tuple([extent for i, extent in enumerate(data.shape) if i not in gone])
+    if math.prod(shape) != data.size:
+        raise SampleError(
+            f"fn.squeeze: the dimensions {gone} of an input of shape {data.shape} do not all have the extent 1"
+        )
+    return data.reshape(shape)
+
+
+def _check_expand_dims(given: Mapping[str, Any]) -> None:
+    axes, names = given["axes"], given.get("new_axis_names")
+    check_different(axes, "axes")
+    if names and len(names) != len(axes):
+        raise ArgumentClashError(f"there are {len(axes)} axes, and {len(names)} new_axis_names")
+
+
+def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
+    names, axes = given["new_axis_names"], given["axes"]
+    if layout:
+        check_below("axes", axes, len(layout) + len(axes))
+    if not names:
+        return "" if axes else layout
+    letters = list(layout)
+    for axis, name in sorted(zip(axes, names, strict=True)):
+        letters.insert(axis, name)
+    return "".join(letters)
+
+
+@operator(output_layout=_expanded_layout, check=_check_expand_dims)
+def expand_dims(call: Call, data: Array, *, axes: Ints, new_axis_names: str = "") -> Array:
+    """Insert dimensions of extent 1.
+
+    Args:
+        data: any dtype.
+        axes: where they are in the result.
+        new_axis_names: their letters in the layout. Default: the result has no layout.
+    """
+    if new_axis_names and data.ndim and not call.layout:
+        raise SampleError("fn.expand_dims: new_axis_names is for inputs with a layout, and this one has none")
+    check_below("axes", axes, data.ndim + len(axes))
+    return np.expand_dims(data, axes)
+
+
+def _check_transpose(given: Mapping[str, Any]) -> None:
+    perm = given.get("perm", ())
+    if sorted(perm) != list(range(len(perm))):
+        raise ArgumentClashError(f"perm must have each of the numbers from 0 to {len(perm) - 1} once, not {list(perm)}")
+
+
+def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
+    perm, result = given["perm"], given["output_layout"]
+    if layout and len(perm or layout) != len(layout):
+        raise ArgumentClashError(f"perm is for {len(perm)} dimensions; the layout {layout!r} of the input is not")
+    if result and len(perm or layout or result) != len(result):
+        raise ArgumentClashError(f"output_layout={result!r} is not for as many dimensions as there are")
+    if result or not given["transpose_layout"]:
+        return result or layout
+    if perm is None:
+        return layout[::-1]
+    return "".join(layout[axis] for axis in perm) if layout else ""
+
+
+@operator(output_layout=_transposed_layout, check=_check_transpose)
+def transpose(
+    call: Call, input: Array, *, perm: Ints | None = None, transpose_layout: bool = True, output_layout: str = ""
+) -> Array:
+    """Put the dimensions of arrays into another order.
+
+    Args:
+        input: any dtype.
+        perm: for each dimension of the result, which one of the input it is. Default: the last one first.
+        transpose_layout: the letters of the layout go with their dimensions; otherwise it stays as it is.
+        output_layout: the layout of the result, instead.
+    """
+    if perm is not None and len(perm) != input.ndim:
+        raise SampleError(f"fn.transpose: perm is for {len(perm)} dimensions; the input has {input.ndim}")
+    if output_layout and len(output_layout) != input.ndim:
+        raise SampleError(f"fn.transpose: output_layout={output_layout!r} is not for {input.ndim} dimensions")
+    return input.transpose(perm)
