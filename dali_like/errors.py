@@ -7,6 +7,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- ArgumentError(ValueError)             an argument has a value that is not allowed
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
     |   |-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
+    |   |   `-- AxisError(IndexError)         ... as a dimension, of which there are not so many
     |   |-- DatasetError(AssertionError)      ... for a dataset that is made of arrays or of other datasets
     |   |-- TargetMismatchError(AssertionError)  ... as what a tensor is to be copied into
     |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines, or of a loader
@@ -60,6 +61,7 @@ __all__ = [
     "ArgumentClashError",
     "ArgumentError",
     "ArgumentTypeError",
+    "AxisError",
     "BatchSizeError",
     "CheckpointError",
     "ClosedError",
@@ -123,6 +125,10 @@ class ArgumentTypeError(ArgumentError, TypeError):
 
 class ArgumentClashError(ArgumentError, RuntimeError):
     """An argument does not go with the others, or with what it is for."""
+
+
+class AxisError(ArgumentClashError, IndexError):
+    """An argument names a dimension that there is not."""
 
 
 class DatasetError(ArgumentError, AssertionError):

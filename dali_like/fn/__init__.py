@@ -5,11 +5,11 @@ The functions of operators are made of their descriptions in `dali_like.operator
 
 from __future__ import annotations
 
-from dali_like.fn import decoders, random
+from dali_like.fn import decoders, random, reductions
 from dali_like.fn._external_source import external_source
 from dali_like.operators.functions import publish_functions
 
-__all__ = ["decoders", "external_source", "random", *publish_functions(__name__)]  # noqa: PLE0604
+__all__ = ["decoders", "external_source", "random", "reductions", *publish_functions(__name__)]  # noqa: PLE0604
 
 
 def __dir__() -> list[str]:

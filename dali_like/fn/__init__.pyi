@@ -10,6 +10,7 @@ from dali_like.graph.nodes import DataNode
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.fn import decoders as decoders
 from dali_like.fn import random as random
+from dali_like.fn import reductions as reductions
 from dali_like.fn._external_source import external_source as external_source
 
 _Constant: TypeAlias = float | Sequence[float] | NDArray[Any]

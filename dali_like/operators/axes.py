@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dali_like.errors import ArgumentClashError
+from dali_like.errors import ArgumentClashError, AxisError
 
 
 def axis_of(name: str, layout: str) -> int:
@@ -34,7 +34,22 @@ def check_below(name: str, axes: Sequence[int], ndim: int) -> None:
     """Refuse dimensions that there are not.
 
     Raises:
-        ArgumentClashError: there are some.
+        AxisError: there are some.
     """
     if wrong := [axis for axis in axes if axis >= ndim]:
-        raise ArgumentClashError(f"{name} has {wrong[0]}, where dimensions count from 0 to {ndim - 1}")
+        raise AxisError(f"{name} has {wrong[0]}, where dimensions count from 0 to {ndim - 1}")
+
+
+def checked_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Dimensions that may count from the end, counted from the first one.
+
+    Raises:
+        AxisError: there are not so many.
+        ArgumentClashError: two are the same.
+    """
+    if wrong := [axis for axis in axes if not -ndim <= axis < ndim]:
+        raise AxisError(f"axes has {wrong[0]}, where dimensions count from {-ndim} to {ndim - 1}")
+    found = tuple([axis % ndim for axis in axes])
+    if len(set(found)) < len(found):
+        raise ArgumentClashError(f"axes has a dimension twice: {list(axes)}")
+    return found

@@ -39,6 +39,9 @@ from dali_like.types import to_dali_type
 IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
 
+#: Words that are no ordinary ones in the names of classes.
+_ACRONYMS = {"rms": "RMS"}
+
 _registry: dict[str, Description] = {}
 
 
@@ -93,7 +96,7 @@ class Description:
     def class_path(self) -> str:
         """Its name in ``ops``: "decoders.Image"."""
         *modules, name = self.path.split(".")
-        return ".".join((*modules, "".join(part.capitalize() for part in name.split("_"))))
+        return ".".join((*modules, "".join(_ACRONYMS.get(part, part.capitalize()) for part in name.split("_"))))
 
     @property
     def all_parameters(self) -> Mapping[str, Parameter]:

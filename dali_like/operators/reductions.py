@@ -1,0 +1,262 @@
+"""Sums, means and other numbers that stand for many, as in ``nvidia.dali.fn.reductions``.
+
+Floating-point numbers are added up as FLOAT64, and the result is rounded once; DALI adds them up as FLOAT.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dali_like.errors import ArgumentClashError, SampleError
+from dali_like.graph.operators import Array, Call
+from dali_like.operators.axes import axis_of, checked_axes
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import Ints
+
+
+def _check(given: Mapping[str, Any]) -> None:
+    if "axes" in given and "axis_names" in given:
+        raise ArgumentClashError("axes and axis_names exclude each other")
+    axes = given.get("axes", ())
+    if len(set(axes)) < len(axes):
+        raise ArgumentClashError(f"axes has a dimension twice: {list(axes)}")
+
+
+def _layout(layout: str, given: Mapping[str, Any]) -> str:
+    if not layout:
+        return ""
+    gone = _axes(layout, len(layout), given["axes"], given["axis_names"])
+    return layout if given["keep_dims"] else "".join(letter for i, letter in enumerate(layout) if i not in gone)
+
+
+def _axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None) -> Ints:
+    """The dimensions to be reduced, counted from the first one."""
+    if axis_names is not None:
+        return tuple([axis_of(name, layout) for name in axis_names])
+    return tuple(range(ndim)) if axes is None else checked_axes(axes, ndim)
+
+
+def _default(dtype: np.dtype[Any], *, of_integers: bool) -> np.dtype[Any]:
+    """The type of a result; of integers FLOAT, or the widest integers."""
+    if dtype.kind == "f":
+        return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+    return np.dtype(f"{'i' if dtype.kind == 'i' else 'u'}8") if of_integers else np.dtype(np.float32)
+
+
+def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
+    """Numbers that have been computed exactly, as a type; of integers the part before the point."""
+    return np.asarray(numbers).astype(dtype)
+
+
+@operator(module="reductions", name="sum", output_layout=_layout, check=_check)
+def sum_(
+    call: Call,
+    input: Array,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    keep_dims: bool = False,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """The sum of elements.
+
+    Args:
+        input: any dtype.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+        dtype: of the result. Default: INT64 of signed integers, UINT64 of others, FLOAT of floating-point numbers, and
+            FLOAT64 of FLOAT64. Sums of integers that are too large wrap round.
+    """
+    where = _axes(call.layout, input.ndim, axes, axis_names)
+    wanted = _default(input.dtype, of_integers=True) if dtype is None else dtype
+    precise = wanted if wanted.kind in "iu" and input.dtype.kind != "f" else np.dtype(np.float64)
+    with np.errstate(all="ignore"):
+        return _as_type(np.sum(input, where, precise, keepdims=keep_dims), wanted)
+
+
+@operator(module="reductions", output_layout=_layout, check=_check)
+def mean(
+    call: Call,
+    input: Array,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    keep_dims: bool = False,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """The mean of elements.
+
+    Args:
+        input: any dtype.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+    """
+    where = _axes(call.layout, input.ndim, axes, axis_names)
+    with np.errstate(all="ignore"):
+        result = _mean(input, where, keep_dims)
+        return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+
+
+@operator(module="reductions", output_layout=_layout, check=_check)
+def mean_square(
+    call: Call,
+    input: Array,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    keep_dims: bool = False,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """The mean of the squares of elements.
+
+    Args:
+        input: any dtype.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+    """
+    where = _axes(call.layout, input.ndim, axes, axis_names)
+    with np.errstate(all="ignore"):
+        result = _mean(np.square(input, dtype=np.float64), where, keep_dims)
+        return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+
+
+@operator(module="reductions", output_layout=_layout, check=_check)
+def rms(
+    call: Call,
+    input: Array,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    keep_dims: bool = False,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """The root of the mean of the squares of elements.
+
+    Args:
+        input: any dtype.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+    """
+    where = _axes(call.layout, input.ndim, axes, axis_names)
+    with np.errstate(all="ignore"):
+        result = np.sqrt(_mean(np.square(input, dtype=np.float64), where, keep_dims))
+        return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+
+
+@operator(module="reductions", name="min", output_layout=_layout, check=_check)
+def min_(
+    call: Call, input: Array, *, axes: Ints | None = None, axis_names: str | None = None, keep_dims: bool = False
+) -> Array:
+    """The least of elements; what is not a number does not count.
+
+    Args:
+        input: any dtype.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+    """
+    return _extreme(np.fmin, "max", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
+
+
+@operator(module="reductions", name="max", output_layout=_layout, check=_check)
+def max_(
+    call: Call, input: Array, *, axes: Ints | None = None, axis_names: str | None = None, keep_dims: bool = False
+) -> Array:
+    """The greatest of elements; what is not a number does not count.
+
+    Args:
+        input: any dtype.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+    """
+    return _extreme(np.fmax, "min", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
+
+
+@operator(module="reductions", output_layout=_layout, check=_check)
+def variance(
+    call: Call,
+    data: Array,
+    mean: Array,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    keep_dims: bool = False,
+    ddof: int = 0,
+) -> Array:
+    """The mean of the squares of the distances of elements from a mean.
+
+    Args:
+        data: any dtype.
+        mean: a number; or what `mean` makes of the same dimensions, which may have been kept.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+        ddof: by how much less than by the number of elements the sum is divided.
+    """
+    where = _axes(call.layout, data.ndim, axes, axis_names)
+    return _as_type(_variance(data, mean, where, keep_dims, ddof), _default(data.dtype, of_integers=False))
+
+
+@operator(module="reductions", output_layout=_layout, check=_check)
+def std_dev(
+    call: Call,
+    data: Array,
+    mean: Array,
+    *,
+    axes: Ints | None = None,
+    axis_names: str | None = None,
+    keep_dims: bool = False,
+    ddof: int = 0,
+) -> Array:
+    """The root of `variance`.
+
+    Args:
+        data: any dtype.
+        mean: a number; or what `mean` makes of the same dimensions, which may have been kept.
+        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
+        axis_names: their letters in the layout.
+        keep_dims: these dimensions stay, with the extent 1.
+        ddof: by how much less than by the number of elements the sum is divided.
+    """
+    where = _axes(call.layout, data.ndim, axes, axis_names)
+    with np.errstate(all="ignore"):
+        result = np.sqrt(_variance(data, mean, where, keep_dims, ddof))
+    return _as_type(result, _default(data.dtype, of_integers=False))
+
+
+def _count(shape: tuple[int, ...], axes: Ints) -> int:
+    return math.prod(shape[axis] for axis in axes)
+
+
+def _mean(data: Array, axes: Ints, keep_dims: bool) -> Any:
+    return np.divide(np.sum(data, axes, np.float64, keepdims=keep_dims), _count(data.shape, axes))
+
+
+def _extreme(ufunc: np.ufunc, limit: str, data: Array, axes: Ints, keep_dims: bool) -> Array:
+    if _count(data.shape, axes):
+        return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims))
+    limits = np.finfo(data.dtype) if data.dtype.kind == "f" else np.iinfo(data.dtype)
+    return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims, initial=getattr(limits, limit)), data.dtype)
+
+
+def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) -> Any:
+    kept = tuple([1 if i in axes else extent for i, extent in enumerate(data.shape)])
+    left = tuple([extent for i, extent in enumerate(data.shape) if i not in axes])
+    if mean.shape not in (kept, left) and mean.size != 1:
+        raise SampleError(f"the mean must have the shape {left} or {kept}, or be a number; it has the shape {mean.shape}")
+    distances = np.subtract(data, mean.reshape(() if mean.size == 1 else kept), dtype=np.float64)
+    with np.errstate(all="ignore"):
+        total = np.sum(np.square(distances, out=distances), axes, keepdims=keep_dims)
+        return np.divide(total, _count(data.shape, axes) - ddof)
