@@ -5,6 +5,7 @@ Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes on
 
 from __future__ import annotations
 
+import builtins
 import enum
 import operator
 from collections.abc import Callable, Iterable
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DeviceError
-from dali_like.expressions import Expression
+from dali_like.expressions import Expression, Operand
 
 __all__ = [
     "ANY_DATA",
@@ -325,6 +326,34 @@ class Constant(Expression):
     def shape(self) -> list[int]:
         """The extents of the dimensions of a sample."""
         return list(self.array.shape)
+
+    def __eq__(self, other: Operand) -> Any:  # type: ignore[override]
+        """Of two single numbers, whether value and type are the same; of anything else a node."""
+        if isinstance(other, Constant) and not self.array.ndim and not other.array.ndim:
+            return self.dtype is other.dtype and bool(self.array == other.array)
+        return super().__eq__(other)
+
+    def __ne__(self, other: Operand) -> Any:  # type: ignore[override]
+        equal = self == other
+        return not equal if isinstance(equal, bool) else super().__ne__(other)
+
+    __hash__ = Expression.__hash__
+
+    def __bool__(self) -> builtins.bool:
+        return bool(self._number("biu", "truth value"))
+
+    def __int__(self) -> int:
+        return int(self._number("biu", "integer"))
+
+    def __float__(self) -> float:
+        return float(self._number("f", "floating-point number"))
+
+    def _number(self, kinds: str, what: str) -> float:
+        if self.array.ndim or self.array.dtype.kind not in kinds:
+            raise ArgumentTypeError(
+                f"{self!r} is no {what}; constants that are single numbers can be cast: .int32(), .float32()"
+            )
+        return self.array.item()  # type: ignore[no-any-return]
 
     def cast(self, dtype: Any) -> Constant:
         """The same value with another type."""

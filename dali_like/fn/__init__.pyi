@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.fn import decoders as decoders
 from dali_like.fn import random as random
 from dali_like.fn import reductions as reductions
 from dali_like.fn._external_source import external_source as external_source
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -21,7 +22,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def cast(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     dtype: _DataType,
@@ -55,7 +56,7 @@ def cast(
 
 @overload
 def cast_like(
-    input_0: DataNode,
+    input_0: DataNode | _Fixed,
     input_1: DataNode | _Constant,
     /,
     *,
@@ -86,7 +87,7 @@ def cast_like(
 
 @overload
 def copy(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     device: str | None = "cpu",
@@ -114,7 +115,7 @@ def copy(
 
 @overload
 def shapes(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     dtype: _DataType = ...,
@@ -145,7 +146,7 @@ def shapes(
 
 @overload
 def stack(
-    *inputs: DataNode,
+    *inputs: DataNode | _Fixed | float,
     axis: int = 0,
     axis_name: str | None = None,
     device: str | None = "cpu",
@@ -175,7 +176,7 @@ def stack(
 
 @overload
 def cat(
-    *inputs: DataNode,
+    *inputs: DataNode | _Fixed | float,
     axis: int = 0,
     axis_name: str | None = None,
     device: str | None = "cpu",
@@ -205,7 +206,7 @@ def cat(
 
 @overload
 def one_hot(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     num_classes: int = 0,
@@ -252,7 +253,7 @@ def one_hot(
 
 @overload
 def lookup_table(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     keys: _Ints = (),
@@ -314,7 +315,7 @@ def constant(
 
 @overload
 def brightness_contrast(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -360,7 +361,7 @@ def brightness_contrast(
 
 @overload
 def brightness(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -397,7 +398,7 @@ def brightness(
 
 @overload
 def contrast(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     contrast: float | DataNode = 1.0,
@@ -434,7 +435,7 @@ def contrast(
 
 @overload
 def hsv(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -474,7 +475,7 @@ def hsv(
 
 @overload
 def hue(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     hue: float | DataNode = 0.0,
@@ -510,7 +511,7 @@ def hue(
 
 @overload
 def saturation(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     saturation: float | DataNode = 1.0,
@@ -546,7 +547,7 @@ def saturation(
 
 @overload
 def color_twist(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     brightness: float | DataNode = 1.0,
@@ -591,7 +592,7 @@ def color_twist(
 
 @overload
 def color_space_conversion(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     image_type: DALIImageType,
@@ -625,7 +626,7 @@ def color_space_conversion(
 
 @overload
 def flip(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     horizontal: int | DataNode = 1,
@@ -662,7 +663,7 @@ def flip(
 
 @overload
 def crop(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -726,7 +727,7 @@ def crop(
 
 @overload
 def slice(
-    data: DataNode,
+    data: DataNode | _Fixed,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -802,7 +803,7 @@ def slice(
 
 @overload
 def pad(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | DataNode | None = None,
@@ -845,7 +846,7 @@ def pad(
 
 @overload
 def paste(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     ratio: float | DataNode,
@@ -891,7 +892,7 @@ def paste(
 
 @overload
 def peek_image_shape(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     dtype: _DataType = ...,
@@ -925,7 +926,7 @@ def peek_image_shape(
 
 @overload
 def gaussian_blur(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     sigma: _Floats | DataNode = (0.0,),
@@ -966,7 +967,7 @@ def gaussian_blur(
 
 @overload
 def jpeg_compression_distortion(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     quality: int | DataNode = 50,
@@ -997,7 +998,7 @@ def jpeg_compression_distortion(
 
 @overload
 def erase(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     anchor: _Floats | DataNode = (),
@@ -1052,7 +1053,7 @@ def erase(
 
 @overload
 def crop_mirror_normalize(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -1139,7 +1140,7 @@ def crop_mirror_normalize(
 
 @overload
 def normalize(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -1281,7 +1282,7 @@ def torch_python_function(
 
 @overload
 def resize(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     size: _Floats | DataNode | None = None,
@@ -1369,7 +1370,7 @@ def resize(
 
 @overload
 def random_resized_crop(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     size: _Ints,
@@ -1426,7 +1427,7 @@ def random_resized_crop(
 
 @overload
 def reshape(
-    data: DataNode,
+    data: DataNode | _Fixed,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1470,7 +1471,7 @@ def reshape(
 
 @overload
 def reinterpret(
-    data: DataNode,
+    data: DataNode | _Fixed,
     shape_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1516,7 +1517,7 @@ def reinterpret(
 
 @overload
 def squeeze(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -1550,7 +1551,7 @@ def squeeze(
 
 @overload
 def expand_dims(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     axes: _Ints,
@@ -1584,7 +1585,7 @@ def expand_dims(
 
 @overload
 def transpose(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     perm: _Ints | None = None,
@@ -1621,7 +1622,7 @@ def transpose(
 
 @overload
 def warp_affine(
-    image: DataNode,
+    image: DataNode | _Fixed,
     matrix_input: DataNode | _Constant | None = None,
     /,
     *,
@@ -1670,7 +1671,7 @@ def warp_affine(
 
 @overload
 def rotate(
-    image: DataNode,
+    image: DataNode | _Fixed,
     /,
     *,
     angle: float | DataNode,

@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -17,7 +18,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def image(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     output_type: DALIImageType = DALIImageType.RGB,
@@ -104,7 +105,7 @@ def image(
 
 @overload
 def image_crop(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     crop: _Floats | DataNode | None = None,
@@ -181,7 +182,7 @@ def image_crop(
 
 @overload
 def image_slice(
-    data: DataNode,
+    data: DataNode | _Fixed,
     anchor: DataNode | _Constant | None = None,
     shape_input: DataNode | _Constant | None = None,
     /,
@@ -267,7 +268,7 @@ def image_slice(
 
 @overload
 def image_random_crop(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     random_area: _Floats = (0.08, 1.0),
@@ -341,7 +342,7 @@ def image_random_crop(
 
 @overload
 def numpy(
-    data: DataNode,
+    data: DataNode | _Fixed,
     /,
     *,
     dtype: _DataType | None = None,

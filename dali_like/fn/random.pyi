@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]

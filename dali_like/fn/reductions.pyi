@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -17,7 +18,7 @@ _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 @overload
 def sum(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -58,7 +59,7 @@ def sum(
 
 @overload
 def mean(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -98,7 +99,7 @@ def mean(
 
 @overload
 def mean_square(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -138,7 +139,7 @@ def mean_square(
 
 @overload
 def rms(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -178,7 +179,7 @@ def rms(
 
 @overload
 def min(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -215,7 +216,7 @@ def min(
 
 @overload
 def max(
-    input: DataNode,
+    input: DataNode | _Fixed,
     /,
     *,
     axes: _Ints | None = None,
@@ -252,7 +253,7 @@ def max(
 
 @overload
 def variance(
-    data: DataNode,
+    data: DataNode | _Fixed,
     mean: DataNode | _Constant,
     /,
     *,
@@ -295,7 +296,7 @@ def variance(
 
 @overload
 def std_dev(
-    data: DataNode,
+    data: DataNode | _Fixed,
     mean: DataNode | _Constant,
     /,
     *,

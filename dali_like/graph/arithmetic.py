@@ -134,7 +134,7 @@ def _divide(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
         return
     if not right.all():
         raise SampleError("integer division by zero")
-    if dtype.kind == "i":
+    if dtype.kind == "i" and ((left < 0).any() or (right < 0).any()):
         left = left - np.fmod(left, right)  # so that nothing is left to be rounded down
     np.floor_divide(left, right, out=out)
 
@@ -147,19 +147,34 @@ def _power(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
 
 
 def _lesser(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    """The left one if it is less, else the right one, also if either is NaN."""
     left, right = _converted(dtype, operands)
-    np.copyto(out, np.where(left < right, left, right))  # of what cannot be compared, the right one
+    if _has_nan(right):
+        np.copyto(out, np.where(left < right, left, right))
+    else:
+        np.fmin(left, right, out=out)
 
 
 def _greater(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     left, right = _converted(dtype, operands)
-    np.copyto(out, np.where(left > right, left, right))
+    if _has_nan(right):
+        np.copyto(out, np.where(left > right, left, right))
+    else:
+        np.fmax(left, right, out=out)
 
 
 def _clamp(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
+    """A bound that is NaN is none."""
     value, low, high = _converted(dtype, operands)
-    value = np.where(value < low, low, value)
-    np.copyto(out, np.where(value > high, high, value))
+    if _has_nan(low) or _has_nan(high):
+        value = np.where(value < low, low, value)
+        np.copyto(out, np.where(value > high, high, value))
+    else:
+        np.minimum(np.maximum(value, low), high, out=out)
+
+
+def _has_nan(array: Array) -> bool:
+    return array.dtype.kind == "f" and bool(np.isnan(array).any())
 
 
 def _reciprocal_root(out: Array, dtype: np.dtype[Any], operand: Array) -> None:

@@ -253,14 +253,15 @@ def lookup_table(
         raise SampleTypeError(f"fn.lookup_table: the input must be of integers, not {input.dtype}")
     table = _table(keys, values, default_value, dtype)
     last = len(table) - 1
-    places = np.where((input >= 0) & (input < last), input, last).astype(np.intp)
+    # The table has a place for every byte.
+    places = input if input.dtype == np.uint8 else np.where((input >= 0) & (input < last), input, last).astype(np.intp)
     return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")  # without which there is a copy
 
 
 @functools.lru_cache(64)
 def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any]) -> Array:
     """The value of each number from 0 on, and behind them that of all others."""
-    table = np.full(max(keys, default=-1) + 2, default_value, np.float32)
+    table = np.full(max(256, max(keys, default=0) + 1) + 1, default_value, np.float32)
     for key, value in zip(keys, values, strict=True):
         table[key] = value
     return convert(table, dtype)

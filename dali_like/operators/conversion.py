@@ -34,20 +34,33 @@ def convert(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Arr
 
 
 def _convert_to_integers(array: Array, out: Array) -> None:
-    rounded = _rounded(array.astype(np.float32) if array.dtype == np.float16 else array)
+    array = array.astype(np.float32) if array.dtype == np.float16 else array
+    # What remains of this without the fraction is the nearest integer, whatever the sum is rounded to.
+    near = np.copysign(np.nextafter(array.dtype.type(0.5), array.dtype.type(0)), array)
+    near += array
     if out.dtype.kind == "b":
-        np.not_equal(rounded, 0, out=out)
-        return
+        np.not_equal(np.trunc(near, out=near), 0, out=out)
+    elif np.iinfo(out.dtype).bits <= np.finfo(array.dtype).nmant:
+        _convert_limited(near, out)
+    else:
+        _convert_to_wide_integers(np.trunc(near, out=near), out)
+
+
+def _convert_limited(near: Array, out: Array) -> None:
+    """To integers that all are floating-point numbers of the array's type."""
+    limits, dtype = np.iinfo(out.dtype), near.dtype.type
+    unknown = np.isnan(near) if limits.min else np.False_
+    np.fmax(near, dtype(limits.min), out=near)  # which makes that of NaN
+    np.copyto(out, np.fmin(near, dtype(limits.max), out=near), casting="unsafe")
+    np.copyto(out, 0, where=unknown)
+
+
+def _convert_to_wide_integers(rounded: Array, out: Array) -> None:
     limits = np.iinfo(out.dtype)
     least, beyond = float(limits.min), float(limits.max) + 1  # both are floating-point numbers of any type
     np.copyto(out, np.where((rounded > least) & (rounded < beyond), rounded, 0), casting="unsafe")
     np.copyto(out, limits.min, where=rounded <= least)
     np.copyto(out, limits.max, where=rounded >= beyond)
-
-
-def _rounded(array: Array) -> Array:
-    whole = np.trunc(array)
-    return np.asarray(whole + np.copysign(np.abs(array - whole) >= 0.5, array, dtype=array.dtype))
 
 
 def _limited(array: Array, dtype: np.dtype[Any]) -> Array:

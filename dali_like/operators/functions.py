@@ -16,6 +16,7 @@ from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.description import BoundOperator, Description, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.parameters import REQUIRED
+from dali_like.types import Constant
 
 
 def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
@@ -37,6 +38,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     device = _device_of_output(description, given.get("device", "cpu"))
     nodes, constants = {}, {}
     for name, value in given.items():
+        value = value.array.tolist() if isinstance(value, Constant) else value  # noqa: PLW2901
         if name in description.common:
             description.common[name].convert(value, description.name)
         elif isinstance(value, DataNode) and description.parameters[name].per_sample:

@@ -76,7 +76,7 @@ def sum_(
     wanted = _default(input.dtype, of_integers=True) if dtype is None else dtype
     precise = wanted if wanted.kind in "iu" and input.dtype.kind != "f" else np.dtype(np.float64)
     with np.errstate(all="ignore"):
-        return _as_type(np.sum(input, where, precise, keepdims=keep_dims), wanted)
+        return _as_type(_reduced(np.add, input, where, keep_dims, dtype=precise), wanted)
 
 
 @operator(module="reductions", output_layout=_layout, check=_check)
@@ -240,15 +240,25 @@ def _count(shape: tuple[int, ...], axes: Ints) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
+def _reduced(ufunc: np.ufunc, data: Array, axes: Ints, keep_dims: bool, **options: Any) -> Array:
+    """As ``ufunc.reduce``, but one dimension at a time if some are left, from the first one on: many times faster."""
+    if len(axes) == data.ndim:
+        return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims, **options))
+    result = data if axes else ufunc.reduce(data, (), **options)
+    for axis in sorted(axes):
+        result = ufunc.reduce(result, axis, keepdims=True, **options)
+    return np.asarray(result if keep_dims else np.squeeze(result, axes))
+
+
 def _mean(data: Array, axes: Ints, keep_dims: bool) -> Any:
-    return np.divide(np.sum(data, axes, np.float64, keepdims=keep_dims), _count(data.shape, axes))
+    return np.divide(_reduced(np.add, data, axes, keep_dims, dtype=np.float64), _count(data.shape, axes))
 
 
 def _extreme(ufunc: np.ufunc, limit: str, data: Array, axes: Ints, keep_dims: bool) -> Array:
     if _count(data.shape, axes):
-        return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims))
+        return _reduced(ufunc, data, axes, keep_dims)
     limits = np.finfo(data.dtype) if data.dtype.kind == "f" else np.iinfo(data.dtype)
-    return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims, initial=getattr(limits, limit)), data.dtype)
+    return _reduced(ufunc, data, axes, keep_dims, initial=data.dtype.type(getattr(limits, limit)))
 
 
 def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) -> Any:
@@ -258,5 +268,5 @@ def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) 
         raise SampleError(f"the mean must have the shape {left} or {kept}, or be a number; it has the shape {mean.shape}")
     distances = np.subtract(data, mean.reshape(() if mean.size == 1 else kept), dtype=np.float64)
     with np.errstate(all="ignore"):
-        total = np.sum(np.square(distances, out=distances), axes, keepdims=keep_dims)
+        total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims)
         return np.divide(total, _count(data.shape, axes) - ddof)

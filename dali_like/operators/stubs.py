@@ -30,9 +30,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 {imports}
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -125,11 +126,12 @@ def _doc(description: Description, indent: str) -> list[str]:
 def _inputs(description: Description, kind: str) -> Iterator[str]:
     parameters = inspect.signature(description.function).parameters
     if description.max_inputs is None:
-        yield f"    *{description.inputs[0]}: {kind},"
+        yield f"    *{description.inputs[0]}: {kind}{' | _Fixed | float' if kind == 'DataNode' else ''},"
         return
     for i, name in enumerate(description.inputs):
         default = " = None" if parameters[name].default is None else ""
-        others = " | _Constant" if i or not description.min_inputs or description.takes_constants else ""
+        takes_any = i or not description.min_inputs or description.takes_constants
+        others = " | _Constant" if takes_any else " | _Fixed" if kind == "DataNode" else ""
         none = " | None" if default else ""
         yield f"    {name}: {kind}{others}{none}{default},"
     yield "    /,"

@@ -7,13 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.ops import decoders as decoders
 from dali_like.ops import random as random
 from dali_like.ops import reductions as reductions
 from dali_like.ops._external_source import ExternalSource as ExternalSource
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -41,7 +42,7 @@ class Cast:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         dtype: _DataType = ...,
@@ -85,7 +86,7 @@ class CastLike:
     @overload
     def __call__(
         self,
-        input_0: DataNode,
+        input_0: DataNode | _Fixed,
         input_1: DataNode | _Constant,
         /,
         *,
@@ -128,7 +129,7 @@ class Copy:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         device: str | None = ...,
@@ -171,7 +172,7 @@ class Shapes:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         dtype: _DataType = ...,
@@ -218,7 +219,7 @@ class Stack:
     @overload
     def __call__(
         self,
-        *inputs: DataNode,
+        *inputs: DataNode | _Fixed | float,
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -263,7 +264,7 @@ class Cat:
     @overload
     def __call__(
         self,
-        *inputs: DataNode,
+        *inputs: DataNode | _Fixed | float,
         axis: int = ...,
         axis_name: str | None = ...,
         device: str | None = ...,
@@ -317,7 +318,7 @@ class OneHot:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         num_classes: int = ...,
@@ -378,7 +379,7 @@ class LookupTable:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         keys: _Ints = ...,
@@ -479,7 +480,7 @@ class BrightnessContrast:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -536,7 +537,7 @@ class Brightness:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -589,7 +590,7 @@ class Contrast:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         contrast: float | DataNode = ...,
@@ -644,7 +645,7 @@ class Hsv:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         hue: float | DataNode = ...,
@@ -698,7 +699,7 @@ class Hue:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         hue: float | DataNode = ...,
@@ -750,7 +751,7 @@ class Saturation:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         saturation: float | DataNode = ...,
@@ -808,7 +809,7 @@ class ColorTwist:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         brightness: float | DataNode = ...,
@@ -865,7 +866,7 @@ class ColorSpaceConversion:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         image_type: DALIImageType = ...,
@@ -916,7 +917,7 @@ class Flip:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         horizontal: int | DataNode = ...,
@@ -987,7 +988,7 @@ class Crop:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1082,7 +1083,7 @@ class Slice:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -1165,7 +1166,7 @@ class Pad:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | DataNode | None = ...,
@@ -1228,7 +1229,7 @@ class Paste:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         ratio: float | DataNode = ...,
@@ -1286,7 +1287,7 @@ class PeekImageShape:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         dtype: _DataType = ...,
@@ -1339,7 +1340,7 @@ class GaussianBlur:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         sigma: _Floats | DataNode = ...,
@@ -1388,7 +1389,7 @@ class JpegCompressionDistortion:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         quality: int | DataNode = ...,
@@ -1449,7 +1450,7 @@ class Erase:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         anchor: _Floats | DataNode = ...,
@@ -1548,7 +1549,7 @@ class CropMirrorNormalize:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -1653,7 +1654,7 @@ class Normalize:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -1866,7 +1867,7 @@ class Resize:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         size: _Floats | DataNode | None = ...,
@@ -1964,7 +1965,7 @@ class RandomResizedCrop:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         size: _Ints = ...,
@@ -2039,7 +2040,7 @@ class Reshape:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2101,7 +2102,7 @@ class Reinterpret:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         shape_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2158,7 +2159,7 @@ class Squeeze:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -2207,7 +2208,7 @@ class ExpandDims:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         axes: _Ints = ...,
@@ -2258,7 +2259,7 @@ class Transpose:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         perm: _Ints | None = ...,
@@ -2318,7 +2319,7 @@ class WarpAffine:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         matrix_input: DataNode | _Constant | None = None,
         /,
         *,
@@ -2385,7 +2386,7 @@ class Rotate:
     @overload
     def __call__(
         self,
-        image: DataNode,
+        image: DataNode | _Fixed,
         /,
         *,
         angle: float | DataNode = ...,

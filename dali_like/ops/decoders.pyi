@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -69,7 +70,7 @@ class Image:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         output_type: DALIImageType = ...,
@@ -180,7 +181,7 @@ class ImageCrop:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         crop: _Floats | DataNode | None = ...,
@@ -296,7 +297,7 @@ class ImageSlice:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         anchor: DataNode | _Constant | None = None,
         shape_input: DataNode | _Constant | None = None,
         /,
@@ -417,7 +418,7 @@ class ImageRandomCrop:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         random_area: _Floats = ...,
@@ -500,7 +501,7 @@ class Numpy:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         /,
         *,
         dtype: _DataType | None = ...,

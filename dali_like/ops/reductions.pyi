@@ -7,9 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 
-_Constant: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
 _Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
 _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
@@ -41,7 +42,7 @@ class Sum:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -98,7 +99,7 @@ class Mean:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -155,7 +156,7 @@ class MeanSquare:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -212,7 +213,7 @@ class RMS:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -267,7 +268,7 @@ class Min:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -320,7 +321,7 @@ class Max:
     @overload
     def __call__(
         self,
-        input: DataNode,
+        input: DataNode | _Fixed,
         /,
         *,
         axes: _Ints | None = ...,
@@ -376,7 +377,7 @@ class Variance:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         mean: DataNode | _Constant,
         /,
         *,
@@ -436,7 +437,7 @@ class StdDev:
     @overload
     def __call__(
         self,
-        data: DataNode,
+        data: DataNode | _Fixed,
         mean: DataNode | _Constant,
         /,
         *,

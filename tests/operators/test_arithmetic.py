@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as numpy_st
 from dali_like import Pipeline, fn, math, newaxis, types
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, SampleError
 from dali_like.graph.arithmetic import promoted
+from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant
 from tests.operators.running import WAYS, batches, pipeline, run
 
@@ -212,3 +213,29 @@ class TestIndices:
     def test_iterating_is_still_refused(self):
         with pytest.raises(DefinitionError, match="cannot be unpacked"):
             list(fn.external_source(name="x"))
+
+
+class TestConstants:
+    def test_single_numbers_are_compared_as_such(self):
+        """As DALI's ScalarConstant; other constants make a node."""
+        assert Constant(3) == types.ScalarConstant(3)
+        assert Constant(3) != Constant(3).uint8()
+        assert isinstance(Constant([1, 2]) == Constant([1, 2]), DataNode)
+
+    def test_as_numbers_of_python(self):
+        assert (int(Constant(3)), float(Constant(2.5)), bool(Constant(0))) == (3, 2.5, False)
+
+    @pytest.mark.parametrize(
+        "function", [lambda: int(Constant(2.5)), lambda: float(Constant(3)), lambda: bool(Constant([1, 2]))]
+    )
+    def test_what_would_lose_something(self, function):
+        with pytest.raises(ArgumentTypeError, match="can be cast"):
+            function()
+
+    def test_as_arguments_of_operators(self):
+        ((flipped, reshaped),) = run(
+            lambda image: [fn.flip(image, horizontal=Constant(0)), fn.reshape(image, shape=Constant([6, 4]))], IMAGES
+        )
+
+        np.testing.assert_array_equal(flipped, IMAGES)
+        np.testing.assert_array_equal(reshaped, np.reshape(IMAGES, (4, 6, 4)))
