@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,8 +40,14 @@ def outputs(
         inputs: the samples of each.
         layouts: of each.
     """
-    options = {"py_num_workers": 0} if library is OURS else {"prefetch_queue_depth": 1}
-    pipe = library.Pipeline(batch_size=len(inputs[0]), num_threads=1, device_id=None, **options)
+    with warnings.catch_warnings(record=library is DALI):  # it calls operators deprecated that it has no others for
+        return _outputs(library, define, inputs, layouts)
+
+
+def _outputs(
+    library: Any, define: Define, inputs: Sequence[Sequence[Any]], layouts: Sequence[str | None]
+) -> dict[str, Output]:
+    pipe = library.Pipeline(batch_size=len(inputs[0]), num_threads=1, device_id=None, prefetch_queue_depth=1)
     given = [*layouts, *[None] * (len(inputs) - len(layouts))]
     with pipe:
         nodes = [

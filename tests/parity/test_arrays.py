@@ -379,7 +379,6 @@ class TestTables:
 
 
 class TestShapesAndConstants:
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_shapes(self):
         cases = {
             "shapes": lambda fn, a, s: fn.shapes(a),
