@@ -1204,7 +1204,7 @@ def normalize(
 
 @overload
 def python_function(
-    *inputs: DataNode,
+    *inputs: DataNode | _Fixed | float,
     function: Callable[..., Any],
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,
@@ -1244,7 +1244,7 @@ def python_function(
 
 @overload
 def torch_python_function(
-    *inputs: DataNode,
+    *inputs: DataNode | _Fixed | float,
     function: Callable[..., Any],
     num_outputs: int = 1,
     output_layouts: _Strings | None = None,

@@ -1727,7 +1727,7 @@ class PythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: DataNode,
+        *inputs: DataNode | _Fixed | float,
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
@@ -1782,7 +1782,7 @@ class TorchPythonFunction:
     @overload
     def __call__(
         self,
-        *inputs: DataNode,
+        *inputs: DataNode | _Fixed | float,
         function: Callable[..., Any] = ...,
         num_outputs: int = ...,
         output_layouts: _Strings | None = ...,
