@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dali_like.device.accelerator import accelerator_is_available, found_library
+from dali_like.device.accelerator import accelerator_is_available, count_is_known, found_library
 from dali_like.device.driver import cuda_is_initialized
 
 SUCCESS = 0
@@ -94,6 +94,14 @@ def test_all_may_be_hidden(named: str, expected: bool, monkeypatch: pytest.Monke
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
 
     assert accelerator_is_available(nobody, NVML(1).find) is expected
+
+
+@pytest.mark.parametrize(
+    ("libraries", "is_known"),
+    [({"libcuda.so.1"}, False), ({"libcuda.so.1", "libnvidia-ml.so.1"}, True), ({"libnvidia-ml.so.1"}, True), (set(), True)],
+)
+def test_a_driver_without_nvml_does_not_say_how_many_there_are(libraries: set[str], is_known: bool) -> None:
+    assert count_is_known(lambda name: name if name in libraries else None) is is_known
 
 
 def test_nvml_is_asked_once() -> None:

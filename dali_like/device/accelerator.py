@@ -14,7 +14,7 @@ from typing import Any
 
 from dali_like.device.driver import loaded_library
 
-__all__ = ["accelerator_is_available", "count_accelerators"]
+__all__ = ["accelerator_is_available", "count_accelerators", "count_is_known"]
 
 _DRIVER = "libcuda.so.1"
 _NVML = "libnvidia-ml.so.1"
@@ -49,6 +49,11 @@ def count_accelerators(loaded: Callable[[str], Any] = loaded_library, find: Call
         return count.value
     named = visible_devices()
     return _count_of_nvml(find) if named is None else min(len(named), _count_of_nvml(find))
+
+
+def count_is_known(find: Callable[[str], Any] = found_library) -> bool:
+    """Whether GPUs can be counted here. Some containers have CUDA's driver, and no NVML."""
+    return find(_NVML) is not None or find(_DRIVER) is None
 
 
 def visible_devices() -> list[str] | None:
