@@ -194,6 +194,29 @@ def test_layouts(operator, layout, dali):
     compare(dali, program(operator, PLAIN[operator]), [as_layout(layout)], [layout], bound=bound)
 
 
+#: Two volumes of two channels, which are smooth as real ones are.
+VOLUMES = [np.stack([picture[i : i + 20, i : i + 33, :2] for i in range(7)]) for picture in PHOTOGRAPHS]
+
+
+@pytest.mark.parametrize("layout", ["DHWC", "CDHW"])
+@pytest.mark.parametrize(
+    ("operator", "arguments", "bound"),
+    [
+        ("flip", {"depthwise": 1}, 0),
+        ("crop", {"crop": [4, 10, 12], "crop_pos_z": 0.2}, 0),
+        ("crop", {"crop_d": 4, "crop_h": 9, "crop_w": 11, "crop_pos_z": 1.0}, 0),
+        ("slice", {"start": [1, 2, 3], "end": [4, 9, 20], "axis_names": "DHW"}, 0),
+        ("resize", {"size": [5, 30, 12]}, 1),
+        ("resize", {"resize_z": 4}, 1),
+        ("resize", {"resize_shorter": 12, "interp_type": "INTERP_CUBIC"}, 1),
+    ],
+    ids=str,
+)
+def test_volumes(operator, arguments, bound, layout, dali):
+    volumes = [volume if layout == "DHWC" else volume.transpose(3, 0, 1, 2) for volume in VOLUMES]
+    compare(dali, program(operator, arguments), [volumes], [layout], bound=bound)
+
+
 @pytest.mark.parametrize("operator", ["flip", "crop", "slice", "resize", "rotate"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32])
 def test_dtypes(operator, dtype, dali):
