@@ -57,10 +57,11 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
 
     Args:
         batch_size: samples in a batch. Only a pipeline that is loaded from a file can do without.
-        num_threads: threads that operators run in. Default: the number of CPUs that this process may use.
+        num_threads: threads that operators run in, unless as many workers or more can do it: see `operator_places`. Default:
+            the number of CPUs that this process may use.
         device_id: which GPU outputs are copied to that are wanted there; its number among those that CUDA shows to this
             process. None, or ignored, as long as none is.
-        seed: for `SampleInfo.rng`. None, or a negative number: another one for each pipeline.
+        seed: for `SampleInfo.rng` and random operators. None, or a negative number: another one for each pipeline.
         prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth. Of a dict
             ``{"cpu_size": ..., "gpu_size": ...}`` the first counts, and the second for copies to a GPU.
         py_num_workers: worker processes, shared by all sources with ``parallel=True``. What they print, log and warn comes
