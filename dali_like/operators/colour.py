@@ -32,7 +32,7 @@ def _check_dtype(given: Mapping[str, Any]) -> None:
 # Brightness and contrast
 
 
-@operator(layouts=_IMAGES, check=_check_dtype)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
 def brightness_contrast(
     call: Call,
     image: Array,
@@ -59,7 +59,7 @@ def brightness_contrast(
     return _brightness_contrast(call, image, brightness, brightness_shift, contrast, contrast_center, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
 def brightness(
     call: Call,
     image: Array,
@@ -79,7 +79,7 @@ def brightness(
     return _brightness_contrast(call, image, brightness, brightness_shift, 1.0, None, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
 def contrast(
     call: Call,
     image: Array,
@@ -153,7 +153,7 @@ _FROM_YIQ = np.array(
 )
 
 
-@operator(layouts=_IMAGES, check=_check_dtype)
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
 def hsv(
     call: Call,
     image: Array,
@@ -175,7 +175,7 @@ def hsv(
     return _twist(call, image, (), hue, saturation, value, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB})
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
 def hue(
     call: Call,
     image: Array,
@@ -193,7 +193,7 @@ def hue(
     return _twist(call, image, (), hue, 1.0, 1.0, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB})
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
 def saturation(
     call: Call,
     image: Array,
@@ -211,7 +211,7 @@ def saturation(
     return _twist(call, image, (), 0.0, saturation, 1.0, 0.0, dtype)
 
 
-@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB})
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
 def color_twist(
     call: Call,
     image: Array,
@@ -315,7 +315,7 @@ def _check_models(given: Mapping[str, Any]) -> None:
         raise ArgumentError("image_type and output_type are the same: conversion not supported")
 
 
-@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models)
+@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models, strided=True)
 def color_space_conversion(
     call: Call,
     image: Array,

@@ -30,7 +30,7 @@ def _check_blur(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"the kernel window should have odd length, got window_size={list(sizes)}")
 
 
-@operator(check=_check_blur)
+@operator(check=_check_blur, strided=True)
 def gaussian_blur(
     call: Call,
     image: Array,
@@ -141,7 +141,7 @@ def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
 # JPEG
 
 
-@operator(layouts="HWC FHWC")
+@operator(layouts="HWC FHWC", strided=True)
 def jpeg_compression_distortion(call: Call, image: Array, *, quality: PerSample[int] = 50) -> Array:
     """Spoil images as compressing them to JPEG does.
 
@@ -173,7 +173,7 @@ def _check_erase(given: Mapping[str, Any]) -> None:
         raise ArgumentError("anchor is given without shape: the size of the regions must be known, too")
 
 
-@operator(check=_check_erase)
+@operator(check=_check_erase, strided=True)
 def erase(
     call: Call,
     data: Array,
@@ -183,7 +183,7 @@ def erase(
     fill_value: PerSample[Floats] = (0.0,),
     axes: Ints | None = None,
     axis_names: str | None = None,
-    normalized: bool | None = None,
+    normalized: bool = False,
     normalized_anchor: bool = False,
     normalized_shape: bool = False,
     centered_anchor: bool = False,
@@ -208,7 +208,7 @@ def erase(
     if not numbers:
         raise ArgumentError("there must be at least one axis")
     fill = _filling(fill_value, data, call.layout)
-    scaled = (normalized_anchor, normalized_shape) if normalized is None else (normalized, normalized)
+    scaled = (normalized or normalized_anchor, normalized or normalized_shape)
     regions = _regions(anchor, shape, numbers, data.shape, scaled, centered=centered_anchor)
     out = call.empty(data.shape, data.dtype)
     np.copyto(out, data)

@@ -215,7 +215,7 @@ def _check_normalize(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("batch normalization cannot be used with a mean or stddev that are no scalars")
 
 
-@operator(check=_check_normalize, per_sample=lambda given: not given.get("batch"))
+@operator(check=_check_normalize, per_sample=lambda given: not given.get("batch"), strided=True)
 def normalize(
     call: Call,
     data: Any,

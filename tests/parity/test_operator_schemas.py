@@ -49,12 +49,8 @@ OTHER_DEFAULTS = {
         (operator, "contrast_center"): "None is the middle of the range of the dtype, which is what DALI does"
         for operator in ("brightness_contrast", "contrast")
     },
-    ("erase", "axes"): "None: axis_names say which",
-    ("erase", "axis_names"): "None: HW, where axes are not given",
-    **{
-        ("erase", name): "None: not given, which DALI tells from False"
-        for name in ("normalized", "normalized_anchor", "normalized_shape")
-    },
+    ("erase", "axis_names"): "None is all axes but the channels, as without the argument in DALI",
+    ("erase", "axes"): "likewise",
     ("warp_affine", "size"): "an empty list",
     ("rotate", "size"): "an empty list",
     ("warp_affine", "matrix"): "an empty list",
