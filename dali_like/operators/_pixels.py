@@ -16,8 +16,6 @@ from dali_like.errors import ArgumentError
 from dali_like.extras import optional
 from dali_like.graph.operators import Array
 
-#: The largest number below a half. Added before a truncation it rounds halves up, and nothing that is less than one.
-_HALF = np.nextafter(np.float32(0.5), np.float32(0))
 #: What OpenCV takes apart and turns around.
 _OPENCV_DTYPES = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")))
 
@@ -85,32 +83,6 @@ def look_up(plane: Array, table: Array, out: Array) -> None:
         opencv().LUT(plane, table, out)
     else:
         out[...] = table[plane]
-
-
-def convert(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Values of single or double precision as another dtype: rounded and limited. They may be overwritten.
-
-    Numbers that are not finite become what the processor makes of them, as in DALI.
-    """
-    if dtype == values.dtype:
-        return values
-    with np.errstate(over="ignore", invalid="ignore"):
-        if dtype == np.float16 and values.dtype == np.float32:
-            bits = values.view(np.uint32)
-            bits += (bits & 0x1FFF) == 0x1000  # what lies half way is a little more, and so is rounded away from zero
-        if dtype.kind == "f":
-            return values.astype(dtype)
-        limits = np.iinfo(dtype)
-        if dtype.itemsize > 2:  # the limits are no numbers of single precision; those of 64 bits not even of double
-            values = values.astype(np.float64)
-        np.maximum(values, limits.min, out=values)
-        np.minimum(values, np.nextafter(2.0**63, 0) if dtype.itemsize == 8 else limits.max, out=values)
-        half = _HALF.astype(values.dtype) if values.dtype == np.float32 else np.nextafter(0.5, 0.0)
-        if limits.min:
-            values += np.copysign(half, values)
-        else:
-            values += half
-        return values.astype(dtype)
 
 
 def fill_numbers(values: Sequence[float], dtype: np.dtype[Any]) -> Array:

@@ -13,7 +13,8 @@ import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._pixels import check_result, convert, look_up, merge, opencv, planes
+from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import PerSample
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
@@ -122,6 +123,7 @@ def _half_range(dtype: np.dtype[Any]) -> float:
     return float(2 ** (8 * dtype.itemsize - (dtype.kind == "i") - 1))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _scale(call: Call, image: Array, factor: np.float32, addend: np.float32, dtype: np.dtype[Any]) -> Array:
     """Each element times a factor, plus an addend."""
     check_result(dtype)
@@ -267,6 +269,7 @@ def _product(one: Array, other: Array) -> Array:
     return product
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _transform(
     call: Call, image: Array, matrix: Array, offset: Array, dtype: np.dtype[Any], before: Array | None = None
 ) -> Array:

@@ -1,7 +1,8 @@
 """Numbers of one type as numbers of another one, as `fn.cast` and all operators with a ``dtype`` do it in DALI.
 
 Numbers that are too large or too small become the largest or least of the type. Fractions are rounded to the nearest
-integer, halves away from zero. Of NaN, integers become 0. True is whatever is not 0, after rounding.
+integer, and numbers of single precision to the nearest of half precision, halves away from zero. Of NaN, integers become 0.
+True is whatever is not 0, after rounding.
 """
 
 from __future__ import annotations
@@ -29,30 +30,54 @@ def convert(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Arr
         elif array.dtype.kind in "iu" and dtype.kind in "iu":
             np.copyto(out, _limited(array, dtype), casting="unsafe")
         else:
-            np.copyto(out, array, casting="unsafe")
+            both = array.dtype == np.float32 and dtype == np.float16
+            np.copyto(out, _beyond_halves(array) if both else array, casting="unsafe")
     return out
+
+
+def _beyond_halves(array: Array) -> Array:
+    """Numbers of single precision, a little more where they lie half way between two of half precision.
+
+    NumPy rounds such numbers to even ones. The smallest numbers, which have fewer digits, it still does.
+    """
+    bits = array.view(np.uint32)
+    beyond: Array = (bits + ((bits & 0x1FFF) == 0x1000)).view(np.float32)
+    return beyond
 
 
 def _convert_to_integers(array: Array, out: Array) -> None:
     array = array.astype(np.float32) if array.dtype == np.float16 else array
-    # What remains of this without the fraction is the nearest integer, whatever the sum is rounded to.
-    near = np.copysign(np.nextafter(array.dtype.type(0.5), array.dtype.type(0)), array)
-    near += array
     if out.dtype.kind == "b":
-        np.not_equal(np.trunc(near, out=near), 0, out=out)
+        np.not_equal(np.trunc(array + _almost_halves(array)), 0, out=out)
     elif np.iinfo(out.dtype).bits <= np.finfo(array.dtype).nmant:
-        _convert_limited(near, out)
+        _convert_limited(array, out)
     else:
-        _convert_to_wide_integers(np.trunc(near, out=near), out)
+        _convert_to_wide_integers(np.trunc(array + _almost_halves(array)), out)
 
 
-def _convert_limited(near: Array, out: Array) -> None:
+def _almost_halves(array: Array) -> Array:
+    """The largest number below a half, with the signs of an array of floating-point numbers.
+
+    What remains of the sum without the fraction is the nearest integer, whatever the sum is rounded to. This takes a
+    fifth of the time that np.copysign takes.
+    """
+    kind = np.dtype(f"u{array.itemsize}")
+    half = np.nextafter(array.dtype.type(0.5), array.dtype.type(0)).view(kind)
+    bits = array.view(kind) & kind.type(1 << (8 * array.itemsize - 1))
+    bits |= half
+    halves: Array = bits.view(array.dtype)
+    return halves
+
+
+def _convert_limited(array: Array, out: Array) -> None:
     """To integers that all are floating-point numbers of the array's type."""
-    limits, dtype = np.iinfo(out.dtype), near.dtype.type
-    unknown = np.isnan(near) if limits.min else np.False_
-    np.fmax(near, dtype(limits.min), out=near)  # which makes that of NaN
-    np.copyto(out, np.fmin(near, dtype(limits.max), out=near), casting="unsafe")
-    np.copyto(out, 0, where=unknown)
+    limits, dtype = np.iinfo(out.dtype), array.dtype.type
+    near = np.clip(array, dtype(limits.min), dtype(limits.max))
+    near += _almost_halves(near) if limits.min else np.nextafter(dtype(0.5), dtype(0))
+    np.copyto(out, near, casting="unsafe")
+    unknown = np.isnan(near)
+    if unknown.any():
+        np.copyto(out, 0, where=unknown)
 
 
 def _convert_to_wide_integers(rounded: Array, out: Array) -> None:

@@ -11,8 +11,9 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._pixels import convert, fill_numbers, opencv
+from dali_like.operators._pixels import fill_numbers, opencv
 from dali_like.operators._windows import axes_of
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
 

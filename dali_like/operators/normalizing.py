@@ -11,8 +11,9 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._pixels import check_result, convert, fill_numbers, look_up, merge, mirrored, planes
+from dali_like.operators._pixels import check_result, fill_numbers, look_up, merge, mirrored, planes
 from dali_like.operators._windows import Policy, Rounding, axes_of, overlap
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.geometry import check_crop, crop_window
 from dali_like.operators.parameters import FloatArray, Floats, Ints, PerSample
@@ -279,6 +280,7 @@ class _Statistics(NamedTuple):
     shift: float
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _normalised(
     samples: Sequence[Array],
     reduced: tuple[int, ...],
@@ -293,10 +295,9 @@ def _normalised(
         means = np.asarray(total / max(count, 1), np.float32)
     results = [np.subtract(sample, means, dtype=np.float32) for sample in samples]
     factor = _inverse(results, reduced, statistics) if deviations is None else _given(deviations, statistics)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for result in results:
-            np.multiply(result, factor, out=result)
-            np.add(result, np.float32(statistics.shift), out=result)
+    for result in results:
+        np.multiply(result, factor, out=result)
+        np.add(result, np.float32(statistics.shift), out=result)
     return results
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._pixels import convert
+from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
 
@@ -141,10 +141,7 @@ def _probabilities(values: Floats, count: int) -> Array:
 
 def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:
     """Numbers of double precision as another dtype, FLOAT by default; integers are rounded and limited."""
-    array = np.asarray(numbers, np.float64)
-    if dtype is None or dtype.kind not in "iu":
-        return array.astype(np.float32 if dtype is None else dtype)
-    return convert(array.copy(), dtype)
+    return convert(np.asarray(numbers, np.float64), np.dtype(np.float32) if dtype is None else dtype)
 
 
 def _shape(shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:

@@ -41,3 +41,16 @@ def test_the_same_as_of_an_array_without_gaps(dtype, view):
     for path, arguments in operators.items():
         expected = apply(path, image.copy(order="C"), "HWC", **arguments)
         np.testing.assert_array_equal(apply(path, image, "HWC", **arguments), expected, err_msg=path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("path", ["brightness_contrast", "color_twist", "crop_mirror_normalize", "normalize"])
+def test_numbers_that_are_not_finite_are_no_warnings(path, dtype):
+    image = np.full((2, 3, 3), 1e38, np.float32)
+    image[0, :2, 0] = np.inf, np.nan
+
+    result = apply(
+        path, image, "HWC", **{name: value for name, value in OPERATORS[path].items() if name != "crop"} | {"dtype": dtype}
+    )
+
+    assert not np.isfinite(result).all()

@@ -62,6 +62,23 @@ def test_hue_and_saturation(dtype):
     assert_alike(define, images, layouts=["HWC"], bounds={"FLOAT16": 2**-24})
 
 
+def test_rounding_to_half_precision():
+    """Halves away from zero, wherever numbers of half precision are made; NumPy rounds them to even ones."""
+    numbers = np.float32([1 + 2**-11, 1 + 3 * 2**-11, -1 - 2**-11, 65519.996, 65520, 70000, np.inf, np.nan, 1 / 3, -2e-3])
+    image = np.zeros((1, numbers.size, 3), np.float32)
+    image[0, :, 0] = numbers
+
+    def define(library: Any, image: Any, numbers: Any) -> dict[str, Any]:
+        half = {"dtype": library.types.FLOAT16}
+        return {
+            "cast": library.fn.cast(numbers, **half),
+            "hsv": library.fn.hsv(image, **half),
+            "normalized": library.fn.crop_mirror_normalize(image, **half),
+        }
+
+    assert_alike(define, [image], [numbers], layouts=["HWC"])
+
+
 def test_colour_models():
     noise = np.random.default_rng(1).integers(0, 256, (64, 64, 3), np.uint8)
 
