@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,44 @@ from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, PerSample
 
 
-def _check_uniform(given: Mapping[str, Any]) -> None:
+def _check(given: Mapping[str, Any]) -> None:
+    """What is wrong with the constant arguments."""
     if "range" in given and "values" in given:
         raise ArgumentClashError("range and values exclude each other")
+    for name, rule in _RULES.items():
+        if isinstance(value := given.get(name), (tuple, float)):
+            rule(value)
 
 
-@operator(module="random", random=True, output_layout="", check=_check_uniform)
+def _check_range(values: Floats) -> None:
+    if len(values) != 2 or not values[0] <= values[1]:
+        raise ArgumentError(f"range must be two numbers, the lower one first, not {list(values)}")
+
+
+def _check_probability(probability: float) -> None:
+    if not 0 <= probability <= 1:
+        raise ArgumentError(f"probability must be between 0 and 1, not {probability}")
+
+
+def _check_probabilities(values: Floats) -> None:
+    if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > 1e-4:
+        raise ArgumentError(f"p must be probabilities, from 0 to 1, whose sum is 1, not {list(values)}")
+
+
+def _check_shape(shape: Ints) -> None:
+    if min(shape, default=0) < 0:
+        raise ArgumentError(f"shape must not have negative extents, as {list(shape)} has")
+
+
+_RULES: Mapping[str, Callable[[Any], None]] = {
+    "range": _check_range,
+    "probability": _check_probability,
+    "p": _check_probabilities,
+    "shape": _check_shape,
+}
+
+
+@operator(module="random", random=True, output_layout="", check=_check)
 def uniform(
     call: Call,
     shape_like: Array | None = None,
@@ -43,8 +75,7 @@ def uniform(
     if values is not None:
         numbers = np.asarray(values)[rng.integers(0, len(values), extents)]
     else:
-        if len(range) != 2 or not range[0] <= range[1]:
-            raise ArgumentError(f"fn.random.uniform: range must be two numbers, the lower one first, not {range}")
+        _check_range(range)
         numbers = rng.uniform(range[0], range[1], extents)
     result = _as_dtype(numbers, dtype)
     if values is None and result.dtype.kind == "f":
@@ -53,7 +84,7 @@ def uniform(
     return result
 
 
-@operator(module="random", random=True, output_layout="")
+@operator(module="random", random=True, output_layout="", check=_check)
 def coin_flip(
     call: Call,
     shape_like: Array | None = None,
@@ -70,13 +101,12 @@ def coin_flip(
         shape: of the result. Default: a single number.
         dtype: of the result. Default: INT32.
     """
-    if not 0 <= probability <= 1:
-        raise ArgumentError(f"fn.random.coin_flip: probability must be between 0 and 1, not {probability}")
+    _check_probability(probability)
     flips = call.rng().random(_shape(shape_like, shape)) < probability
     return np.asarray(flips).astype(np.int32 if dtype is None else dtype)
 
 
-@operator(module="random", random=True, output_layout="")
+@operator(module="random", random=True, output_layout="", check=_check)
 def normal(
     call: Call,
     shape_like: Array | None = None,
@@ -99,7 +129,7 @@ def normal(
     return _as_dtype(mean + stddev * call.rng().standard_normal(extents), dtype)
 
 
-@operator(module="random", random=True, output_layout="", takes_constants=True)
+@operator(module="random", random=True, output_layout="", check=_check, takes_constants=True)
 def choice(
     call: Call,
     a: Array,
@@ -117,26 +147,19 @@ def choice(
         shape: how many are drawn, and in what shape. Default: one, whose shape is that of an element of `a`.
     """
     if a.ndim == 0 and a.dtype.kind not in "iu":
-        raise ArgumentError(f"fn.random.choice: a must be an integer or an array, not a number of dtype {a.dtype}")
+        raise ArgumentError(f"a must be an integer or an array, not a number of dtype {a.dtype}")
     count = int(a) if a.ndim == 0 else len(a)
     if count <= 0:
-        raise ArgumentError(f"fn.random.choice: there must be something to draw from, not {count} elements")
+        raise ArgumentError(f"there must be something to draw from, not {count} elements")
     extents = _shape(shape_like, shape)
     if p is None:
         indices = call.rng().integers(0, count, extents)
     else:
-        indices = call.rng().choice(count, extents, p=_probabilities(p, count))
+        _check_probabilities(p)
+        if len(p) != count:
+            raise ArgumentError(f"p must have as many elements as there are to draw from, {count}, not {len(p)}")
+        indices = call.rng().choice(count, extents, p=np.array(p) / sum(p))
     return np.asarray(indices, a.dtype) if a.ndim == 0 else np.asarray(a[indices])
-
-
-def _probabilities(values: Floats, count: int) -> Array:
-    total = sum(values)
-    if len(values) != count or not all(0 <= value <= 1 for value in values) or abs(total - 1) > 1e-4:
-        raise ArgumentError(
-            f"fn.random.choice: p must be {count} probabilities, from 0 to 1, whose sum is 1, not {list(values)}, whose sum "
-            f"is {total}"
-        )
-    return np.array(values) / total
 
 
 def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:
@@ -149,6 +172,7 @@ def _shape(shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:
         if shape is not None:
             raise ArgumentClashError("shape and the input shape_like exclude each other")
         return shape_like.shape
-    if shape is not None and min(shape, default=0) < 0:
-        raise ArgumentError(f"shape must not have negative extents, as {list(shape)} has")
-    return () if shape is None else shape
+    if shape is None:
+        return ()
+    _check_shape(shape)
+    return shape

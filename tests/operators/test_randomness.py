@@ -234,15 +234,34 @@ class TestDistributions:
         [
             (0, {}, "there must be something to draw from, not 0 elements"),
             (2.5, {}, "a must be an integer or an array, not a number of dtype float32"),
-            ([1, 2], {"p": [1]}, r"p must be 2 probabilities, from 0 to 1, whose sum is 1, not \[1.0\]"),
-            ([1, 2], {"p": [0.5, 0.4]}, r"p must be 2 probabilities, .* sum is 1, not \[0.5, 0.4\], whose sum is 0.9"),
-            ([1, 2], {"p": [-1, 2]}, "p must be 2 probabilities, from 0 to 1"),
-            ([1, 2], {"shape": [-1]}, r"shape must not have negative extents, as \[-1\] has"),
+            ([1, 2], {"p": [1]}, "p must have as many elements as there are to draw from, 2, not 1"),
         ],
     )
     def test_wrong_choices(self, a, arguments, message):
         with pytest.raises(ValueError, match=message):
             run(lambda: fn.random.choice(a, **arguments))
+
+    @pytest.mark.parametrize(
+        ("define", "message"),
+        [
+            (
+                lambda: fn.random.choice(2, p=[0.5, 0.4]),
+                r"choice: p must be probabilities, .* whose sum is 1, not \[0.5, 0.4\]",
+            ),
+            (lambda: fn.random.choice(2, p=[-1, 2]), "choice: p must be probabilities, from 0 to 1"),
+            (lambda: fn.random.choice(2, shape=[-1]), r"choice: shape must not have negative extents, as \[-1\] has"),
+            (lambda: fn.random.normal(shape=[2, -1]), "normal: shape must not have negative extents"),
+            (lambda: fn.random.uniform(range=[2, 1]), r"uniform: range must be two numbers, .* not \[2.0, 1.0\]"),
+            (lambda: fn.random.coin_flip(probability=1.5), "coin_flip: probability must be between 0 and 1, not 1.5"),
+        ],
+    )
+    def test_wrong_constants_are_refused_when_the_graph_is_made(self, define, message):
+        with pytest.raises(ValueError, match=rf"fn.random.{message}"):
+            define()
+
+    def test_wrong_values_of_samples(self):
+        with pytest.raises(ValueError, match=r"probability must be between 0 and 1, not 2.0"):
+            run(lambda p: fn.random.coin_flip(probability=p), [np.float32(2)])
 
     def test_results_have_no_layout(self):
         image = fn.external_source(lambda info: np.zeros((2, 3, 3)), batch=False, layout="HWC")
