@@ -254,7 +254,9 @@ def lookup_table(
     table = _table(keys, values, default_value, dtype)
     last = len(table) - 1
     # The table has a place for every byte.
-    places = input if input.dtype == np.uint8 else np.where((input >= 0) & (input < last), input, last).astype(np.intp)
+    places = input
+    if input.dtype != np.uint8:
+        places = np.where((input >= 0) & (input < last), input.astype(np.intp), last)
     return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")  # without which there is a copy
 
 

@@ -244,7 +244,7 @@ def _reduced(ufunc: np.ufunc, data: Array, axes: Ints, keep_dims: bool, **option
     """As ``ufunc.reduce``, but one dimension at a time if some are left, from the first one on: many times faster."""
     if len(axes) == data.ndim:
         return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims, **options))
-    result = data if axes else ufunc.reduce(data, (), **options)
+    result = data
     for axis in sorted(axes):
         result = ufunc.reduce(result, axis, keepdims=True, **options)
     return np.asarray(result if keep_dims else np.squeeze(result, axes))

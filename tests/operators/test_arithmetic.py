@@ -215,6 +215,29 @@ class TestIndices:
             list(fn.external_source(name="x"))
 
 
+class TestLayoutsThatAreFed:
+    def test_they_are_heeded(self):
+        with Pipeline(batch_size=1) as pipe:
+            image = fn.external_source(name="x")
+            pipe.set_outputs(image + 1, image[0], image[newaxis, 0])
+        try:
+            pipe.feed_input("x", [np.zeros((2, 3, 4), np.uint8)], layout="CHW")
+
+            assert [batch.layout() for batch in pipe.run()] == ["CHW", "HW", ""]
+        finally:
+            pipe.close()
+
+    def test_those_that_do_not_go_together(self):
+        with Pipeline(batch_size=1) as pipe:
+            pipe.set_outputs(fn.external_source(name="x") + Constant([1, 2], layout="C"))
+        try:
+            pipe.feed_input("x", [np.zeros((3, 2))], layout="HW")
+            with pytest.raises(ArgumentError, match=r"math.add: the layouts 'HW' and 'C' of its operands"):
+                pipe.run()
+        finally:
+            pipe.close()
+
+
 class TestConstants:
     def test_single_numbers_are_compared_as_such(self):
         """As DALI's ScalarConstant; other constants make a node."""

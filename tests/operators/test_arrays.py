@@ -120,6 +120,12 @@ class TestShapes:
 
         assert result[0].shape == (3, 0, 2)
 
+    def test_bytes_as_booleans(self):
+        """True is every byte but 0, as in C, and not only 1, as NumPy has it."""
+        ((result,),) = run(lambda a: fn.reinterpret(a, dtype=types.BOOL), [np.uint8([0, 1, 2])])
+
+        assert result[0].view(np.uint8).tolist() == [0, 1, 1]
+
     def test_the_layout_is_that_of_as_many_letters(self):
         ((flat,),) = batches(lambda a: fn.transpose(fn.flip(a)), IMAGES)
         ((moving,),) = batches(lambda a: fn.transpose(fn.flip(a)), [image[None] for image in IMAGES])

@@ -99,6 +99,17 @@ class TestAllPairsOfTypes:
 
         assert_same(define, [numbers(dtype)], [divisors(dtype)], ulps=ULPS)
 
+    def test_integers_that_no_floating_point_number_is(self):
+        """They are rounded before they are compared."""
+
+        def define(library, *nodes):
+            *integers, number = nodes
+            return {
+                f"{name} {i}": COMPARISONS[name](node, number) for name in COMPARISONS for i, node in enumerate(integers)
+            }
+
+        assert_same(define, *[[np.array([2**24 + 1], dtype)] for dtype in ("u4", "i4", "u8", "i8")], [np.float32([2**24])])
+
     def test_functions(self):
         def define(library, *nodes):
             return {

@@ -118,6 +118,11 @@ class TestReshape:
         }
         same_for_images(cases, [IMAGE, OTHER], [np.array([4, -1]), np.array([-1, 2])])
 
+    def test_halves_of_extents(self):
+        same_for_images(
+            {"it": lambda fn, a: fn.reshape(a, rel_shape=[0.5, -1])}, [np.ones((5, 6), np.uint8)], layouts=["HW"]
+        )
+
     def test_reinterpret(self):
         types = types_of
         cases = {
@@ -349,12 +354,13 @@ class TestTables:
             ),
             "one": lambda fn, a, *_: fn.lookup_table(a, keys=1, values=2),
             "the last": lambda fn, a, *_: fn.lookup_table(a, keys=[65535], values=[1]),
-            "others": lambda fn, a, b, c: fn.lookup_table(b, keys=[1], values=[2], default_value=7),
-            "unsigned others": lambda fn, a, b, c: fn.lookup_table(c, keys=[1], values=[2], default_value=7),
+            "others": lambda fn, a, b, c, d: fn.lookup_table(b, keys=[1], values=[2], default_value=7),
+            "unsigned others": lambda fn, a, b, c, d: fn.lookup_table(c, keys=[1], values=[2], default_value=7),
+            "short others": lambda fn, a, b, c, d: fn.lookup_table(d, keys=[0, 1], values=[1, 2], default_value=7),
             "float64": lambda fn, a, *_: fn.lookup_table(a, keys=[1], values=[0.1], dtype=types(fn).FLOAT64),
         }
         signed, unsigned = np.array([-1, 1, 2**40, 0]), np.array([2**63, 1], np.uint64)
-        same_for_images(cases, [PLANE], [signed], [unsigned], layouts=["HW"])
+        same_for_images(cases, [PLANE], [signed], [unsigned], [np.array([-1, 1], np.int8)], layouts=["HW"])
 
     @pytest.mark.parametrize(
         ("define", "message"),
