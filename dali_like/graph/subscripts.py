@@ -82,9 +82,10 @@ class Subscription:
             raise SampleError(f"Too many indices ({_num_taken(self.parts)}) for a {data.ndim}-D tensor")
         try:
             # With an ellipsis the result is an array even if no dimension is left.
-            return (data[indices if Ellipsis in self.parts else (*indices, Ellipsis)],)
+            part = data[indices if Ellipsis in self.parts else (*indices, Ellipsis)]
         except (IndexError, ValueError) as error:
             raise SampleError(f"{error}; the sample has the shape {data.shape}") from None
+        return (call.part(part),)
 
 
 def subscribe(data: DataNode, subscripts: Sequence[Any]) -> DataNode:

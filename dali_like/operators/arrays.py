@@ -25,7 +25,7 @@ _LAST_KEY = 65535
 # Types
 
 
-@operator()
+@operator(strided=True)
 def cast(call: Call, input: Array, *, dtype: np.dtype[Any]) -> Array:
     """Give arrays another type.
 
@@ -36,10 +36,10 @@ def cast(call: Call, input: Array, *, dtype: np.dtype[Any]) -> Array:
         input: any dtype.
         dtype: of the result.
     """
-    return input if input.dtype == dtype else convert(input, dtype, call.empty(input.shape, dtype))
+    return _cast(call, input, dtype)
 
 
-@operator()
+@operator(strided=True)
 def cast_like(call: Call, input_0: Array, input_1: Array) -> Array:
     """Give arrays the type of others.
 
@@ -47,20 +47,24 @@ def cast_like(call: Call, input_0: Array, input_1: Array) -> Array:
         input_0: any dtype.
         input_1: its values and its shape do not matter.
     """
-    return input_0 if input_0.dtype == input_1.dtype else convert(input_0, input_1.dtype)
+    return _cast(call, input_0, input_1.dtype)
 
 
-@operator()
+def _cast(call: Call, array: Array, dtype: np.dtype[Any]) -> Array:
+    return call.part(array) if array.dtype == dtype else convert(array, dtype, call.empty(array.shape, dtype))
+
+
+@operator(strided=True)
 def copy(call: Call, input: Array) -> Array:
     """The same again.
 
     Args:
         input: any dtype.
     """
-    return input
+    return call.part(input)
 
 
-@operator()
+@operator(strided=True)
 def shapes(call: Call, input: Array, *, dtype: np.dtype[Any] = _INT64) -> Array:
     """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
 
@@ -113,7 +117,7 @@ def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
     return _with_axis(layout, given["axis"], given["axis_name"])
 
 
-@operator(output_layout=_stacked_layout, check=_check_axis_name)
+@operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True)
 def stack(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
     """Put arrays of the same shape side by side along a new dimension.
 
@@ -140,7 +144,7 @@ def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(output_layout=_joined_layout, check=_check_cat)
+@operator(output_layout=_joined_layout, check=_check_cat, strided=True)
 def cat(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
     """Put arrays one behind the other along a dimension.
 
@@ -177,7 +181,7 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     return _with_axis(layout, axis, given["axis_name"])
 
 
-@operator(output_layout=_one_hot_layout, check=_check_one_hot)
+@operator(output_layout=_one_hot_layout, check=_check_one_hot, strided=True)
 def one_hot(
     call: Call,
     input: Array,
@@ -230,7 +234,7 @@ def _check_table(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(f"keys must be from 0 to {_LAST_KEY}, not from {min(keys)} to {max(keys)}")
 
 
-@operator(check=_check_table)
+@operator(check=_check_table, strided=True)
 def lookup_table(
     call: Call,
     input: Array,
@@ -284,7 +288,7 @@ def _constant_layout(_: str, given: Mapping[str, Any]) -> str:
     return layout
 
 
-@operator(output_layout=_constant_layout, check=_check_constant)
+@operator(output_layout=_constant_layout, check=_check_constant, strided=True)
 def constant(
     call: Call,
     *,

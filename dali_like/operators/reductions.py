@@ -52,7 +52,7 @@ def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
     return np.asarray(numbers).astype(dtype)
 
 
-@operator(module="reductions", name="sum", output_layout=_layout, check=_check)
+@operator(module="reductions", name="sum", output_layout=_layout, check=_check, strided=True)
 def sum_(
     call: Call,
     input: Array,
@@ -79,7 +79,7 @@ def sum_(
         return _as_type(_reduced(np.add, input, where, keep_dims, dtype=precise), wanted)
 
 
-@operator(module="reductions", output_layout=_layout, check=_check)
+@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def mean(
     call: Call,
     input: Array,
@@ -104,7 +104,7 @@ def mean(
         return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
 
 
-@operator(module="reductions", output_layout=_layout, check=_check)
+@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def mean_square(
     call: Call,
     input: Array,
@@ -129,7 +129,7 @@ def mean_square(
         return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
 
 
-@operator(module="reductions", output_layout=_layout, check=_check)
+@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def rms(
     call: Call,
     input: Array,
@@ -154,7 +154,7 @@ def rms(
         return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
 
 
-@operator(module="reductions", name="min", output_layout=_layout, check=_check)
+@operator(module="reductions", name="min", output_layout=_layout, check=_check, strided=True)
 def min_(
     call: Call, input: Array, *, axes: Ints | None = None, axis_names: str | None = None, keep_dims: bool = False
 ) -> Array:
@@ -169,7 +169,7 @@ def min_(
     return _extreme(np.fmin, "max", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
 
 
-@operator(module="reductions", name="max", output_layout=_layout, check=_check)
+@operator(module="reductions", name="max", output_layout=_layout, check=_check, strided=True)
 def max_(
     call: Call, input: Array, *, axes: Ints | None = None, axis_names: str | None = None, keep_dims: bool = False
 ) -> Array:
@@ -184,7 +184,7 @@ def max_(
     return _extreme(np.fmax, "min", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
 
 
-@operator(module="reductions", output_layout=_layout, check=_check)
+@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def variance(
     call: Call,
     data: Array,
@@ -209,7 +209,7 @@ def variance(
     return _as_type(_variance(data, mean, where, keep_dims, ddof), _default(data.dtype, of_integers=False))
 
 
-@operator(module="reductions", output_layout=_layout, check=_check)
+@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def std_dev(
     call: Call,
     data: Array,

@@ -31,7 +31,7 @@ def _reshaped_layout(layout: str, given: Mapping[str, Any]) -> str:
     return layout if shape is None or len(shape) == len(layout) else ""
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape)
+@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
 def reshape(
     call: Call,
     data: Array,
@@ -54,10 +54,10 @@ def reshape(
         layout: of the result. Default: that of the input, if it has as many dimensions.
     """
     wanted = _wanted_shape(data.shape, shape_input, shape, rel_shape, src_dims)
-    return _reshaped(data, data.shape if wanted is None else wanted, layout)
+    return call.part(_reshaped(data, data.shape if wanted is None else wanted, layout))
 
 
-@operator(output_layout=_reshaped_layout, check=_check_reshape)
+@operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
 def reinterpret(
     call: Call,
     data: Array,
@@ -89,7 +89,7 @@ def reinterpret(
     elements = np.ascontiguousarray(data).reshape(-1)
     # NumPy would believe every byte of a Boolean, and not only 0 and 1.
     elements = elements.view(np.uint8) != 0 if dtype.kind == "b" else elements.view(dtype)
-    return _reshaped(elements, wanted, layout)
+    return call.part(_reshaped(elements, wanted, layout))
 
 
 def _wanted_shape(
@@ -163,7 +163,7 @@ def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letter for i, letter in enumerate(layout) if i not in axes)
 
 
-@operator(output_layout=_squeezed_layout, check=_check_squeeze)
+@operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True)
 def squeeze(call: Call, data: Array, *, axes: Ints | None = None, axis_names: str | None = None) -> Array:
     """Remove dimensions of extent 1.
 
@@ -179,7 +179,7 @@ def squeeze(call: Call, data: Array, *, axes: Ints | None = None, axis_names: st
         raise SampleError(
             f"fn.squeeze: the dimensions {gone} of an input of shape {data.shape} do not all have the extent 1"
         )
-    return data.reshape(shape)
+    return call.part(data.reshape(shape))
 
 
 def _check_expand_dims(given: Mapping[str, Any]) -> None:
@@ -201,7 +201,7 @@ def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(letters)
 
 
-@operator(output_layout=_expanded_layout, check=_check_expand_dims)
+@operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True)
 def expand_dims(call: Call, data: Array, *, axes: Ints, new_axis_names: str = "") -> Array:
     """Insert dimensions of extent 1.
 
@@ -213,7 +213,7 @@ def expand_dims(call: Call, data: Array, *, axes: Ints, new_axis_names: str = ""
     if new_axis_names and data.ndim and not call.layout:
         raise SampleError("fn.expand_dims: new_axis_names is for inputs with a layout, and this one has none")
     check_below("axes", axes, data.ndim + len(axes))
-    return np.expand_dims(data, axes)
+    return call.part(np.expand_dims(data, axes))
 
 
 def _check_transpose(given: Mapping[str, Any]) -> None:
@@ -235,7 +235,7 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
     return "".join(layout[axis] for axis in perm) if layout else ""
 
 
-@operator(output_layout=_transposed_layout, check=_check_transpose)
+@operator(output_layout=_transposed_layout, check=_check_transpose, strided=True)
 def transpose(
     call: Call, input: Array, *, perm: Ints | None = None, transpose_layout: bool = True, output_layout: str = ""
 ) -> Array:
@@ -251,4 +251,4 @@ def transpose(
         raise SampleError(f"fn.transpose: perm is for {len(perm)} dimensions; the input has {input.ndim}")
     if output_layout and len(output_layout) != input.ndim:
         raise SampleError(f"fn.transpose: output_layout={output_layout!r} is not for {input.ndim} dimensions")
-    return input.transpose(perm)
+    return call.part(input.transpose(perm))

@@ -19,6 +19,8 @@ from dali_like.operators.conversion import convert
 from tests.operators.running import WAYS, batches, run
 
 INTEGERS = [np.dtype(name) for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")]
+#: Of more than 16 KiB each.
+LARGE = [np.random.default_rng(i).integers(0, 256, (70, 80, 3), np.uint8) for i in range(5)]
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
 
 
@@ -52,6 +54,22 @@ class TestWhereTheyRun:
         for output, array in zip(outputs, expected, strict=True):
             np.testing.assert_array_equal(output.as_array(), array, strict=True)
         assert [output.layout() for output in outputs] == ["CHW", "", "NCHW", "", "", ""]
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_views_of_memory_that_is_used_again(self, way):
+        """What lies between operators does so for one sample; who looks at a part of it must not see the next one."""
+
+        def define(image):
+            between = fn.flip(image)
+            chw = fn.transpose(between, perm=[2, 0, 1])
+            return [chw, chw[:, 5:], fn.reshape(between, shape=[-1]), chw[1] + fn.squeeze(chw[:1], axes=0), fn.copy(between)]
+
+        for outputs in run(define, LARGE, layouts=["HWC"], way=way, iterations=2):
+            for i, image in enumerate(LARGE):
+                back = image[:, ::-1]
+                chw = back.transpose(2, 0, 1)
+                for output, expected in zip(outputs, [chw, chw[:, 5:], back.ravel(), chw[1] + chw[0], back], strict=True):
+                    np.testing.assert_array_equal(output[i], expected)
 
     def test_classes(self):
         ((results,),) = run(lambda image: ops.Transpose(perm=[1, 0, 2])(ops.Cast()(image, dtype=types.INT16)), IMAGES)
