@@ -54,12 +54,12 @@ def _index(groups: Mapping[str, list[Description]]) -> str:
     lines = [_NOTE, "# Operators", "", "As in `nvidia.dali.fn`, on the CPU.", "", "| group | operators |", "|---|---|"]
     for module, members in groups.items():
         links = ", ".join(f"[`fn.{member.path}`]({_name_of(module)}.md#{_anchor(member)})" for member in members)
-        lines.append(f"| {_name_of(module)} | {links} |")
+        lines.append(f"| {_name_of(module).replace('_', ' ')} | {links} |")
     return "\n".join([*lines, "", _COMMON, ""])
 
 
 def _page(module: ModuleType, members: list[Description]) -> str:
-    title = _name_of(module.__name__).capitalize()
+    title = _name_of(module.__name__).capitalize().replace("_", " ")
     lines = [_NOTE, f"# {title}", "", _as_markdown(_first_line(module)), ""]
     for member in members:
         lines += _section(member)
