@@ -779,6 +779,7 @@ PROGRAM = """
     tasks = set()
 
     async def source(info):
+        asyncio.get_running_loop().slow_callback_duration = 60  # of the development mode; the machine may be busy
         if info.idx_in_batch == 1:
             tasks.add(asyncio.create_task(endless()))
         return await asyncio.to_thread(np.array, info.idx_in_epoch)
