@@ -19,6 +19,7 @@ from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, 
 from dali_like.graph.arithmetic import promoted
 from dali_like.graph.nodes import DataNode
 from dali_like.types import Constant
+from tests.documents import DOCS, run_program_of
 from tests.operators.running import WAYS, batches, pipeline, run
 
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
@@ -27,6 +28,10 @@ DTYPES = [np.dtype(name) for name in ("?", "u1", "u2", "u4", "u8", "i1", "i2", "
 
 def expression(image):
     return [math.clamp(image * 1.5 - [1, 2, 3], 0, 255)[:, ::-1], (image > 7) & (image < 12), -image[0] // 3]
+
+
+def test_the_program_in_the_documentation():
+    run_program_of(DOCS / "arithmetic.md", "python")
 
 
 class TestWhereItRuns:
