@@ -85,6 +85,11 @@ class Subscription:
             part = data[indices if Ellipsis in self.parts else (*indices, Ellipsis)]
         except (IndexError, ValueError) as error:
             raise SampleError(f"{error}; the sample has the shape {data.shape}") from None
+        names = [new.name for new in self.parts if isinstance(new, New)]
+        if any(names) and part.ndim > len(names) and not call.layout:
+            raise SampleError(
+                f"newaxis({names[0]!r}) gives a name to a dimension, but the others have none: there is no layout"
+            )
         return (call.part(part),)
 
 
@@ -157,7 +162,9 @@ def _no_flag(value: Any) -> Any:
 
 def _layouts(words: Sequence[str], parts: Sequence[Part]) -> str:
     taken = _num_taken(parts)
-    if words and all(len(word) < taken for word in words):
+    if not words:  # it is that of the new dimensions, if there are no others
+        return "".join(part.name or "" for part in parts if isinstance(part, New))
+    if all(len(word) < taken for word in words):
         raise ArgumentClashError(f"Too many indices ({taken}) for the layout {' '.join(words)!r}")
     results = [_layout(word, parts) for word in words if len(word) >= taken]
     return " ".join(dict.fromkeys(filter(None, results)))

@@ -348,6 +348,12 @@ class TestIndices:
             assert_both_refuse(lambda library, a, i: a[:, i:], [IMAGE], [value], match=message)
 
     def test_names_of_new_axes(self):
+        def of_a_scalar(library, a):
+            return {"it": a[0, library.newaxis("Z"), 0, 0]}
+
+        assert_same(of_a_scalar, [IMAGE])
+        assert_both_refuse(lambda library, a: a[library.newaxis("Z")], [IMAGE], match="there is no layout")
+
         def mixed(library, a):
             return a[library.newaxis("Z"), library.newaxis]
 
