@@ -67,6 +67,9 @@ def _boolean(*_: np.dtype[Any]) -> np.dtype[Any]:
     return _BOOL
 
 
+#: More of them are rows that are long enough.
+_FEW_CHANNELS = 16
+
 #: Given memory for the result, the type in which to compute, and the operands: fills the memory.
 _Function = Callable[..., object]
 
@@ -269,7 +272,7 @@ class Elementwise:
         shape, dtype = _broadcast_shape(inputs), operation.result(*dtypes)
         out = call.empty(shape, dtype)
         with np.errstate(all="ignore"):
-            operation.function(out, dtype, *inputs)
+            operation.function(*_in_long_rows(out, inputs, dtype))
         return (out,)
 
 
@@ -284,6 +287,25 @@ def _broadcast_shape(inputs: Sequence[Array]) -> tuple[int, ...]:
         raise SampleError(
             f"Can't broadcast shapes: {shown}. From the last one on, extents must be equal, or one of them 1"
         ) from None
+
+
+def _in_long_rows(out: Array, operands: Sequence[Array], dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    """The arguments of an operation, with a number for each channel made a row: NumPy is slow where rows are short."""
+    channels = out.shape[-1] if out.ndim > 1 else 0
+    if not 1 < channels <= _FEW_CHANNELS or all(operand.shape in (out.shape, ()) for operand in operands):
+        return out, dtype, *operands
+    shape = (*out.shape[:-2], out.shape[-2] * channels)
+    rows = []
+    for operand in operands:
+        if operand.shape == out.shape and operand.flags.c_contiguous:
+            rows.append(operand.reshape(shape))
+        elif operand.size == channels and operand.shape[-1] == channels:
+            rows.append(np.tile(operand.reshape(-1), out.shape[-2]))
+        elif operand.size == 1:
+            rows.append(operand.reshape(()))
+        else:
+            return out, dtype, *operands
+    return out.reshape(shape), dtype, *rows
 
 
 def apply_elementwise(operation: str, *operands: Any) -> DataNode:

@@ -129,6 +129,28 @@ def wrapped(number: int, dtype: np.dtype) -> int:
     return (number + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if dtype.kind == "i" else number % (1 << bits)
 
 
+class TestShapes:
+    @given(numpy_st.mutually_broadcastable_shapes(num_shapes=3, max_dims=4, max_side=4))
+    @settings(max_examples=80, deadline=None)
+    def test_they_broadcast_as_those_of_numpy(self, shapes):
+        a, b, c = (np.arange(np.prod(shape)).reshape(shape) + i for i, shape in enumerate(shapes.input_shapes))
+
+        ((differences,), (clamped,)) = run(lambda a, b, c: [a - b, math.clamp(a, b, c)], [a], [b], [c])[0]
+
+        np.testing.assert_array_equal(differences, a - b, strict=True)
+        np.testing.assert_array_equal(clamped, np.minimum(np.maximum(a, b), c), strict=True)
+
+    def test_a_number_for_each_channel(self):
+        """Of images whose samples lie in memory as they are, and of mirrored ones."""
+        mean = np.float32([1, 2, 3])
+
+        ((plain, mirrored, channels),) = run(lambda a: [a - mean, a[:, ::-1] - mean, mean * a[0, 0]], IMAGES)
+
+        np.testing.assert_array_equal(plain, IMAGES - mean)
+        np.testing.assert_array_equal(mirrored, (IMAGES - mean)[:, :, ::-1])
+        np.testing.assert_array_equal(channels, np.stack(IMAGES)[:, 0, 0] * mean)
+
+
 class TestOperands:
     @pytest.mark.parametrize(
         "function", [operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.eq]
