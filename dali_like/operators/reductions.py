@@ -17,6 +17,9 @@ from dali_like.operators.axes import axis_of, checked_axes
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Ints
 
+#: More of them are enough for NumPy to be fast.
+_FEW_CHANNELS = 16
+
 
 def _check(given: Mapping[str, Any]) -> None:
     if "axes" in given and "axis_names" in given:
@@ -240,18 +243,31 @@ def _count(shape: tuple[int, ...], axes: Ints) -> int:
     return math.prod(shape[axis] for axis in axes)
 
 
-def _reduced(ufunc: np.ufunc, data: Array, axes: Ints, keep_dims: bool, **options: Any) -> Array:
+def _reduced(
+    ufunc: np.ufunc, data: Array, axes: Ints, keep_dims: bool, dtype: np.dtype[Any] | None = None, **initial: Any
+) -> Array:
     """As ``ufunc.reduce``, but one dimension at a time if some are left, from the first one on: many times faster."""
     if len(axes) == data.ndim:
-        return np.asarray(ufunc.reduce(data, axes, keepdims=keep_dims, **options))
+        return np.asarray(ufunc.reduce(data, axes, dtype, keepdims=keep_dims, **initial))
     result = data
     for axis in sorted(axes):
-        result = ufunc.reduce(result, axis, keepdims=True, **options)
+        if axis == data.ndim - 1 and 0 < data.shape[-1] <= _FEW_CHANNELS:
+            result = _of_channels(ufunc, result, dtype)
+        else:
+            result = ufunc.reduce(result, axis, dtype, keepdims=True, **initial)
     return np.asarray(result if keep_dims else np.squeeze(result, axes))
 
 
+def _of_channels(ufunc: np.ufunc, data: Array, dtype: np.dtype[Any] | None) -> Array:
+    """As ``ufunc.reduce`` of the last dimension, which NumPy is slow at if it is short."""
+    result = data[..., :1].astype(data.dtype if dtype is None else dtype)
+    for i in range(1, data.shape[-1]):
+        ufunc(result, data[..., i : i + 1], out=result, dtype=result.dtype, casting="unsafe")
+    return result
+
+
 def _mean(data: Array, axes: Ints, keep_dims: bool) -> Any:
-    return np.divide(_reduced(np.add, data, axes, keep_dims, dtype=np.float64), _count(data.shape, axes))
+    return np.divide(_reduced(np.add, data, axes, keep_dims, np.dtype(np.float64)), _count(data.shape, axes))
 
 
 def _extreme(ufunc: np.ufunc, limit: str, data: Array, axes: Ints, keep_dims: bool) -> Array:
