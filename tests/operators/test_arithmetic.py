@@ -186,6 +186,13 @@ class TestOperands:
         with pytest.raises(ArgumentError, match=r"math.add: array\(2147483648\) does not fit into .*INT32; say dtype="):
             fn.external_source(name="x") + 2**31
 
+    def test_a_node_is_not_taken_for_one_of_several_words(self):
+        """Although it can be compared with them."""
+        node = fn.external_source(name="x")
+
+        with pytest.raises(ArgumentError, match=r"out_of_bounds_policy must be one of 'error', .* not a DataNode"):
+            fn.crop(node, crop=[1, 1], out_of_bounds_policy=node)
+
     def test_nodes_are_keys_of_dictionaries(self):
         nodes = [fn.external_source(name="x") for _ in range(100)]
 
