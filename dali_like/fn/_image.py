@@ -126,33 +126,35 @@ def decode_image(
     return out
 
 
-def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, factor: int) -> NDArray[np.uint8] | None:
+def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, factor: int, out: NDArray[np.uint8]) -> bool:
     """Decodes a JPEG at a half, a quarter or an eighth of its size, which skips most of the arithmetic of decoding.
 
     Args:
         encoded: the bytes of the file, 1-D uint8.
         output_type: RGB, BGR or GRAY.
         factor: 2, 4 or 8.
+        out: C-contiguous uint8 array for the image as it is stored, its extents divided by the factor and rounded up.
 
     Returns:
-        The image as it is stored, its extents divided by the factor and rounded up. None where only `decode_image` can
-        decode the file, or say why not.
+        Whether it has been decoded. If not, only `decode_image` can decode the file, or say why not.
     """
     facts = file_facts(_checked(encoded).data)
     if facts is None or facts.format != "jpeg" or facts.header is None or facts.ink != "none":
-        return None
+        return False
     colourspace = {RGB: "RGB", BGR: "BGR", GRAY: "GRAY"}.get(output_type)
-    if colourspace is None:
-        return None
     height, width, channels = _shape(facts.header, output_type, False)
     smaller = -(-height // factor), -(-width // factor)
+    if colourspace is None or out.shape != (*smaller, channels):
+        return False
+    simplejpeg = _extra("simplejpeg")
+    least = {"min_height": smaller[0], "min_width": smaller[1]}
     try:
-        pixels: NDArray[np.uint8] = _extra("simplejpeg").decode_jpeg(
-            encoded, colourspace, min_height=smaller[0], min_width=smaller[1]
-        )
-    except ValueError:
-        return None
-    return pixels if pixels.shape == (*smaller, channels) else None
+        if simplejpeg.decode_jpeg_header(encoded, **least)[:2] != smaller:
+            return False
+        simplejpeg.decode_jpeg(encoded, colourspace, buffer=out, **least)
+    except ValueError as error:
+        return _BYTES_LEFT_OVER in str(error)  # which is said when all pixels are there
+    return True
 
 
 def _decode_jpeg(
@@ -173,7 +175,9 @@ def _decode_jpeg(
         pixels = simplejpeg.decode_jpeg(encoded, colourspace, buffer=into)
     except ValueError as error:
         if _BYTES_LEFT_OVER in str(error):
-            pixels = simplejpeg.decode_jpeg(encoded, colourspace, buffer=into, strict=False)
+            if into is not None:
+                return into  # this is said when all pixels are there
+            pixels = simplejpeg.decode_jpeg(encoded, colourspace, strict=False)
         # OpenCV may fill up a truncated JPEG in silence, hence the look at its end.
         elif _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
             return _decode_with_opencv(encoded, facts, header, output_type, into)

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["FileFacts", "ImageHeader", "file_facts", "jpeg_is_complete"]
+__all__ = ["FileFacts", "ImageHeader", "JpegBlocks", "file_facts", "jpeg_blocks", "jpeg_is_complete"]
 
 
 class ImageHeader(NamedTuple):
@@ -82,8 +82,45 @@ def jpeg_is_complete(data: memoryview) -> bool:
     return False
 
 
+class JpegBlocks(NamedTuple):
+    """How the rows of a JPEG image are stored.
+
+    Attributes:
+        position: of the two bytes of the file that say how high the image is.
+        image_height: what they say.
+        height: that of a row of blocks: so many rows are stored together.
+    """
+
+    position: int
+    image_height: int
+    height: int
+
+
+def jpeg_blocks(data: memoryview) -> JpegBlocks | None:
+    """How a JPEG stores its rows; None where it is none that has one row of blocks after the other, in a single scan.
+
+    Those that are progressive, that have a scan for each colour, and that have restart markers are among the latter.
+    """
+    blocks, components = None, 0
+    for marker, position, payload in _jpeg_segments(data):
+        if marker in _JPEG_SEQUENTIAL and len(payload) >= 6:
+            image_height, components = int.from_bytes(payload[1:3], "big"), payload[5]
+            samplings = payload[7 : 6 + 3 * components : 3]
+            if components not in (1, 3) or len(samplings) != components:
+                return None
+            height = 8 if components == 1 else 8 * max(sampling & 0xF for sampling in samplings)
+            blocks = JpegBlocks(position + 5, image_height, height)
+        elif marker in _JPEG_FRAMES or marker == _JPEG_RESTART_INTERVAL:
+            return None
+        elif marker == _JPEG_SCAN:
+            return blocks if len(payload) and payload[0] == components else None
+    return None
+
+
 _EXIF_NAME = b"Exif\0\0"
 _JPEG_SCAN = 0xDA
+_JPEG_SEQUENTIAL = frozenset({0xC0, 0xC1})
+_JPEG_RESTART_INTERVAL = 0xDD
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOFn; the three are DHT, JPG and DAC
 _JPEG_BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD9)})  # TEM, RSTn and SOI have no length
 

@@ -1,7 +1,8 @@
 """Decoding, as in ``nvidia.dali.fn.decoders``, and ``peek_image_shape``.
 
 The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part: none of the
-libraries decodes parts. JPEGs are decoded at a smaller scale where the user allows other pixels (``min_size``).
+libraries decodes parts. What lies below the part in a JPEG is left out, so that damage there is not noticed. JPEGs are
+decoded at a smaller scale where the user allows other pixels (``min_size``).
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from numpy.lib import format as npy
 
 from dali_like.errors import ArgumentError, DecodeError, SampleError
 from dali_like.fn._image import decode_image, decode_jpeg_smaller, decoded_shape, read_header
+from dali_like.fn._jpeg_rows import upper_rows
 from dali_like.graph.operators import Array, Call
 from dali_like.graph.scratch import scratch
-from dali_like.operators._random_window import check_window_ranges, random_window
+from dali_like.operators._random_window import Window, check_window_ranges, random_window
 from dali_like.operators._windows import Rounding, axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.geometry import check_crop, check_slice, crop_window, slice_window
@@ -88,7 +90,7 @@ def image(
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
         min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the result is at least so (high,
-            wide): several times faster for large photographs that are going to be resized. The pixels are not those that
+            wide): faster for large photographs that are going to be resized. The pixels are not those that
             ``resize`` makes. Not in DALI.
 
     With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
@@ -100,7 +102,8 @@ def image(
     In `Pipeline.run` a file that cannot be decoded raises a `dali_like.errors.DecodeError` that names the sample.
     """
     if min_size is not None and not adjust_orientation:
-        smaller = _decode_smaller(data, output_type, _shape_of(data, output_type)[:2], min_size)
+        height, width, _ = _shape_of(data, output_type)
+        smaller = _decode_smaller(call, data, output_type, Window(0, 0, height, width), min_size)
         if smaller is not None:
             return call.part(smaller[1])
     shape = decoded_shape(data, output_type, adjust_orientation)
@@ -109,15 +112,25 @@ def image(
 
 
 def _decode_smaller(
-    data: Array, output_type: DALIImageType, window: Sequence[int], min_size: Ints
+    call: Call, data: Array, output_type: DALIImageType, window: Window, min_size: Ints
 ) -> tuple[int, Array] | None:
-    """A JPEG divided by as much as leaves a window of it large enough, and by how much that is; None: by nothing."""
+    """A JPEG divided by as much as leaves a window of it large enough, and by how much that is; None: by nothing.
+
+    What is below the window may be missing.
+    """
     least = min_size if len(min_size) == 2 else min_size * 2
     for factor in (8, 4, 2):
-        if window[0] // factor >= least[0] and window[1] // factor >= least[1]:
-            image = decode_jpeg_smaller(data, output_type, factor)
-            return None if image is None else (factor, image)
+        if window.height // factor >= least[0] and window.width // factor >= least[1]:
+            data = upper_rows(data, window.top + window.height + factor)
+            height, width, channels = _shape_of(data, output_type)
+            image = _between(call, (-(-height // factor), -(-width // factor), channels))
+            return (factor, image) if decode_jpeg_smaller(data, output_type, factor, image) else None
     return None
+
+
+def _between(call: Call, shape: tuple[int, ...]) -> Array:
+    """Memory for an image of which a part is the result."""
+    return scratch("decoded", shape, np.uint8) if call.is_output else call.empty(shape, np.uint8)
 
 
 def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
@@ -139,10 +152,8 @@ def _decode_part(call: Call, data: Array, output_type: DALIImageType, start: Seq
             f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
             f"{whole[0]}x{whole[1]}"
         )
-    if call.is_output:
-        image = decode_image(data, output_type, False, scratch("decoded", whole, np.uint8))
-    else:
-        image = decode_image(data, output_type, False, call.empty(whole, np.uint8))
+    data = upper_rows(data, top + height)
+    image = decode_image(data, output_type, False, _between(call, _shape_of(data, output_type)))
     return call.part(image[top : top + height, left : left + width])
 
 
@@ -249,7 +260,7 @@ def image_random_crop(
     """
     height, width, _ = _shape_of(data, output_type)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
-    if min_size is not None and (smaller := _decode_smaller(data, output_type, window[2:], min_size)) is not None:
+    if min_size is not None and (smaller := _decode_smaller(call, data, output_type, window, min_size)) is not None:
         factor, image = smaller
         top, left, rows, columns = (round(extent / factor) for extent in window)
         return call.part(image[top : top + rows, left : left + columns])

@@ -26,7 +26,7 @@ class Image:
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
         min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the result is at least so (high,
-            wide): several times faster for large photographs that are going to be resized. The pixels are not those that
+            wide): faster for large photographs that are going to be resized. The pixels are not those that
             ``resize`` makes. Not in DALI.
 
     With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
