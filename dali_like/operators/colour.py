@@ -13,8 +13,9 @@ import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
+from dali_like.graph.scratch import scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
-from dali_like.operators.conversion import convert
+from dali_like.operators.conversion import convert, convert_over
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import PerSample
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
@@ -275,19 +276,25 @@ def _transform(
 ) -> Array:
     """Multiply the colour of each pixel, to which `before` has been added, by a matrix, and add an offset."""
     check_result(dtype)
-    inputs = [plane.astype(np.float32) for plane in planes(image)]
+    channels = planes(image)
+    *inputs, total, term = scratch("colours", (len(channels) + 2, *channels[0].shape), np.float32)
+    for plane, channel in zip(inputs, channels, strict=True):
+        np.copyto(plane, channel, casting="unsafe")
     if before is not None:
         for plane, addend in zip(inputs, before, strict=True):
             np.add(plane, addend, out=plane)
-    term = np.empty_like(inputs[0])
-    results = []
-    for row, addend in zip(matrix, offset, strict=True):
-        total = inputs[0] * row[0]
-        total += np.multiply(inputs[1], row[1], out=term)
-        total += np.multiply(inputs[2], row[2], out=term)
+    is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # no sum is NaN
+    results = [*scratch("changed colours", (len(matrix), *channels[0].shape), dtype)]
+    for row, addend, result in zip(matrix, offset, results, strict=True):
+        np.multiply(inputs[0], row[0], out=total)
+        for plane, factor in zip(inputs[1:], row[1:], strict=True):
+            np.add(total, np.multiply(plane, factor, out=term), out=total)
         if addend:
-            total += addend
-        results.append(convert(total, dtype))
+            np.add(total, addend, out=total)
+        if is_simple:
+            convert_over(total, result)
+        else:
+            convert(total, dtype, result)
     out = call.empty(image.shape, dtype)
     merge(results, out)
     return out

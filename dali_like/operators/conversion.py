@@ -73,11 +73,23 @@ def _convert_limited(array: Array, out: Array) -> None:
     """To integers that all are floating-point numbers of the array's type."""
     limits, dtype = np.iinfo(out.dtype), array.dtype.type
     near = np.clip(array, dtype(limits.min), dtype(limits.max))
-    near += _almost_halves(near) if limits.min else np.nextafter(dtype(0.5), dtype(0))
-    np.copyto(out, near, casting="unsafe")
+    _convert_near(near, out)
     unknown = np.isnan(near)
     if unknown.any():
         np.copyto(out, 0, where=unknown)
+
+
+def convert_over(array: Array, out: Array) -> None:
+    """Numbers of single precision, none of which is NaN and which are overwritten, to bytes: `convert` in half the time."""
+    np.clip(array, 0, 255, out=array)
+    _convert_near(array, out)
+
+
+def _convert_near(near: Array, out: Array) -> None:
+    """Numbers within the limits of the integers, which are overwritten."""
+    dtype = near.dtype.type
+    near += _almost_halves(near) if np.iinfo(out.dtype).min else np.nextafter(dtype(0.5), dtype(0))
+    np.copyto(out, near, casting="unsafe")
 
 
 def _convert_to_wide_integers(rounded: Array, out: Array) -> None:
