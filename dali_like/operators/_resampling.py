@@ -90,7 +90,7 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
         if kind == INTERP_NN and not axis.is_whole(image.shape[i]):
             image = image.take(_nearest(axis, image.shape[i]), axis=i)
     left = [i for i, kind in enumerate(chosen) if kind != INTERP_NN and not axes[i].is_whole(image.shape[i])]
-    if left == [0, 1] and _is_bilinear(image, axes, chosen, filters, out):
+    if left and _is_bilinear(image, axes, chosen, filters, out):
         _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
         return
     # First those that shrink, so that there is less work for the others; the first axis needs no swapping.
@@ -173,7 +173,7 @@ class _Band(NamedTuple):
     rows: _Floats
 
 
-@functools.lru_cache(64)
+@functools.lru_cache(512)  # random crops have as many different extents; each takes some 12 KiB
 def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Band:
     """The matrix that scales an axis of so many pixels, which does not begin behind its end."""
     size = axis.size
