@@ -1,0 +1,108 @@
+"""What ResNet-50 is trained on: random crops of photographs, scaled, mirrored at random, and normalised.
+
+    python -m examples.resnet_pipeline [--epochs 2] [--workers 2]
+
+The operators run in the worker processes, right behind the source, and their results lie in the batch. With ``--workers 0``
+the source is called in this process, and they run in threads. The pipeline is written as for NVIDIA DALI: with
+``from nvidia.dali import fn, pipeline_def, types`` the same code runs there.
+
+Needs OpenCV, simplejpeg, and scikit-image or scikit-learn, which have photographs in their packages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from dali_like import fn, pipeline_def, types
+from examples.demo_data import make_crops, packaged_photographs
+from examples.photograph_source import PhotographSource
+
+SIDE = 224
+MEAN = [0.485 * 255, 0.456 * 255, 0.406 * 255]
+STD = [0.229 * 255, 0.224 * 255, 0.225 * 255]
+
+
+@pipeline_def  # type: ignore[untyped-decorator,unused-ignore]
+def training(
+    source: PhotographSource,
+    parallel: bool,
+    least_area: float = 0.08,
+    mirrored: float = 0.5,
+    antialias: bool = True,
+    decoding: Mapping[str, Any] = MappingProxyType({}),
+) -> Any:
+    """Images of shape (3, 224, 224), float32, and labels.
+
+    Args:
+        source: of files and labels.
+        parallel: whether worker processes call it.
+        least_area: the smallest part of a photograph that a crop has.
+        mirrored: the part of the images of which left and right are exchanged.
+        antialias: whether images are filtered where they shrink.
+        decoding: further arguments of the decoder. ``{"min_size": [224, 224]}``, which DALI does not have, lets it
+            decode large photographs at a smaller scale.
+    """
+    files, labels = fn.external_source(
+        source=source, num_outputs=2, batch=False, parallel=parallel, dtype=[types.UINT8, types.INT32]
+    )
+    images = fn.decoders.image_random_crop(
+        files, random_area=[least_area, 1.0], random_aspect_ratio=[3 / 4, 4 / 3], num_attempts=10, **decoding
+    )
+    images = fn.resize(images, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR, antialias=antialias)
+    images = fn.crop_mirror_normalize(
+        images,
+        mirror=fn.random.coin_flip(probability=mirrored),
+        mean=MEAN,
+        std=STD,
+        dtype=types.FLOAT,
+        output_layout="CHW",
+    )
+    return images, labels
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="The input of a ResNet-50: what comes out of it, and how fast.")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="0: operators run in threads")
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--per-photograph", type=int, default=64, help="how many files to cut out of each photograph")
+    parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="where the files go")
+    options = parser.parse_args(arguments)
+
+    photographs = make_crops(options.data / str(options.per_photograph), packaged_photographs(), options.per_photograph)
+    source = PhotographSource(photographs, options.batch_size)
+    pipe = training(
+        source,
+        options.workers > 0,
+        batch_size=options.batch_size,
+        num_threads=2,
+        device_id=None,
+        py_num_workers=max(options.workers, 1),
+        seed=7,
+    )
+    pipe.build()
+    print(f"{'epoch':>5} {'images':>6} {'each':>13} {'mean':>6} {'std':>5} {'labels':>6} {'images/s':>8}")
+    for epoch in range(options.epochs):
+        began = time.perf_counter()
+        images = deviations = means = 0.0
+        seen: set[int] = set()
+        for _ in range(source.batches):
+            outputs: Any = pipe.run()
+            batch, labels = (output.as_array() for output in outputs)
+            images += len(batch)
+            means += float(batch.mean()) / source.batches
+            deviations += float(batch.std()) / source.batches
+            seen.update(labels.ravel().tolist())
+        pipe.reset()
+        rate = images / (time.perf_counter() - began)
+        shape = "x".join(map(str, batch.shape[1:]))
+        print(f"{epoch:5} {images:6.0f} {shape:>13} {means:6.3f} {deviations:5.3f} {len(seen):6} {rate:8,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""What an SSD is trained on: windows of photographs that have objects in them, with other colours, mirrored, normalised.
+
+    python -m examples.ssd_pipeline [--epochs 2] [--workers 2]
+
+The source chooses the window and whether it is mirrored, and moves the boxes of the objects along. The pixels are made by
+operators, which take from it for each sample what to cut and whether to mirror; colours are changed by random numbers that
+differ from sample to sample. As in `examples.resnet_pipeline`, all of it runs in the workers, and
+``from nvidia.dali import fn, pipeline_def, types`` makes it a program for NVIDIA DALI.
+
+Needs OpenCV, simplejpeg, and scikit-image or scikit-learn, which have photographs in their packages. Objects are made up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dali_like import fn, pipeline_def, types
+from examples.demo_data import make_crops, packaged_photographs
+from examples.photograph_source import DetectionSource
+
+SIDE = 300
+MEAN = [0.485 * 255, 0.456 * 255, 0.406 * 255]
+STD = [0.229 * 255, 0.224 * 255, 0.225 * 255]
+
+
+@pipeline_def  # type: ignore[untyped-decorator,unused-ignore]
+def training(source: DetectionSource, parallel: bool, jitter: float = 1.0, antialias: bool = True) -> Any:
+    """Images of shape (3, 300, 300), float32; the boxes of their objects; the labels of these.
+
+    Args:
+        source: of files, boxes, labels, windows, and whether to mirror; see `examples.photograph_source`.
+        parallel: whether worker processes call it.
+        jitter: how much colours are changed; hardly at all if it is small.
+        antialias: whether images are filtered where they shrink.
+    """
+    files, boxes, labels, anchors, shapes, mirrored = fn.external_source(
+        source=source,
+        num_outputs=6,
+        batch=False,
+        parallel=parallel,
+        dtype=[types.UINT8, types.FLOAT, types.INT32, types.FLOAT, types.FLOAT, types.INT32],
+    )
+    images = fn.decoders.image_slice(files, anchors, shapes)
+    images = fn.resize(images, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR, antialias=antialias)
+    images = fn.hsv(
+        images,
+        hue=fn.random.uniform(range=[-18 * jitter, 18 * jitter]),
+        saturation=fn.random.uniform(range=[1 - 0.5 * jitter, 1 + 0.5 * jitter]),
+    )
+    images = fn.brightness_contrast(
+        images,
+        brightness=fn.random.uniform(range=[1 - 0.125 * jitter, 1 + 0.125 * jitter]),
+        contrast=fn.random.uniform(range=[1 - 0.5 * jitter, 1 + 0.5 * jitter]),
+    )
+    images = fn.crop_mirror_normalize(images, mirror=mirrored, mean=MEAN, std=STD, dtype=types.FLOAT, output_layout="CHW")
+    return images, boxes, labels
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="The input of an SSD: what comes out of it, and how fast.")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="0: operators run in threads")
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--per-photograph", type=int, default=64, help="how many files to cut out of each photograph")
+    parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="where the files go")
+    options = parser.parse_args(arguments)
+
+    photographs = make_crops(options.data / str(options.per_photograph), packaged_photographs(), options.per_photograph)
+    source = DetectionSource(photographs, options.batch_size)
+    pipe = training(
+        source,
+        options.workers > 0,
+        batch_size=options.batch_size,
+        num_threads=2,
+        device_id=None,
+        py_num_workers=max(options.workers, 1),
+        seed=7,
+    )
+    pipe.build()
+    print(f"{'epoch':>5} {'images':>6} {'each':>13} {'mean':>6} {'objects':>7} {'of an image':>11} {'images/s':>8}")
+    for epoch in range(options.epochs):
+        began = time.perf_counter()
+        count = objects = 0
+        means = areas = 0.0
+        for _ in range(source.batches):
+            outputs: Any = pipe.run()
+            images, boxes, labels = outputs
+            batch = images.as_array()
+            count += len(batch)
+            means += float(batch.mean()) / source.batches
+            for i in range(len(batch)):
+                objects += len(labels.at(i))
+                left, top, right, bottom = boxes.at(i).T
+                areas += float(((right - left) * (bottom - top)).sum())
+        pipe.reset()
+        rate = count / (time.perf_counter() - began)
+        shape = "x".join(map(str, batch.shape[1:]))
+        print(f"{epoch:5} {count:6} {shape:>13} {means:6.3f} {objects:7} {areas / objects:11.1%} {rate:8,.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
