@@ -5,7 +5,8 @@
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
 #   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
-#   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader; see docs/benchmarks.md
+#   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader, TRAINING_ARGS=... for those of
+#                             training pipelines; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
 #   make gpu [ARGS=...]       tests and benchmarks of GPUs, with the CuPy and the PyTorch of $(PYTHON); see docs/gpu.md
@@ -39,6 +40,7 @@ described: $(TEST_ENV)/.ready
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)
 	.venv/peers/bin/python -m benchmarks.loader $(LOADER_ARGS)
+	.venv/peers/bin/python -m benchmarks.training $(TRAINING_ARGS)
 
 soak: .venv/test/.ready
 	.venv/test/bin/python -m benchmarks.soak $(ARGS)

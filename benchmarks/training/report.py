@@ -1,0 +1,60 @@
+"""Tables: images per second of each system, and what dali_like had to reach beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.measurement import Measurement
+from benchmarks.report import ALL_CPU, FIRST_BATCH, MAIN_CPU, RATE, Goal, goal_table, markdown, noise, spread
+from benchmarks.training.systems import SYSTEMS
+from benchmarks.training.workloads import WORKLOADS, Workload
+
+__all__ = ["GOALS", "tables"]
+
+_COLUMNS = (RATE, ALL_CPU, MAIN_CPU, FIRST_BATCH)
+
+
+def _goals(workload: str, **ratios: float) -> list[Goal]:
+    """Images per second against each peer; and CPU time, which says nearly the same, whatever else the machine does."""
+    return [
+        goal
+        for peer, ratio in ratios.items()
+        for goal in (
+            Goal(workload=workload, column=RATE, peer=peer, at_least=ratio),
+            Goal(workload=workload, column=ALL_CPU, peer=peer),
+        )
+    ]
+
+
+GOALS = (
+    *_goals("resnet", dali=1.2, torch=1.1),
+    *_goals("resnet_antialias", dali=1.2),
+    *_goals("resnet_large", dali=1.2, torch=1.1),
+    *_goals("resnet_to_size", dali=1.2, torch=1.5),
+    *_goals("ssd", dali=1.2, torch=1.1),
+)
+
+
+def tables(measurements: Sequence[Measurement]) -> str:
+    """A table for each workload, and one of the figures to reach for dali_like in workers, and in threads."""
+    parts = []
+    for workload in WORKLOADS.values():
+        of_workload = [each for each in measurements if each.workload == workload.name]
+        if of_workload:
+            parts.append(_workload_table(workload, of_workload))
+    for system in ("dali_like", "dali_like_threads"):
+        if goals := goal_table(GOALS, system, measurements):
+            parts.append(f"### {system}: figures to reach\n\n{goals}")
+    return "\n\n".join(parts)
+
+
+def _workload_table(workload: Workload, measurements: Sequence[Measurement]) -> str:
+    rows = []
+    for system in SYSTEMS:
+        if runs := [each for each in measurements if each.system == system]:
+            rows.append([system, *(spread([column.value(run) for run in runs]) for column in _COLUMNS)])
+    repeats = len({each.repeat for each in measurements})
+    least, most = workload.sides
+    what = f"batches of {workload.batch_size}, files of {least} to {most} pixels, median of {repeats} (range)"
+    title = f"### {workload.name}: {what}"
+    return "\n\n".join([title, markdown(["system", *(column.heading for column in _COLUMNS)], rows), *noise(measurements)])

@@ -1,0 +1,71 @@
+"""One measurement: one system, one workload, in this process: ``python -m benchmarks.training.run_one SYSTEM WORKLOAD``.
+
+Prints the `Measurement` as one line of JSON. The files are there before anything is timed, and in the system's page cache
+after warming up. ``first_batch_s`` is from making the loader to its first batch. The first and the last batches are compared
+with what OpenCV makes of their samples, outside of what is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any
+
+from benchmarks import processes
+from benchmarks.measurement import Measurement
+from benchmarks.timing import Run, rates
+from benchmarks.training.systems import SYSTEMS, open_system
+from benchmarks.training.workloads import WORKLOADS, Workload, check_batch
+
+__all__ = ["measure"]
+
+FLOAT_BYTES = 4
+#: A worker's first write to each page of the memory of batches costs a page fault; after so many batches few are left.
+WARM_UP_BATCHES = 32
+
+
+def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> Measurement:
+    """Measure one system on one workload; ``seconds`` is how long the timed part should last."""
+    source = workload.source()
+    began = time.perf_counter()
+    loader = open_system(system, workload, source)
+    import_s = time.perf_counter() - began
+
+    def verify(batch: Any, number: int) -> None:
+        check_batch(workload, source, loader.samples(batch), number, same_windows=system != "dali")
+
+    began = time.perf_counter()
+    loader.start()
+    run = Run(loader.consume, verify)
+    run.receive(1)
+    first_batch_s = time.perf_counter() - began
+    run.check()
+    run.receive(WARM_UP_BATCHES)
+    timed = run.steady(seconds, processes.descendants(os.getpid()))
+    run.check()
+    loader.close()
+    channels, height, width = workload.shape
+    return Measurement(
+        workload=workload.name,
+        system=system,
+        repeat=repeat,
+        batch_size=workload.batch_size,
+        import_s=import_s,
+        first_batch_s=first_batch_s,
+        **rates(timed, batch_size=workload.batch_size, sample_bytes=channels * height * width * FLOAT_BYTES),
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training.run_one", description=__doc__.splitlines()[0])
+    parser.add_argument("system", choices=SYSTEMS)
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    options = parser.parse_args()
+    print(measure(options.system, WORKLOADS[options.workload], seconds=options.seconds, repeat=options.repeat).to_json())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""The systems, each behind the protocol `benchmarks.adapters.Loader`.
+
+All use two processes or threads for the pixels, and their defaults for the rest:
+
+- dali_like: two workers, which call the source and run the operators behind it
+- dali_like_threads: one worker for the source, and two threads for the operators
+- dali: the same in DALI, whose operators run in threads
+- torch: a DataLoader with two workers, whose dataset does the work in OpenCV, with ``default_collate`` for images
+
+DALI and dali_like run the function ``training`` of the example, compiled once with each library's import.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+import examples
+from benchmarks.adapters import Loader
+from benchmarks.training.opencv import SEED
+from benchmarks.training.workloads import Workload
+from benchmarks.workloads import WORKERS
+from examples.photograph_source import PhotographSource
+
+__all__ = ["SYSTEMS", "open_system"]
+
+SYSTEMS = ("dali_like", "dali_like_threads", "dali", "torch")
+_LIBRARIES = {"dali_like": "dali_like", "dali_like_threads": "dali_like", "dali": "nvidia.dali"}
+
+
+def open_system(system: str, workload: Workload, source: PhotographSource) -> Loader:
+    """A loader of that system. The library is imported, and nothing started."""
+    if system == "torch":
+        return TorchLoader(workload, source)
+    return PipelineLoader(system, workload, source)
+
+
+class PipelineLoader:
+    """The example's pipeline in DALI or dali_like."""
+
+    def __init__(self, system: str, workload: Workload, source: PhotographSource) -> None:
+        self._training = _training_of(workload.example, _LIBRARIES[system])
+        self._arguments = dict(workload.arguments)
+        if system != "dali":
+            self._arguments |= workload.ours
+        self._source = source
+        self._batch_size = workload.batch_size
+        self._workers = WORKERS if system == "dali_like" else 1
+        self._pipeline: Any = None
+
+    def start(self) -> None:
+        self._pipeline = self._training(
+            self._source,
+            True,
+            **self._arguments,
+            batch_size=self._batch_size,
+            num_threads=WORKERS,
+            device_id=None,
+            py_num_workers=self._workers,
+            prefetch_queue_depth=2,
+            seed=SEED,
+        )
+        self._pipeline.build()
+
+    def consume(self, batches: int) -> Any:
+        for _ in range(batches):
+            outputs = self._pipeline.run()
+        return outputs
+
+    def samples(self, batch: Any) -> list[Any]:
+        return [tuple(np.asarray(output.at(i)) for output in batch) for i in range(len(batch[0]))]
+
+    def close(self) -> None:
+        if hasattr(self._pipeline, "close"):
+            self._pipeline.close()
+        self._pipeline = None
+
+
+def _training_of(example: str, library: str) -> Any:
+    path = Path(examples.__path__[0]) / f"{example}.py"
+    text = path.read_text(encoding="utf-8").replace("from dali_like import", f"from {library} import")
+    names: dict[str, Any] = {"__name__": example}
+    exec(compile(text, str(path), "exec"), names)
+    return names["training"]
+
+
+class TrainingDataset:
+    """The workload in OpenCV, as a map-style dataset that has no end."""
+
+    def __init__(self, workload: Workload, source: PhotographSource) -> None:
+        self._workload = workload
+        self._source = source
+
+    def __getitem__(self, index: int) -> tuple[NDArray[Any], ...]:
+        return self._workload.sample(self._source, index)
+
+    def __len__(self) -> int:
+        return 1 << 40
+
+
+class TorchLoader:
+    """torch's DataLoader; what differs in size from sample to sample comes in lists of tensors."""
+
+    def __init__(self, workload: Workload, source: PhotographSource) -> None:
+        self._data: Any = importlib.import_module("torch.utils.data")
+        self._dataset = TrainingDataset(workload, source)
+        self._batch_size = workload.batch_size
+        self._collate = collate_detections if workload.example == "ssd_pipeline" else None
+        self._iterator: Iterator[Any] | None = None
+
+    def start(self) -> None:
+        self._iterator = iter(
+            self._data.DataLoader(
+                self._dataset,
+                batch_size=self._batch_size,
+                num_workers=WORKERS,
+                multiprocessing_context="fork",
+                collate_fn=self._collate,
+                worker_init_fn=_set_up_worker,
+            )
+        )
+
+    def consume(self, batches: int) -> Any:
+        assert self._iterator is not None
+        for batch in itertools.islice(self._iterator, batches):  # noqa: B007 the last batch is returned
+            pass
+        return batch
+
+    def samples(self, batch: Any) -> list[Any]:
+        return [tuple(map(np.asarray, sample)) for sample in zip(*batch, strict=True)]
+
+    def close(self) -> None:
+        self._iterator = None
+
+
+def _set_up_worker(_worker: int) -> None:
+    cv2.setNumThreads(1)
+
+
+def collate_detections(samples: Sequence[tuple[NDArray[Any], ...]]) -> tuple[Any, ...]:
+    """Images in one tensor; boxes and labels as they are, in lists."""
+    torch = importlib.import_module("torch")
+    images, *others = zip(*samples, strict=True)
+    return torch.utils.data.default_collate(images), *map(list, others)

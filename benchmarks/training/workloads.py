@@ -1,0 +1,176 @@
+"""The workloads: a pipeline of the examples, its files, the same work in OpenCV, and what its batches are to be like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.training.opencv import detect, recognise
+from benchmarks.training.photographs import make_photographs
+from benchmarks.training.sources import EndlessDetections, EndlessPhotographs
+from benchmarks.workloads import WrongBatchError
+from dali_like.types import SampleInfo
+from examples import resnet_pipeline, ssd_pipeline
+from examples.demo_data import LabelledFiles
+from examples.photograph_source import PhotographSource
+
+__all__ = ["WORKLOADS", "Workload", "check_batch"]
+
+Arrays = Sequence[NDArray[Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """One workload.
+
+    Attributes:
+        example: the module of `examples` whose function ``training`` is the pipeline.
+        sides: the least and the largest height and width of the files, in pixels.
+        per_photograph: how many files there are of each photograph.
+        make_source: of what makes samples of files.
+        in_opencv: given the index of a sample and the sample, what the pipeline makes of it.
+        systems: those that do this work.
+        arguments: of the pipeline.
+        ours: further ones that only dali_like has.
+        shape: of an image of a batch.
+        bound: how far dali_like's pixels may be from OpenCV's, in normalised units; None: the images are only alike.
+    """
+
+    name: str
+    example: str
+    batch_size: int
+    sides: tuple[int, int]
+    per_photograph: int
+    make_source: Callable[[LabelledFiles], PhotographSource]
+    in_opencv: Callable[..., tuple[NDArray[Any], ...]]
+    systems: tuple[str, ...]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    ours: Mapping[str, Any] = field(default_factory=dict)
+    shape: tuple[int, int, int]
+    bound: float | None
+
+    def source(self) -> PhotographSource:
+        """What makes samples; the files are made if they are not there."""
+        return self.make_source(make_photographs(self.sides, self.per_photograph))
+
+    def sample(self, source: PhotographSource, index: int) -> tuple[NDArray[Any], ...]:
+        """A sample in OpenCV."""
+        info = SampleInfo(index, index % self.batch_size, index // self.batch_size, 0)
+        return self.in_opencv(index, *source(info))
+
+
+_SMALL, _LARGE = (256, 500), (900, 1400)
+_SIDES_OF_RESNET = (3, resnet_pipeline.SIDE, resnet_pipeline.SIDE)
+_ALL = ("dali_like", "dali_like_threads", "dali", "torch")
+#: Colours that are rounded at another place may be a grey level off, which contrast and brightness make more.
+_TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload(
+            name="resnet",
+            example="resnet_pipeline",
+            batch_size=64,
+            sides=_SMALL,
+            per_photograph=48,
+            make_source=EndlessPhotographs,
+            in_opencv=recognise,
+            systems=_ALL,
+            arguments={"antialias": False},
+            shape=_SIDES_OF_RESNET,
+            bound=0.0,
+        ),
+        Workload(
+            name="resnet_antialias",
+            example="resnet_pipeline",
+            batch_size=64,
+            sides=_SMALL,
+            per_photograph=48,
+            make_source=EndlessPhotographs,
+            in_opencv=recognise,
+            systems=("dali_like", "dali_like_threads", "dali"),
+            shape=_SIDES_OF_RESNET,
+            bound=None,
+        ),
+        Workload(
+            name="resnet_large",
+            example="resnet_pipeline",
+            batch_size=64,
+            sides=_LARGE,
+            per_photograph=12,
+            make_source=EndlessPhotographs,
+            in_opencv=recognise,
+            systems=_ALL,
+            arguments={"antialias": False},
+            shape=_SIDES_OF_RESNET,
+            bound=0.0,
+        ),
+        Workload(
+            name="resnet_to_size",
+            example="resnet_pipeline",
+            batch_size=64,
+            sides=_LARGE,
+            per_photograph=12,
+            make_source=EndlessPhotographs,
+            in_opencv=recognise,
+            systems=_ALL,
+            arguments={"antialias": False},
+            ours={"decoding": {"min_size": [resnet_pipeline.SIDE, resnet_pipeline.SIDE]}},
+            shape=_SIDES_OF_RESNET,
+            bound=None,
+        ),
+        Workload(
+            name="ssd",
+            example="ssd_pipeline",
+            batch_size=32,
+            sides=_SMALL,
+            per_photograph=48,
+            make_source=EndlessDetections,
+            in_opencv=detect,
+            systems=_ALL,
+            arguments={"antialias": False},
+            shape=(3, ssd_pipeline.SIDE, ssd_pipeline.SIDE),
+            bound=_TWO_GREY_LEVELS,
+        ),
+    )
+}
+
+#: How far images that are only alike may be apart on average, in normalised units. Others are about 1 apart.
+_ALIKE = 0.3
+
+
+def check_batch(
+    workload: Workload, source: PhotographSource, batch: Sequence[Arrays], number: int, *, same_windows: bool
+) -> None:
+    """Compare a batch with what OpenCV makes of its samples; `WrongBatchError` says what is wrong.
+
+    Args:
+        batch: the arrays of each sample.
+        number: of the batch.
+        same_windows: whether the random numbers are dali_like's. Otherwise only what does not depend on them is compared.
+    """
+    if len(batch) != workload.batch_size:
+        raise WrongBatchError(f"{workload.name}: a batch has {len(batch)} samples, expected {workload.batch_size}")
+    for index, (image, *others) in enumerate(batch, start=number * workload.batch_size):
+        expected, *expected_others = workload.sample(source, index)
+        where = f"{workload.name}: sample {index}"
+        if image.shape != workload.shape or image.dtype != np.float32:
+            raise WrongBatchError(f"{where} has the shape {image.shape} and dtype {image.dtype}")
+        for array, right in zip(others, expected_others, strict=True):
+            if not np.array_equal(array, right):
+                raise WrongBatchError(f"{where} has the boxes or labels {array}, expected {right}")
+        if same_windows:
+            _compare(image, expected, workload.bound, where)
+
+
+def _compare(image: NDArray[Any], expected: NDArray[Any], bound: float | None, where: str) -> None:
+    differences = np.abs(image - expected)
+    if bound is None and differences.mean() > _ALIKE:
+        raise WrongBatchError(f"{where} is {differences.mean():.2f} from OpenCV's on average")
+    if bound is not None and differences.max() > bound:
+        raise WrongBatchError(f"{where} has pixels that are {differences.max():.4f} from OpenCV's, {bound:.4f} is allowed")
