@@ -3,6 +3,7 @@
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
 #   make test                 linters, types and tests
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
+#   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
 #   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
 #   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader, TRAINING_ARGS=... for those of
@@ -16,13 +17,16 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test described parity-full bench soak storm gpu lint clean
+.PHONY: demo test ray described parity-full bench soak storm gpu lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
 	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
+
+ray: .venv/ray/.ready
+	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
 
 parity-full: .venv/peers/.ready
 	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py $(ARGS)
@@ -53,6 +57,7 @@ gpu:
 
 .venv/demo/.ready: PARTS := --group demo
 .venv/test/.ready: PARTS := --group test
+.venv/ray/.ready: PARTS := --group test --group ray
 .venv/peers/.ready: PARTS := --group test --group peers
 
 # `pip install --group` needs pip 25.1.

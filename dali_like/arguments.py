@@ -60,6 +60,7 @@ class Arguments:
     py_num_workers: int | None
     py_start_method: str
     py_callback_pickler: Any
+    py_worker_options: Any
     enable_checkpointing: bool
     checkpoint: Any
     py_worker_threads: int | None
@@ -84,6 +85,14 @@ class Arguments:
             raise ArgumentClashError(
                 "py_callback_pickler should not be set when the 'fork' start method is used: forked workers have the "
                 "sources already, and nothing is pickled"
+            )
+        if self.py_start_method != "ray":
+            if self.py_worker_options is not None:
+                raise ArgumentClashError("py_worker_options are those of Ray's actors: they need py_start_method='ray'")
+        elif self.py_timeout_s is not None:
+            raise ArgumentClashError(
+                "py_timeout_s cannot be set with py_start_method='ray': the sample that a worker "
+                "is on shows only on its node"
             )
         if self.exec_separated and not self.exec_async:
             raise ArgumentError("prefetch_queue_depth with two sizes needs exec_async=True")
@@ -265,6 +274,14 @@ def _start_method(name: str, value: Any) -> str:
     return str(value)
 
 
+def _worker_options(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ArgumentTypeError(
+            f'{name} must be a dict such as {{"num_cpus": 1, "resources": {{...}}}}, or None, not {value!r}'
+        )
+    return dict(value)
+
+
 def _depth(name: str, value: Any) -> int | dict[str, int]:
     if not isinstance(value, dict):
         return positive(name, value)
@@ -320,6 +337,7 @@ _CHECKS: dict[str, Check] = {
     "py_num_workers": or_none(_number_of_workers),
     "py_start_method": _start_method,
     "py_callback_pickler": or_none(lambda _, pickler: make_callback_pickler(pickler)),
+    "py_worker_options": or_none(_worker_options),
     "enable_checkpointing": flag,
     "checkpoint": or_none(_checkpoint),
     "py_worker_threads": or_none(positive),

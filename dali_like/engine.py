@@ -183,10 +183,14 @@ class Engine:
             given.py_worker_threads,
             given.py_timeout_s,
             given.py_worker_restarts,
-            functools.partial(pickling.dumps, pickler=given.py_callback_pickler),
+            functools.partial(pickling.dumps, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray"),
+            given.py_worker_options or {},
         )
+        pool: type[ProcessPool] = ProcessPool
+        if given.py_start_method == "ray":
+            from dali_like.workers.ray_pool import RayPool as pool  # noqa: PLC0415, N813  # who has no Ray needs none of it
         with bound_to(self._cpus):
-            return ProcessPool([self._source_of(node) for node in parallel], self._batch_size, self.space, options)
+            return pool([self._source_of(node) for node in parallel], self._batch_size, self.space, options)
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputLayout]]:
         """What makes the samples of a source, and what has been declared of them."""

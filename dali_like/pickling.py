@@ -104,6 +104,7 @@ def dumps(
     *,
     innards: dict[str, Any] | None = None,
     remedy: str = _REMEDY,
+    inherits: bool = True,
 ) -> PickledSource:
     """Pickle what a source consists of, all together: what two of them share is shared afterwards, too.
 
@@ -115,27 +116,30 @@ def dumps(
         pickler: the user's own; None: the default one.
         innards: what messages speak of instead of the parts, where those are not the user's.
         remedy: what messages say that the user may do.
+        inherits: whether it goes to processes of this machine, which inherit what `multiprocessing` has made.
 
     Raises:
         PicklingError: it cannot be pickled; the message names the innermost part that refuses.
     """
+    dump = functools.partial(_dump, inherits=inherits)
     try:
         packed = tuple(parts.values()) if pickler is None else _pack(pickler, *parts.values())
-        return _dump(packed)
+        return dump(packed)
     except Exception as error:
-        path, culprit = _find_culprit(innards or parts, pickler)
+        path, culprit = _find_culprit(innards or parts, pickler, dump)
         raise PicklingError(
             f"{name} cannot be pickled for spawned workers: {path}, a {type(culprit).__qualname__}, refuses: "
             f"{str(error) or repr(error)}. {remedy}"
         ) from error
 
 
-def _dump(value: Any) -> PickledSource:
+def _dump(value: Any, *, inherits: bool) -> PickledSource:
     buffers: list[pickle.PickleBuffer] = []
     modules: dict[str, None] = {}
-    heritage = Heritage()
+    heritage = Heritage() if inherits else None
     data = by_value.dumps(value, put_large_aside(buffers), modules.setdefault, heritage)
-    return PickledSource(data, tuple(buffers), tuple(modules), tuple(heritage.descriptors.values()))
+    descriptors = tuple(heritage.descriptors.values()) if heritage is not None else ()
+    return PickledSource(data, tuple(buffers), tuple(modules), descriptors)
 
 
 def _pack(pickler: CallbackPickler, source: Any, *others: Any) -> Any:
@@ -144,8 +148,8 @@ def _pack(pickler: CallbackPickler, source: Any, *others: Any) -> Any:
     return _Packed(pickler, (source, *others))
 
 
-def _find_culprit(parts: dict[str, Any], pickler: CallbackPickler | None) -> tuple[str, Any]:
-    search = _CulpritSearch(pickler)
+def _find_culprit(parts: dict[str, Any], pickler: CallbackPickler | None, dump: Callable[[Any], Any]) -> tuple[str, Any]:
+    search = _CulpritSearch([dump] if pickler is None else [pickler.dumps, dump])
     candidates = parts if pickler is None else {**parts, "loads of py_callback_pickler": pickler.loads}
     for name, part in candidates.items():
         if not search.can_be_pickled(part):
@@ -156,8 +160,8 @@ def _find_culprit(parts: dict[str, Any], pickler: CallbackPickler | None) -> tup
 class _CulpritSearch:
     """Finds what it is that cannot be pickled, by the user's pickler or by value: some picklers refuse all but sources."""
 
-    def __init__(self, pickler: CallbackPickler | None) -> None:
-        self._ways = [_dump] if pickler is None else [pickler.dumps, _dump]
+    def __init__(self, ways: list[Callable[[Any], Any]]) -> None:
+        self._ways = ways
         self._seen: dict[int, Any] = {}
 
     def find(self, value: Any, path: str, depth: int) -> tuple[str, Any] | None:

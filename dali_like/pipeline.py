@@ -68,10 +68,14 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             in whole lines, marked with the worker.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
-            "spawn" starts fresh interpreters; sources travel by value.
+            "spawn" starts fresh interpreters; sources travel by value. "ray" (extra ``dali_like[ray]``) makes them actors of
+            Ray: on the cluster that the program has connected to by ``ray.init``, else on a local one that the pipeline
+            starts, and ends when it is closed. See docs/scaling.md.
         py_callback_pickler: how sources travel to spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and, if need be, for loads: ``(dill, {"recurse": True})``.
             None: with cloudpickle, by value where workers could not import them; see `dali_like.pickling`.
+        py_worker_options: what Ray is to find a place for each worker by, as for ``ray.remote``: ``{"num_cpus": 1,
+            "resources": {...}}`` and the like. Default: one CPU.
         enable_checkpointing: whether `checkpoint` may be called.
         checkpoint: what `checkpoint` has returned; the pipeline goes on from there.
         output_dtype, output_ndim, output_layout: what `run` holds the outputs against, each batch: one value for all, or a
@@ -86,7 +90,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
         py_timeout_s: how long a worker may be on one sample. Then its Python stack is taken, and it is replaced; when the
             sample hangs again, or no worker may be replaced, `run` raises; and at once where a worker takes longer to
-            start, for which it has ten seconds at least: worker_setup, and unpickling the sources. None: for ever.
+            start, for which it has ten seconds at least: worker_setup, and unpickling the sources. None: for ever. Not
+            with "ray".
         max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what the
             machine and the control groups of this process have left when the workers are started.
 
@@ -114,6 +119,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         py_num_workers: int | None = 1,
         py_start_method: str = "fork",
         py_callback_pickler: Any = None,
+        py_worker_options: dict[str, Any] | None = None,
         output_dtype: Any = None,
         output_ndim: int | Sequence[int | None] | None = None,
         output_layout: str | Sequence[str | None] | None = None,
@@ -146,6 +152,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             py_num_workers=py_num_workers,
             py_start_method=py_start_method,
             py_callback_pickler=py_callback_pickler,
+            py_worker_options=py_worker_options,
             enable_checkpointing=enable_checkpointing,
             checkpoint=checkpoint,
             output_dtype=output_dtype,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_like import OperatorConcurrency, Pipeline, StreamPolicy, fn, pipeline_def, types
-from dali_like.errors import ArgumentError, ArgumentTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingExtraError
 
 #: What a pipeline shows of itself when it has been given nothing.
 DEFAULTS: dict[str, Any] = {
@@ -195,3 +196,31 @@ def test_choices_among_dalis_executors_change_nothing(argument: str, value: bool
     pipe.close()
 
     assert [batch.tolist() for batch in batches] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+class TestWorkersOnRay:
+    """What is said before there is a cluster; for the rest see tests/on_ray."""
+
+    @pytest.mark.parametrize("options", [["num_cpus"], {1: 2}])
+    def test_options_are_a_dict(self, options: Any) -> None:
+        with pytest.raises(ArgumentTypeError, match="py_worker_options must be a dict"):
+            Pipeline(1, py_start_method="ray", py_worker_options=options)
+
+    @pytest.mark.parametrize("method", ["fork", "spawn"])
+    def test_others_have_no_options(self, method: str) -> None:
+        with pytest.raises(ArgumentClashError, match="py_start_method='ray'"):
+            Pipeline(1, py_start_method=method, py_worker_options={"num_cpus": 1})
+
+    def test_hangs_are_not_noticed_there(self) -> None:
+        with pytest.raises(ArgumentClashError, match="py_timeout_s cannot be set"):
+            Pipeline(1, py_start_method="ray", py_timeout_s=1)
+
+    def test_the_extra_is_named_where_ray_is_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "ray", None)
+
+        @pipeline_def(batch_size=1, num_threads=1, py_start_method="ray")
+        def pipeline() -> Any:
+            return fn.external_source(source=lambda info: np.zeros(1), parallel=True, batch=False)
+
+        with pytest.raises(MissingExtraError, match=r"dali_like\[ray\]"):
+            pipeline().build()

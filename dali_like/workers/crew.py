@@ -10,7 +10,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.descriptors import Descriptor
@@ -36,6 +36,53 @@ class End(NamedTuple):
     worker: int
     pid: int
     exitcode: int
+
+
+class Workers(Protocol):
+    """The workers of a pool, wherever they are: a `Crew` of processes, or of actors.
+
+    Attributes:
+        exitcodes: how those have ended that have, by process id, where that is known: the exit status, or minus the number
+            of the signal.
+    """
+
+    exitcodes: dict[int, int]
+
+    @property
+    def control(self) -> Descriptor:
+        """Becomes readable when there is news."""
+
+    @property
+    def pids(self) -> list[int]:
+        """The process id of each worker; 0 before it has started."""
+
+    @property
+    def has_waiting_tasks(self) -> bool:
+        """Whether there are tasks that have been taken, and that nobody is on yet: no cell names them."""
+
+    def start(self, worker: int) -> None:
+        """Start a worker that is not running."""
+
+    def signal(self, worker: int, number: int) -> None:
+        """Send a signal to a worker, if it is there."""
+
+    def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
+        """Give workers that are started from now on other sources; see `Crew.renew`."""
+
+    def read_news(self) -> None:
+        """Take note of the news."""
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Wait until there is news, and take note of it."""
+
+    def take_end(self) -> End | None:
+        """The next end that has not been taken, if there is one."""
+
+    def describe_exit(self, end: End) -> str:
+        """How a worker ended, in words."""
+
+    def stop(self) -> None:
+        """End all workers, and wait until they are gone."""
 
 
 class Crew:
@@ -64,6 +111,7 @@ class Crew:
     ) -> None:
         self.pids = [0] * options.num_workers
         self.exitcodes: dict[int, int] = {}
+        self.has_waiting_tasks = False  # what a process has taken is in its cell
         self._options = options
         self._ends: list[End] = []
         self._oom_kills_before = oom_kills()

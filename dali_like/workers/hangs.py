@@ -13,7 +13,7 @@ import time
 from collections.abc import Hashable
 from pathlib import Path
 
-from dali_like.workers.crew import Crew
+from dali_like.workers.crew import Workers
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import MESSAGE_BYTES, WORD_BYTES, message_offset
 from dali_like.workers.worker import STACK_SIGNAL
@@ -35,7 +35,7 @@ class HangWatch:
         timeout_s: how long a worker may stay in one state.
     """
 
-    def __init__(self, crew: Crew, space: SharedSpace, num_workers: int, timeout_s: float) -> None:
+    def __init__(self, crew: Workers, space: SharedSpace, num_workers: int, timeout_s: float) -> None:
         self._crew = crew
         self._space = space
         self._num_workers = num_workers

@@ -34,7 +34,7 @@ from dali_like.errors import ClosedError, ForkedError
 from dali_like.interrupts import PATIENCE_S, interruptible
 from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
-from dali_like.workers.crew import Crew
+from dali_like.workers.crew import Crew, Workers
 from dali_like.workers.dispatch import Dispatcher, pid_in_cell
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
@@ -81,7 +81,7 @@ class ProcessPool:
             for source, declared in sources
         ]
         self._work = Dispatcher(self._stages, capacity, space, options.num_workers)
-        self._crew = Crew([source for source, _ in sources], options, space, *self._work.worker_ends, self._work.farewell)
+        self._crew = self._start_crew([source for source, _ in sources])
         self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
         self._poll.register(self._work.done, select.POLLIN)
@@ -202,6 +202,9 @@ class ProcessPool:
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """For each worker that is on a batch: which, what it is making, and its Python stack."""
         return self._recovery.describe_workers_on(batch, self._work)
+
+    def _start_crew(self, sources: Sequence[Source]) -> Workers:
+        return Crew(sources, self._options, self._space, *self._work.worker_ends, self._work.farewell)
 
     def _write_notice(self, notice: bytes) -> None:
         offset = notice_offset(self._options.num_workers)

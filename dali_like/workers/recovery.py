@@ -28,7 +28,7 @@ from dali_like.errors import (
 )
 from dali_like.interrupts import PATIENCE_S
 from dali_like.workers.batch import Batch, BatchKey
-from dali_like.workers.crew import TEMPLATE, Crew, End
+from dali_like.workers.crew import TEMPLATE, End, Workers
 from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
@@ -134,7 +134,7 @@ class Recovery:
         num_restarts: how often a worker has been started in the place of one that had died.
     """
 
-    def __init__(self, crew: Crew, space: SharedSpace, options: WorkerOptions) -> None:
+    def __init__(self, crew: Workers, space: SharedSpace, options: WorkerOptions) -> None:
         self._crew = crew
         self._space = space
         self._options = options
@@ -181,7 +181,7 @@ class Recovery:
 
     def look_for_losses(self, work: Work) -> None:
         """Give up if a task is nowhere: somebody has written into the cell that named it. To be called when all is quiet."""
-        if work.has_waiting_tasks() or self._absent or self._retiring:
+        if self._has_waiting_tasks(work) or self._absent or self._retiring:
             return
         # A task that is not waiting is in a cell until another one takes its place there, and from now on none does.
         work.read_reports()
@@ -292,7 +292,7 @@ class Recovery:
                 return
         if self._isolated:
             return
-        if not self._retiring and not work.has_waiting_tasks() and not any(self._debts(work)):
+        if not self._retiring and not self._has_waiting_tasks(work) and not any(self._debts(work)):
             self._retiring = True
             work.retire(num_workers - len(self._absent))
         if self._retiring and len(self._absent) == num_workers:
@@ -301,6 +301,10 @@ class Recovery:
             # The lowest of them: any will do, unless only one can.
             self._start(max(self._suspects[0].batch.key.worker, 0))
             work.post_again(self._suspects[0])
+
+    def _has_waiting_tasks(self, work: Work) -> bool:
+        # In this order: tasks are taken from those that wait, and wait for the one who has taken them.
+        return work.has_waiting_tasks() or self._crew.has_waiting_tasks
 
     def _start_absent(self) -> None:
         for worker in sorted(self._absent):

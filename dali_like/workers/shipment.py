@@ -194,7 +194,7 @@ def _write_file(fd: int, sources: Sequence[Source], pickled: Sequence[PickledSou
     # Those of all sources first: what comes after the last one need not be aligned.
     buffers = [tuple(map(append_pages, source.buffers)) for source in pickled]
     packed = [
-        _PackedSource(_without_functions(source), append(parts.data), extents)
+        _PackedSource(without_functions(source), append(parts.data), extents)
         for source, parts, extents in zip(sources, pickled, buffers, strict=True)
     ]
     modules = dict.fromkeys(name for source in pickled for name in source.modules)
@@ -208,7 +208,7 @@ def _read_index(fd: int) -> _Index:
     return _Index(*pickle.loads(os.pread(fd, end - start, start)))
 
 
-def _without_functions(source: Source) -> Source:
+def without_functions(source: Source) -> Source:
     """These travel in a pickle of their own."""
     return replace(source, callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None)
 

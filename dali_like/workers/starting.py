@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
@@ -22,7 +22,7 @@ from dali_like.workers.template import Boot, forked
 from dali_like.workers.transport import announce_exceptions
 from dali_like.workers.worker import Channels, thread_variables
 
-START_METHODS = ("fork", "spawn")
+START_METHODS = ("fork", "spawn", "ray")
 
 #: What the fresh interpreter runs. The main module of the program is not imported: sources carry with them what they need
 #: of it, so that programs need no ``if __name__ == "__main__"``.
@@ -38,12 +38,13 @@ class WorkerOptions:
 
     Attributes:
         num_workers: how many processes.
-        start_method: "fork" or "spawn".
+        start_method: "fork", "spawn" or "ray".
         threads: for the numerical libraries in each worker; None leaves them alone.
         timeout_s: how long a worker may be on one sample; None: for ever.
         restarts: how often a minute a worker that has died is replaced; None: always.
         pickle_source: pickles what a source consists of, given a name for messages; used under spawn, and for sources that
             are renewed.
+        resources: what each worker needs, where Ray finds places for them.
     """
 
     num_workers: int
@@ -52,6 +53,7 @@ class WorkerOptions:
     timeout_s: float | None
     restarts: int | None
     pickle_source: SourcePickler
+    resources: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

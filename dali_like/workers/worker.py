@@ -94,7 +94,7 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
             break
         status, value = runner.run(page, task)
         if status is Status.FAILED:
-            status, value = _report_error(runner, page, task, value)
+            status, value = report_error(runner, page, task, value)
         try:
             write(done, pack(ticket, task, index, status, value))
         except BrokenPipeError:  # the main process is gone, and this one will be in a moment
@@ -130,7 +130,7 @@ def _make_take(index: int, channels: Channels, cell: int) -> Callable[[], int]:
     return take
 
 
-def _report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple[Status, int]:
+def report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple[Status, int]:
     error = runner.error
     runner.error = None
     assert error is not None

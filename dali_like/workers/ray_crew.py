@@ -1,0 +1,122 @@
+"""Workers as actors of Ray, on whatever nodes its cluster has.
+
+To the pool they look like processes: tasks are read from its pipes, reports written to its pipe, and the cell of a worker
+names what it is on. Who does that for them is a `dali_like.workers.ray_foreman.Foreman`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import signal
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from dali_like.interrupts import deferred_interrupts
+from dali_like.workers.crew import End
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.ray_cluster import Cluster
+from dali_like.workers.ray_foreman import Foreman
+from dali_like.workers.ray_worker import Parcelled
+from dali_like.workers.samples import Source
+from dali_like.workers.shipment import PickledSource, pickle_sources
+from dali_like.workers.starting import WorkerOptions
+
+
+class RayCrew:
+    """The actors of a pool; see `dali_like.workers.crew.Workers`.
+
+    They are ended by `stop`, or when the crew is dropped, or at the end of the program.
+
+    Args:
+        tasks, done: the workers' ends of the pipes, as of `dali_like.workers.crew.Crew`.
+        cluster: where they are; it is left when they have ended.
+
+    Raises:
+        PicklingError: a source cannot be pickled, or has what cannot leave this machine.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        options: WorkerOptions,
+        space: SharedSpace,
+        tasks: Sequence[Descriptor],
+        done: Descriptor,
+        cluster: Cluster,
+    ) -> None:
+        self.exitcodes: dict[int, int] = {}
+        self._options = options
+        self._foreman = Foreman(options, space, tasks, done, cluster)
+        self._foreman.shipment = self._ship(sources, None)
+        self._finalizer = weakref.finalize(self, self._foreman.stop)
+        for worker in range(options.num_workers):
+            self.start(worker)
+        self._foreman.thread.start()
+        atexit.register(self._foreman.finish)  # before Ray's own, which was registered earlier
+
+    @property
+    def control(self) -> Descriptor:
+        """Becomes readable when there is news."""
+        return self._foreman.news
+
+    @property
+    def pids(self) -> list[int]:
+        """The process id of each worker on its node; 0 before it has started."""
+        return self._foreman.pids
+
+    @property
+    def has_waiting_tasks(self) -> bool:
+        """Whether there are tasks that have been taken, and that nobody is on."""
+        return self._foreman.has_waiting_tasks
+
+    def start(self, worker: int) -> None:
+        """Start a worker that is not running."""
+        self._foreman.hire(worker)
+
+    def signal(self, worker: int, number: int) -> None:
+        """Kill a worker; other signals do not reach it."""
+        if number == signal.SIGKILL:
+            self._foreman.kill(worker)
+
+    def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
+        """See `dali_like.workers.crew.Crew.renew`."""
+        self._foreman.shipment = self._ship(sources, pickled)
+
+    def read_news(self) -> None:
+        """Take note that there has been news."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._foreman.news.fileno())
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Wait until there is news."""
+        poll = select.poll()
+        poll.register(self._foreman.news, select.POLLIN)
+        poll.poll(timeout_s * 1000)
+        self.read_news()
+
+    def take_end(self) -> End | None:
+        """The next end that has not been taken, if there is one."""
+        try:
+            return self._foreman.ends.popleft()
+        except IndexError:
+            return None
+
+    def describe_exit(self, end: End) -> str:
+        """How a worker ended, in Ray's words."""
+        return f"was lost ({self._foreman.reasons.get(end.worker, '')})"
+
+    def stop(self) -> None:
+        """End all workers, and wait until that has been seen to."""
+        with deferred_interrupts():  # a finalizer is called once
+            self._finalizer()
+            self._foreman.finish()
+
+    def _ship(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None) -> Any:
+        """Put sources into the object store, once for all actors."""
+        pickled = pickled or pickle_sources(sources, self._options.pickle_source)
+        return self._foreman.cluster.ray.put([Parcelled.of(*parts) for parts in zip(sources, pickled, strict=True)])

@@ -1,0 +1,400 @@
+"""What forked workers do for themselves, a thread of the main process does for actors of Ray: the *foreman*.
+
+::
+
+    pool                     foreman (a thread)                             actor, anywhere
+    ----                     ------------------                             ---------------
+    task records --- pipe -> take one for an actor that has room
+                             call its `compute`, with the slot's header --> compute in a slot of its own
+                             put the parts into the slot   <--- Ray ------- rows, descriptors, region of the task
+    reports <------- pipe -- report
+
+Ray starts the actors, calls them, moves what they return through its object stores, and says when one is lost, with its
+node or without. It does not make calls again: what a lost actor owes is the pool's affair, as with any worker that dies
+(`dali_like.workers.recovery`).
+
+An actor has two tasks at a time, so that it finds the next when it has ended one, and its results travel meanwhile. Of those
+the first is named by its cell. If it is lost, the other goes back to the front of the queue. No actor is given a second task
+while what is on its way would take more than a part of this node's object store.
+
+Ray calls back in a thread of its own, which only notes what has come and wakes the foreman. What both the foreman and the
+main thread touch is under a lock, which nobody holds while waiting.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple
+
+from dali_like.workers.batch import ANY_WORKER
+from dali_like.workers.crew import TEMPLATE, End
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import (
+    CELL_PID,
+    CELL_REPLACED,
+    CELL_SAMPLE,
+    DONE,
+    NO_TICKET,
+    TASK,
+    WORD_BYTES,
+    Header,
+    Status,
+)
+from dali_like.workers.ray_cluster import Cluster
+from dali_like.workers.ray_slots import Slots
+from dali_like.workers.ray_worker import RayWorker, Report, Role, Started
+from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.transport import pack_exception
+from dali_like.workers.worker import START_FAILED
+
+#: The tasks that an actor has at a time.
+_MOST_ORDERS = 2
+#: How long actors have to finish when they are told to end; then they are killed.
+_GRACE_S = 2.0
+#: Of what Ray says, which gives advice at length.
+_MOST_LETTERS = 300
+
+
+class Order(NamedTuple):
+    """A task that has been taken.
+
+    Attributes:
+        ticket, page, task: its record.
+        worker: who must do it, or ANY_WORKER.
+    """
+
+    ticket: int
+    page: int
+    task: int
+    worker: int
+
+
+class _Actor:
+    """An actor, as the foreman knows it.
+
+    Attributes:
+        is_ready: it has started, and has not been told to end.
+        is_ending: it has been told to.
+        orders: the tasks that it has, in that order.
+        num_calls: how many calls of it have not been answered.
+        end: how it has ended, and why, as soon as it is known that it will not do any more.
+    """
+
+    def __init__(self, handle: Any, index: int) -> None:
+        self.handle = handle
+        self.index = index
+        self.pid = 0
+        self.is_ready = False
+        self.is_ending = False
+        self.orders: deque[Order] = deque()
+        self.num_calls = 0
+        self.end: tuple[int, str] | None = None
+
+    @property
+    def has_room(self) -> bool:
+        return self.is_ready and self.end is None and len(self.orders) < _MOST_ORDERS
+
+
+class Foreman:
+    """Hands tasks to actors and puts what they have made into the slots: see the module's text.
+
+    Attributes:
+        shipment: the sources, in the object store.
+        thread: its own.
+        news: becomes readable when there are `ends`.
+        ends: the workers that have ended, for the main thread to take.
+        reasons: why those did, by worker.
+        pids: of the workers.
+    """
+
+    def __init__(
+        self, options: WorkerOptions, space: SharedSpace, tasks: Sequence[Descriptor], done: Descriptor, cluster: Cluster
+    ) -> None:
+        self.cluster = cluster
+        self.shipment: Any = None
+        self.thread = threading.Thread(target=self._run, name="dali_like_ray", daemon=True)
+        self.news = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self.ends: deque[End] = deque()
+        self.reasons: dict[int, str] = {}
+        self.pids = [0] * options.num_workers
+        self._pid = os.getpid()
+        self._options = options
+        self._slots = Slots(space, options.num_workers)
+        self._tasks, self._own_tasks, self._done = tasks[0], tasks[1:], done
+        for pipe in tasks:
+            os.set_blocking(pipe.fileno(), False)
+        self._class = cluster.actor_class(RayWorker, options.resources)
+        self._lock = threading.Lock()
+        self._actors: list[_Actor | None] = [None] * options.num_workers
+        self._returned: deque[Order] = deque()
+        self._answers: deque[tuple[_Actor, Callable[[Any], None], Future[Any]]] = deque()
+        self._alarm = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self._bytes: dict[Order, int] = {}
+        self._is_stopping = False
+
+    # For other threads
+
+    @property
+    def has_waiting_tasks(self) -> bool:
+        """Whether there are tasks that have been taken from the pipes, and are in no cell."""
+        with self._lock:
+            return bool(self._returned) or any(len(actor.orders) > 1 for actor in self._actors if actor is not None)
+
+    def hire(self, index: int) -> None:
+        """Start an actor. It gets tasks when it is there, however long that takes."""
+        role = Role(index, self._options.num_workers, self._options.threads, tuple(sys.path))
+        with self._lock:
+            actor = self._actors[index] = _Actor(self._class.remote(), index)
+            self._call(actor, "begin", partial(self._note_start, actor), role, self.shipment)
+
+    def kill(self, index: int) -> None:
+        """Kill an actor."""
+        with self._lock:
+            if (actor := self._actors[index]) is not None:
+                self._end(actor.handle)
+
+    def stop(self) -> None:
+        """Let the actors and the thread end, soon."""
+        if self._pid == os.getpid():
+            self._is_stopping = True
+            self._wake()
+
+    def finish(self) -> None:
+        """`stop`, and wait for it."""
+        self.stop()
+        if self._pid == os.getpid() and self.thread.ident not in (None, threading.get_ident()):
+            self.thread.join()
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._alarm.fileno(), 1)
+
+    def _note_answer(self, actor: _Actor, then: Callable[[Any], None], future: Future[Any]) -> None:
+        self._answers.append((actor, then, future))
+        self._wake()
+
+    # The thread
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                with self._lock:
+                    poll = self._poll()
+                poll.poll()
+                self._listen()
+                with self._lock:
+                    self._take_answers()
+                    self._hand_out()
+        finally:
+            if not self._is_stopping:
+                self._report_end(End(TEMPLATE, 0, 0))
+            self._wind_up()
+
+    def _poll(self) -> select.poll:
+        """What to wait for: answers, and tasks for those that have room."""
+        poll = select.poll()
+        poll.register(self._alarm, select.POLLIN)
+        free = self._actors_with_room()
+        if free:
+            poll.register(self._tasks, select.POLLIN)
+        for actor in free:
+            if self._own_tasks and not _is_bound(actor):
+                poll.register(self._own_tasks[actor.index], select.POLLIN)
+        return poll
+
+    def _listen(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._alarm.fileno())
+
+    def _wind_up(self) -> None:
+        """Let actors finish what they are at, and end them."""
+        with self._lock:
+            for actor in self._actors:
+                if actor is not None and actor.is_ready:
+                    self._tell_to_end(actor)
+        deadline_s = time.monotonic() + _GRACE_S
+        poll = select.poll()
+        poll.register(self._alarm, select.POLLIN)
+        while self._is_anyone_ending() and (left_s := deadline_s - time.monotonic()) > 0:
+            poll.poll(left_s * 1000)
+            self._listen()
+            with self._lock:
+                self._take_answers()
+        with self._lock:
+            for actor in self._actors:
+                if actor is not None:
+                    self._end(actor.handle)
+            self._actors = [None] * len(self._actors)
+        self.shipment = None
+        self._answers.clear()
+        self._slots.forget()
+        atexit.unregister(self.finish)
+        self.cluster.leave()
+
+    def _is_anyone_ending(self) -> bool:
+        with self._lock:
+            return any(actor is not None and actor.is_ending for actor in self._actors)
+
+    # Calling actors
+
+    def _call(self, actor: _Actor, method: str, then: Callable[[Any], None], *args: Any) -> None:
+        actor.num_calls += 1
+        try:
+            future = getattr(actor.handle, method).remote(*args).future()
+        except Exception as error:  # Ray has been shut down, say
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(partial(self._note_answer, actor, then))
+
+    def _take_answers(self) -> None:
+        while self._answers:
+            actor, then, future = self._answers.popleft()
+            actor.num_calls -= 1
+            error = future.exception()
+            if error is None:
+                then(future.result())
+            elif actor.end is None:
+                actor.end = self._end_of(actor, error)
+            # All calls of an actor that is lost are answered, some of them with results.
+            if actor.end is not None and not actor.num_calls:
+                self._lose(actor, *actor.end)
+
+    def _end_of(self, actor: _Actor, error: BaseException) -> tuple[int, str]:
+        if actor.pid or not self.cluster.is_task_error(error):
+            return 0, _text_of(error)
+        # It could not even begin: the package is not installed on its node, say.
+        self._slots.leave_message(actor.index, pack_exception(self.cluster.cause_of(error)))
+        return START_FAILED, "it could not start"
+
+    def _note_start(self, actor: _Actor, started: Started) -> None:
+        actor.pid = self.pids[actor.index] = started.pid
+        if started.error:
+            self._slots.leave_message(actor.index, started.error)
+            actor.end = START_FAILED, "it could not start"
+            return
+        actor.is_ready = True
+        self._slots.write_cell(actor.index, CELL_PID, started.pid.to_bytes(WORD_BYTES, "little"))
+
+    def _tell_to_end(self, actor: _Actor) -> None:
+        actor.is_ready, actor.is_ending = False, True
+        self._call(actor, "end", partial(self._note_end, actor))
+
+    def _note_end(self, actor: _Actor, _: None) -> None:
+        actor.end = 0, "it was told to end"
+
+    def _lose(self, actor: _Actor, exitcode: int, reason: str) -> None:
+        """An actor has ended: the first task that it owes is named by its cell, the others nobody has begun."""
+        self._end(actor.handle)
+        if self._actors[actor.index] is actor:
+            self._actors[actor.index] = None
+        for order in actor.orders:
+            self._bytes.pop(order, None)
+        self._returned.extend(list(actor.orders)[1:])
+        self.reasons[actor.index] = reason
+        self._report_end(End(actor.index, actor.pid, exitcode))
+
+    def _end(self, handle: Any) -> None:
+        with contextlib.suppress(Exception):  # it is gone already, or Ray is
+            self.cluster.ray.kill(handle)
+
+    def _report_end(self, end: End) -> None:
+        self.ends.append(end)
+        os.eventfd_write(self.news.fileno(), 1)
+
+    # Handing out tasks
+
+    def _actors_with_room(self) -> list[_Actor]:
+        """Those that may be given a task now, the least busy first."""
+        is_full = sum(self._bytes.values()) >= self.cluster.most_bytes
+        free = [actor for actor in self._actors if actor is not None and actor.has_room]
+        return sorted((actor for actor in free if not (is_full and actor.orders)), key=lambda actor: len(actor.orders))
+
+    def _hand_out(self) -> None:
+        while not self._is_stopping:
+            for actor in self._actors_with_room():
+                if (order := self._next_for(actor)) is not None:
+                    self._give(actor, order)
+                    break
+            else:
+                return
+
+    def _next_for(self, actor: _Actor) -> Order | None:
+        """The next task that an actor can do."""
+        for order in self._returned:
+            if order.worker == ANY_WORKER or (order.worker == actor.index and not _is_bound(actor)):
+                self._returned.remove(order)
+                return order
+        # Two tasks that only this one can do would be out of order if it were lost with both.
+        own = None
+        if self._own_tasks and not _is_bound(actor):
+            own = _read(self._own_tasks[actor.index], actor.index)
+        return own or _read(self._tasks, ANY_WORKER)
+
+    def _give(self, actor: _Actor, order: Order) -> None:
+        if order.ticket == NO_TICKET:
+            self._tell_to_end(actor)
+            return
+        header = self._slots.header_of(order.page)
+        if header[Header.CANCELLED]:
+            self._report(order, actor.index, Status.SKIPPED, 0)
+            return
+        actor.orders.append(order)
+        self._name_first(actor)
+        self._bytes[order] = self._slots.bytes_of(header, order.task)
+        self._call(actor, "compute", partial(self._note_report, actor, order), header.tobytes(), order.task)
+
+    def _name_first(self, actor: _Actor) -> None:
+        """Let the cell of a worker name the task that it is on."""
+        first = actor.orders[0]
+        self._slots.write_cell(actor.index, 0, TASK.pack(first.ticket, first.page, first.task))
+        self._slots.write_cell(actor.index, CELL_SAMPLE, bytes(WORD_BYTES))  # which sample it is on shows only there
+
+    # Taking results
+
+    def _note_report(self, actor: _Actor, order: Order, report: Report) -> None:
+        actor.orders.remove(order)
+        self._bytes.pop(order, None)
+        if self._is_stopping:
+            return
+        replaced = int.from_bytes(self._slots.read_cell(actor.index, CELL_REPLACED), "little") + report.num_replaced
+        self._slots.write_cell(actor.index, CELL_REPLACED, replaced.to_bytes(WORD_BYTES, "little"))
+        self._report(order, actor.index, *self._slots.store(order.page, order.task, report))
+        if actor.orders:
+            self._name_first(actor)
+
+    def _report(self, order: Order, worker: int, status: int, value: int) -> None:
+        with contextlib.suppress(BrokenPipeError):  # nobody wants to know
+            os.write(self._done.fileno(), DONE.pack(order.ticket, order.task, worker, status, value))
+
+
+def _is_bound(actor: _Actor) -> bool:
+    """Whether an actor has a task already that only it can do."""
+    return any(order.worker != ANY_WORKER for order in actor.orders)
+
+
+def _read(pipe: Descriptor, worker: int) -> Order | None:
+    """The next task in a pipe, if there is one."""
+    try:
+        record = os.read(pipe.fileno(), TASK.size)
+    except BlockingIOError:
+        return None
+    if not record:  # the pool is gone
+        return None
+    ticket, page, task = TASK.unpack(record)
+    return Order(ticket, page, task, worker)
+
+
+def _text_of(error: BaseException) -> str:
+    """What Ray says of a lost actor, on one line and without what the actor is called there."""
+    lines = [line for line in str(error).splitlines() if not line.startswith("\t") or line.startswith("\tip:")]
+    return " ".join(map(str.strip, lines))[:_MOST_LETTERS] or repr(error)

@@ -1,0 +1,361 @@
+"""``py_start_method="ray"``: the batches, errors and restarts are those of forked workers."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, get_worker_info, types
+from dali_like.errors import ArgumentError, PicklingError, WorkerDiedError, WorkerStartError
+from dali_like.workers import ray_cluster, ray_foreman
+from tests.conftest import wait_until
+from tests.on_ray.conftest import actors
+
+pytestmark = pytest.mark.usefixtures("cluster")
+
+NUM_BATCHES = 5
+BATCH_SIZE = 4
+
+
+def until(num_samples: int, sample: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A source with epochs of so many samples."""
+
+    def source(info: Any) -> Any:
+        if info.idx_in_epoch >= num_samples:
+            raise StopIteration
+        return sample(info)
+
+    return source
+
+
+def dense(info: Any) -> Any:
+    return info.rng().integers(0, 255, (20, 3), np.uint8)
+
+
+def ragged(info: Any) -> Any:
+    return np.arange(info.idx_in_epoch * 1000 % 777, dtype=np.float32)
+
+
+def large(info: Any) -> Any:
+    return np.full((300, 1000), info.idx_in_epoch, np.int32), np.array(info.epoch_idx)
+
+
+def in_place(info: Any) -> Any:
+    row = info.empty((10,), np.int64)
+    row[:] = info.idx_in_epoch
+    return row
+
+
+def fails_at_five(info: Any) -> Any:
+    if info.idx_in_epoch == 5:
+        raise KeyError(info.idx_in_epoch)
+    return dense(info)
+
+
+async def awaited(info: Any) -> Any:
+    if info.idx_in_epoch >= NUM_BATCHES * BATCH_SIZE:
+        raise StopIteration
+    return dense(info)
+
+
+def whole_batch(info: types.BatchInfo) -> Any:
+    if info.iteration >= NUM_BATCHES:
+        raise StopIteration
+    return np.full((BATCH_SIZE, 3), info.iteration + 100 * info.epoch_idx)
+
+
+def generator() -> Iterator[Any]:
+    for i in range(NUM_BATCHES):
+        yield [np.full(3, i * BATCH_SIZE + j) for j in range(BATCH_SIZE)]
+
+
+class Shard:
+    def __iter__(self) -> Iterator[Any]:
+        info = get_worker_info()
+        assert info is not None
+        for i in range(NUM_BATCHES + info.id):
+            yield np.full((BATCH_SIZE, 2), 10 * i + info.id)
+
+
+FULL = NUM_BATCHES * BATCH_SIZE
+KINDS: dict[str, tuple[Any, int | None, dict[str, Any]]] = {
+    "samples of one shape": (until(FULL, dense), None, {}),
+    "samples of many shapes": (until(FULL, ragged), None, {}),
+    "two outputs, large": (until(FULL, large), 2, {}),
+    "samples made in place": (until(FULL, in_place), None, {}),
+    "objects": (until(FULL, lambda info: {"index": info.idx_in_epoch}), None, {"dtype": types.OBJECT}),
+    "a partial last batch": (until(FULL - 2, dense), None, {"last_batch_policy": "partial"}),
+    "samples that are skipped": (until(FULL, fails_at_five), None, {"on_error": "skip"}),
+    "coroutines": (awaited, None, {"concurrency": 4}),
+    "whole batches": (whole_batch, None, {"batch": True, "batch_info": True}),
+    "an iterable": (generator, None, {"batch": True}),
+    "a shard in every worker": (Shard(), None, {"batch": True, "sharded": True}),
+}
+
+
+def content(batch: tuple[Any, ...]) -> list[Any]:
+    """A batch as values that can be compared."""
+    return [
+        [
+            (np.asarray(sample).dtype, np.asarray(sample).tolist()) if not isinstance(sample, dict) else sample
+            for sample in out
+        ]
+        for out in batch
+    ]
+
+
+def epochs_of(pipe: Pipeline, num_epochs: int = 2) -> list[list[Any]]:
+    epochs = []
+    for _ in range(num_epochs):
+        epochs.append([content(batch) for batch in pipe])
+        pipe.reset()
+    return epochs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_of_forked_workers(make_pipeline: Callable[..., Pipeline], kind: str) -> None:
+    source, num_outputs, options = KINDS[kind]
+    forked, ray = (
+        make_pipeline(source, way, num_outputs=num_outputs, source_options=options, batch_size=BATCH_SIZE, seed=5)
+        for way in ("fork", "ray")
+    )
+
+    epochs = epochs_of(ray)
+
+    assert epochs == epochs_of(forked)
+    assert len(epochs[0]) >= NUM_BATCHES
+    assert ray.statistics().replaced_samples >= ("skip" in options.values())
+
+
+class TestErrors:
+    def test_keep_their_type_and_say_where_they_come_from(self, make_pipeline: Callable[..., Pipeline]) -> None:
+        class OddError(Exception):
+            pass
+
+        def source(info: Any) -> Any:
+            if info.idx_in_epoch == 5:
+                raise OddError(info.idx_in_epoch)
+            return dense(info)
+
+        pipe = make_pipeline(until(FULL, source), "ray", source_options={"name": "odd"})
+
+        pipe.run()
+        with pytest.raises(OddError) as caught:
+            pipe.run()
+
+        assert caught.value.args == (5,)
+        assert "raise OddError(info.idx_in_epoch)" in str(caught.value.__cause__)
+        assert caught.value.__notes__[0].startswith(
+            "raised by external_source 'odd' for sample 1 of iteration 1 in epoch 0 (idx_in_epoch 5)"
+        )
+        assert len(list(pipe)) == NUM_BATCHES - 2
+
+    def test_of_the_start_are_raised_by_run(self, make_pipeline: Callable[..., Pipeline]) -> None:
+        def setup() -> None:
+            raise LookupError("no such store")
+
+        pipe = make_pipeline(dense, "ray", source_options={"worker_setup": setup})
+
+        with pytest.raises(WorkerStartError, match="no such store") as caught:
+            pipe.run()
+
+        assert isinstance(caught.value.__cause__, LookupError)
+
+    def test_what_only_one_machine_has_is_refused(self, make_pipeline: Callable[..., Pipeline]) -> None:
+        lock = multiprocessing.get_context("spawn").Lock()
+
+        def source(info: Any) -> Any:
+            with lock:
+                return dense(info)
+
+        with pytest.raises(PicklingError, match="a Lock, refuses"):
+            make_pipeline(source, "ray").build()
+
+    @pytest.mark.parametrize(
+        ("options", "text"), [({"max_restarts": 1}, "is the pipeline's to set"), ({"num_cpu": 1}, "do not take that")]
+    )
+    def test_options_that_are_none(self, make_pipeline: Callable[..., Pipeline], options: dict[str, Any], text: str) -> None:
+        with pytest.raises(ArgumentError, match=text):
+            make_pipeline(dense, "ray", py_worker_options=options).build()
+
+
+class TestLostWorkers:
+    def test_their_samples_are_computed_again(self, make_pipeline: Callable[..., Pipeline], tmp_path: Path) -> None:
+        def dies_once(info: Any) -> Any:
+            if info.idx_in_epoch == 9:
+                with contextlib.suppress(FileExistsError):
+                    (tmp_path / "died").touch(exist_ok=False)
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return dense(info)
+
+        pipe = make_pipeline(until(FULL, dies_once), "ray", seed=5)
+        forked = make_pipeline(until(FULL, dense), "fork", seed=5)
+
+        assert epochs_of(pipe) == epochs_of(forked)
+        assert pipe.statistics().worker_restarts == 1
+
+    def test_killed_from_outside_again_and_again(self, make_pipeline: Callable[..., Pipeline]) -> None:
+        sources = until(40 * BATCH_SIZE, dense)
+        pipe = make_pipeline(sources, "ray", seed=5, py_worker_restarts=None)
+        forked = make_pipeline(sources, "fork", seed=5)
+        batches = []
+
+        for i, batch in enumerate(pipe):
+            batches.append(content(batch))
+            if i % 15 == 7:
+                os.kill(pipe.py_worker_pids[0], signal.SIGKILL)
+
+        assert batches == epochs_of(forked, 1)[0]
+        assert pipe.statistics().worker_restarts >= 1
+
+    def test_an_iterable_goes_on_in_another(self, make_pipeline: Callable[..., Pipeline], tmp_path: Path) -> None:
+        def dies_once() -> Iterator[Any]:
+            for i, batch in enumerate(generator()):
+                if i == 3:
+                    with contextlib.suppress(FileExistsError):
+                        (tmp_path / "died").touch(exist_ok=False)
+                        os.kill(os.getpid(), signal.SIGKILL)
+                yield batch
+
+        pipe = make_pipeline(dies_once, "ray", source_options={"batch": True})
+        forked = make_pipeline(generator, "fork", source_options={"batch": True})
+
+        assert epochs_of(pipe) == epochs_of(forked)
+        assert pipe.statistics().worker_restarts == 1
+
+    def test_past_the_allowance_run_raises(self, make_pipeline: Callable[..., Pipeline]) -> None:
+        pipe = make_pipeline(lambda _: os._exit(3), "ray", py_worker_restarts=0, source_options={"name": "exits"})
+
+        with pytest.raises(
+            WorkerDiedError, match=r"was lost \(.*\) while external_source 'exits' was making sample 0 of iteration 0"
+        ):
+            pipe.run()
+
+    def test_a_sample_that_kills_them_all_is_given_up(self, make_pipeline: Callable[..., Pipeline]) -> None:
+        def source(info: Any) -> Any:
+            return os._exit(3) if info.idx_in_epoch == 4 else dense(info)
+
+        pipe = make_pipeline(until(FULL, source), "ray", batch_size=2, workers=2)
+
+        pipe.run()
+        pipe.run()
+        with pytest.raises(WorkerDiedError, match="sample 0 of iteration 2"):
+            pipe.run()
+
+        assert len(list(pipe)) == FULL // 2 - 3
+
+
+def test_setup_and_teardown_are_called_in_each_worker(make_pipeline: Callable[..., Pipeline], tmp_path: Path) -> None:
+    def note(what: str) -> None:
+        info = get_worker_info()
+        assert info is not None
+        (tmp_path / f"{what}{info.id}of{info.num_workers}").touch()
+
+    options = {"worker_setup": functools.partial(note, "up"), "worker_teardown": functools.partial(note, "down")}
+    pipe = make_pipeline(until(FULL, dense), "ray", source_options=options)
+
+    list(pipe)
+    wait_until(lambda: len(pipe.py_worker_pids) == 2, "the start of both")
+    pipe.close()
+
+    assert {path.name for path in tmp_path.iterdir()} == {"up0of2", "up1of2", "down0of2", "down1of2"}
+
+
+def test_a_pipeline_that_is_dropped_ends_its_actors(make_pipeline: Callable[..., Pipeline]) -> None:
+    from dali_like import fn, pipeline_def  # noqa: PLC0415
+
+    @pipeline_def(batch_size=2, num_threads=1, py_num_workers=1, py_start_method="ray")
+    def pipeline() -> Any:
+        return fn.external_source(source=dense, parallel=True, batch=False)
+
+    pipe = pipeline()
+    pipe.run()
+    assert actors()
+
+    del pipe  # the fixture waits for the rest
+
+
+def test_reset_in_the_middle_of_an_epoch(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipe, forked = (make_pipeline(until(FULL, large), way, num_outputs=2) for way in ("ray", "fork"))
+
+    for each in (pipe, forked):
+        each.run()
+        each.reset()
+
+    assert epochs_of(pipe) == epochs_of(forked)
+
+
+def test_a_batch_that_is_held_does_not_change(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipe = make_pipeline(until(FULL, large), "ray", num_outputs=2)
+
+    held = list(pipe)
+    pipe.close()
+
+    assert [batch[0].as_array()[:, 0, 0].tolist() for batch in held] == np.arange(FULL).reshape(-1, BATCH_SIZE).tolist()
+
+
+def test_ctrl_c_while_a_callback_is_busy(make_pipeline: Callable[..., Pipeline], tmp_path: Path) -> None:
+    def source(info: Any) -> Any:
+        if info.idx_in_epoch == 6:
+            (tmp_path / "busy").touch()
+            wait_until((tmp_path / "go").exists, "the permission to go on")
+        return np.array(info.idx_in_epoch)
+
+    def interrupt() -> None:
+        wait_until((tmp_path / "busy").exists, "the sample")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    pipe = make_pipeline(until(FULL, source), "ray", source_options={"prefetch_queue_depth": 1})
+    pipe.run()
+    thread = threading.Thread(target=interrupt)
+
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        pipe.run()
+    thread.join()
+    (tmp_path / "go").touch()
+
+    assert [content(batch)[0][0][1] for batch in pipe][-1] == FULL - BATCH_SIZE
+
+
+@pytest.mark.parametrize("share", [1, 1 << 60])
+def test_results_on_their_way_are_limited_by_their_bytes(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, share: int
+) -> None:
+    monkeypatch.setattr(ray_cluster, "_STORE_SHARE", share)
+    given = ray_foreman.Foreman._give
+    busy: list[int] = []
+
+    def give(self: Any, actor: Any, order: Any) -> None:
+        given(self, actor, order)
+        busy.append(len(actor.orders))
+
+    monkeypatch.setattr(ray_foreman.Foreman, "_give", give)
+    pipe = make_pipeline(until(FULL, large), "ray", num_outputs=2, source_options={"prefetch_queue_depth": 3})
+
+    assert len(list(pipe)) == NUM_BATCHES
+    assert max(busy) == (2 if share == 1 else 1)
+
+
+def test_large_arrays_of_sources_can_be_written_to_unless_they_could_not_before(
+    make_pipeline: Callable[..., Pipeline],
+) -> None:
+    ours, fixed = np.zeros(100_000), np.ones(100_000)
+    fixed.flags.writeable = False
+
+    def source(_: Any) -> Any:
+        return np.array([ours.flags.writeable, fixed.flags.writeable])
+
+    pipe = make_pipeline(source, "ray", batch_size=1)
+
+    assert content(pipe.run())[0][0][1] == [True, False]
