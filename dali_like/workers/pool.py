@@ -36,7 +36,7 @@ from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.crew import Crew, Workers
 from dali_like.workers.dispatch import Dispatcher, pid_in_cell
-from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import NOTICE_BYTES, WORD_BYTES, control_bytes, notice_offset
 from dali_like.workers.recovery import Recovery
@@ -60,6 +60,8 @@ class ProcessPool:
         OutOfMemoryError: there is no address space for the slots.
     """
 
+    _tasks_per_worker = TASKS_PER_WORKER
+
     def __init__(
         self,
         sources: Sequence[tuple[Source, Sequence[OutputLayout]]],
@@ -77,7 +79,7 @@ class ProcessPool:
         self._stages: list[Stage] = [
             RequestStage(space, source, capacity)
             if source.requests
-            else ArrayStage(space, source, capacity, declared, options.num_workers)
+            else ArrayStage(space, source, capacity, declared, options.num_workers, self._tasks_per_worker)
             for source, declared in sources
         ]
         self._work = Dispatcher(self._stages, capacity, space, options.num_workers)

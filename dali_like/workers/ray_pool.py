@@ -21,6 +21,9 @@ class RayPool(ProcessPool):
         PicklingError: a source cannot travel.
     """
 
+    #: A call of an actor costs a millisecond of CPU time, here and there, where a task of a process costs some microseconds.
+    _tasks_per_worker = 1
+
     def __init__(
         self,
         sources: Sequence[tuple[Source, Sequence[OutputLayout]]],

@@ -207,6 +207,7 @@ class ArrayStage(Stage):
     Args:
         declared: what the user says about the outputs, where anything.
         num_workers: how many share a batch; 0 where it is not shared.
+        tasks_per_worker: into how many tasks for each of them it is cut, at most.
     """
 
     def __init__(
@@ -216,8 +217,10 @@ class ArrayStage(Stage):
         capacity: int,
         declared: Sequence[OutputLayout],
         num_workers: int,
+        tasks_per_worker: int = TASKS_PER_WORKER,
     ) -> None:
-        super().__init__(space, source, capacity, _task_size(source, capacity, num_workers), declared)
+        size = _task_size(source, capacity, num_workers, tasks_per_worker)
+        super().__init__(space, source, capacity, size, declared)
         self._capacity = capacity
         self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
         self._expected = list(declared)
@@ -328,10 +331,10 @@ def _without_rows(layouts: Sequence[OutputLayout]) -> tuple[OutputLayout, ...]:
     return tuple(OutputLayout(layout.dtype, layout.ndim) for layout in layouts)
 
 
-def _task_size(source: Source, capacity: int, num_workers: int) -> int:
+def _task_size(source: Source, capacity: int, num_workers: int, tasks_per_worker: int) -> int:
     if source.task_size is not None:
         return source.task_size
     if source.batch:
         return capacity
     # What is in the making in one worker at once is one task.
-    return task_size(capacity, num_workers, TASKS_PER_WORKER if source.concurrency is None else 1)
+    return task_size(capacity, num_workers, tasks_per_worker if source.concurrency is None else 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,12 +13,9 @@ import pytest
 
 from dali_like import Pipeline
 from tests.conftest import DEADLINE_S, descendants_of, wait_until
-from tests.on_ray.test_ray_pool import content, dense, epochs_of, until
+from tests.on_ray.test_ray_pool import content, dense
 
 ON_CALLBACK_NODES = {"num_cpus": 1, "resources": {"callbacks": 1}}
-
-
-SPREAD = {**ON_CALLBACK_NODES, "scheduling_strategy": "SPREAD"}
 
 
 def where(_: Any) -> Any:
@@ -52,20 +50,27 @@ def test_workers_wait_for_a_node_that_comes_later(
 def test_nodes_are_killed_and_the_stream_is_that_of_one_process(
     make_pipeline: Callable[..., Pipeline], cluster: Any, add_node: Callable[..., Any]
 ) -> None:
-    source = until(120, dense)
-    nodes = [add_node(resources={"callbacks": 2}) for _ in range(2)]
-    pipe = make_pipeline(source, "ray", seed=5, py_worker_restarts=None, py_worker_options=SPREAD)
-    forked = make_pipeline(source, "fork", seed=5)
-    batches = []
+    options = {"py_worker_options": ON_CALLBACK_NODES, "py_worker_restarts": None}
+    pipe = make_pipeline(dense, "ray", seed=5, **options)
+    forked = make_pipeline(dense, "fork", seed=5)
+    node, batches = add_node(resources={"callbacks": 2}), []
 
-    for i, batch in enumerate(pipe):
-        batches.append(content(batch))
-        if i == 5:
-            wait_until(lambda: len(pipe.py_worker_pids) == 2, "the start of both")
-            cluster.remove_node(nodes[0], allow_graceful=False)
+    def have_begun() -> bool:
+        batches.append(content(pipe.run()))
+        return len(pipe.py_worker_pids) == 2
 
-    assert batches == epochs_of(forked, 1)[0]
-    assert pipe.statistics().worker_restarts >= 1
+    def were_lost(num_workers: int) -> bool:
+        batches.append(content(pipe.run()))
+        return pipe.statistics().worker_restarts >= num_workers
+
+    for num_lost in (2, 4):
+        wait_until(have_begun, "the start of both")
+        before, node = node, add_node(resources={"callbacks": 2})  # those that lose their node go to the new one
+        cluster.remove_node(before, allow_graceful=False)
+        wait_until(functools.partial(were_lost, num_lost), "the loss of both")
+    batches += [content(pipe.run()) for _ in range(5)]
+
+    assert batches == [content(forked.run()) for _ in batches]
 
 
 ALONE = """

@@ -1,0 +1,135 @@
+"""Samples through actors of Ray: dali_like, Ray Data, and a bare loop of actor calls.
+
+    python -m benchmarks.on_ray [seconds a run]
+
+All three run on one local cluster with two CPUs, one after the other, in turns; each makes batches of 64 in order with two
+workers and hands them to a consumer that looks at their indices. Of a run the batches that come within the time count, after
+those that it takes to warm up. The bare loop has two calls of each actor on their way and stacks the samples in the actor:
+the least that such a program does. Ray Data maps the indices, in blocks of 64 that stay in order, and iterates with
+``iter_batches``. It needs pyarrow and pandas.
+
+What may be doubted: all is on one machine, so that no network limits anything; two cores are shared by the workers, the
+consumer and Ray's own processes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from benchmarks.workloads import WORKERS, Sample, image, slow
+from dali_like import fn, pipeline_def
+from dali_like.types import SampleInfo
+
+BATCH_SIZE = 64
+NUM_TURNS = 3
+WARM_UP = 8
+#: More than any run gets to.
+NUM_BATCHES = 1 << 16
+
+Make = Callable[[int], Sample]
+
+
+def by_dali_like(make: Make) -> Iterator[Any]:
+    """The labels of each batch."""
+
+    def source(info: SampleInfo) -> Sample:
+        return make(info.idx_in_epoch)
+
+    @pipeline_def(batch_size=BATCH_SIZE, num_threads=1, py_num_workers=WORKERS, py_start_method="ray")
+    def pipeline() -> Any:
+        return tuple(fn.external_source(source=source, num_outputs=2, parallel=True, batch=False))
+
+    with pipeline() as pipe:
+        for _, labels in pipe:
+            yield labels.as_array()[:, 0]
+
+
+def by_calls(make: Make) -> Iterator[Any]:
+    """As `by_dali_like`, by a loop of actor calls, each for a batch."""
+    ray = importlib.import_module("ray")
+
+    class Maker:
+        def batch(self, number: int) -> list[Any]:
+            samples = [make(number * BATCH_SIZE + i) for i in range(BATCH_SIZE)]
+            return [np.stack(column) for column in zip(*samples, strict=True)]
+
+    actors = [ray.remote(Maker).options(num_cpus=1).remote() for _ in range(WORKERS)]
+    calls = deque(actors[i % WORKERS].batch.remote(i) for i in range(2 * WORKERS))
+    try:
+        for i in range(2 * WORKERS, NUM_BATCHES):
+            _, labels = ray.get(calls.popleft())
+            calls.append(actors[i % WORKERS].batch.remote(i))
+            yield labels[:, 0]
+    finally:
+        for actor in actors:
+            ray.kill(actor)
+
+
+def by_ray_data(make: Make) -> Iterator[Any]:
+    """As `by_dali_like`, by Ray Data."""
+    ray = importlib.import_module("ray")
+    importlib.import_module("ray.data")
+
+    def make_batch(rows: dict[str, Any]) -> dict[str, Any]:
+        arrays, labels = zip(*(make(int(i)) for i in rows["id"]), strict=True)
+        return {"array": np.stack(arrays), "label": np.stack(labels)}
+
+    ray.data.DataContext.get_current().execution_options.preserve_order = True
+    ray.data.DataContext.get_current().enable_progress_bars = False
+    rows = ray.data.range(1 << 15, override_num_blocks=(1 << 15) // BATCH_SIZE)
+    dataset = rows.map_batches(make_batch, batch_size=BATCH_SIZE, num_cpus=1)
+    for batch in dataset.iter_batches(batch_size=BATCH_SIZE, batch_format="numpy"):
+        yield batch["label"][:, 0]
+
+
+SYSTEMS = {"dali_like": by_dali_like, "actor calls": by_calls, "Ray Data": by_ray_data}
+
+
+def samples_per_s(batches: Iterator[Any], seconds: float) -> float:
+    """How fast they come, once they do."""
+    for number in range(WARM_UP):
+        check(next(batches), number)
+    begin = time.perf_counter()
+    number = WARM_UP
+    for labels in batches:
+        check(labels, number)
+        number += 1
+        if time.perf_counter() - begin > seconds:
+            break
+    rate = (number - WARM_UP) * BATCH_SIZE / (time.perf_counter() - begin)
+    batches.close()  # type: ignore[attr-defined]
+    return rate
+
+
+def check(labels: Any, number: int) -> None:
+    """Whether these are the samples of that batch."""
+    if not np.array_equal(labels, np.arange(number * BATCH_SIZE, (number + 1) * BATCH_SIZE)):
+        raise AssertionError(f"batch {number} is {labels}")
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    ray = importlib.import_module("ray")
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    ray.init("local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False)
+    rates: dict[tuple[str, str], list[float]] = {}
+    for _ in range(NUM_TURNS):
+        for make in (image, slow):
+            for name, system in SYSTEMS.items():
+                rates.setdefault((make.__name__, name), []).append(samples_per_s(system(make), seconds))
+    ray.shutdown()
+    print("| samples | system | samples a second (range) |\n|---|---|--:|")
+    for (workload, name), values in rates.items():
+        print(f"| {workload} | {name} | {statistics.median(values):,.0f} ({min(values):,.0f}..{max(values):,.0f}) |")
+
+
+if __name__ == "__main__":
+    main()
