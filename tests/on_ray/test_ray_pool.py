@@ -319,9 +319,12 @@ def test_ctrl_c_while_a_callback_is_busy(make_pipeline: Callable[..., Pipeline],
     pipe.run()
     thread = threading.Thread(target=interrupt)
 
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
+    def run() -> None:
+        thread.start()
         pipe.run()
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
     thread.join()
     (tmp_path / "go").touch()
 
