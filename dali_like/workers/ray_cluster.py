@@ -54,8 +54,12 @@ class Cluster:
                     "py_worker_restarts"
                 )
         self._is_guest = self._enter(num_workers, resources)
-        self.most_bytes = self._store_bytes() // _STORE_SHARE
-        self._warn_of_missing(num_workers, resources)
+        try:
+            self.most_bytes = self._store_bytes() // _STORE_SHARE
+            self._warn_of_missing(num_workers, resources)
+        except BaseException:  # warnings may be errors
+            self.leave()
+            raise
 
     def actor_class(self, kind: type, resources: Mapping[str, Any]) -> Any:
         """A class whose instances are actors that are lost with their process: no call is made twice.
