@@ -30,6 +30,7 @@ MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.s
 FOR_PYTORCH = {
     "dali_like.plugin.pytorch",
     *("dali_like.plugin._torch_iterators", "dali_like.plugin._torch_pinning", "dali_like.plugin._torch_tensors"),
+    "dali_like.plugin._datapipes",
 }
 if importlib.util.find_spec("torch") is None:
     MODULES = [name for name in MODULES if name not in FOR_PYTORCH]
