@@ -364,6 +364,22 @@ def test_ragged_samples_are_views_of_shared_memory(way: str, make_pipeline: Make
 # Shapes
 
 
+@in_both_places
+def test_ragged_samples_of_any_strides(way: str, make_pipeline: MakePipeline) -> None:
+    def source(info: SampleInfo) -> NDArray[Any]:
+        array = np.arange(24 + 24 * info.idx_in_epoch, dtype=np.int16).reshape(2, 3, -1)
+        views = (
+            array.T,
+            array[::-1, 1:],
+            np.asfortranarray(array),
+            array[:, :0],
+            np.broadcast_to(array[:, :1], array.shape),
+        )
+        return views[info.idx_in_epoch % 5]
+
+    assert_epoch(make_pipeline(source, way), source, iterations=5)
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 15, 16, 17, 33, 250])
 @in_both_places
 def test_batch_sizes_with_dense_and_ragged_outputs(batch_size: int, way: str, make_pipeline: MakePipeline) -> None:

@@ -289,9 +289,11 @@ def _layouts(descriptors: NDArray[np.int64], batch: Batch, geometry: Geometry, s
     Raises:
         CorruptionError, DtypeMismatchError, NdimMismatchError: not so.
     """
+    # Most is seen from the least and the greatest of each word, which takes a few steps whatever the size of the batch.
+    words = np.ascontiguousarray(descriptors.transpose(1, 2, 0))
     layouts = []
-    for output in range(descriptors.shape[1]):
-        layout = _layout(descriptors[:, output], geometry.slot_bytes)
+    for output, (least, most) in enumerate(zip(words.min(axis=2).tolist(), words.max(axis=2).tolist(), strict=True)):
+        layout = _layout(least, most, words[output], geometry.slot_bytes)
         if layout is None:
             _check(descriptors, geometry, source)
             raise _mismatch(descriptors[:, output], batch, source, output)
@@ -299,30 +301,25 @@ def _layouts(descriptors: NDArray[np.int64], batch: Batch, geometry: Geometry, s
     return tuple(layouts)
 
 
-def _layout(table: NDArray[np.int64], slot_bytes: int) -> OutputLayout | None:
-    """The layout of an output; None if anything is wrong with it.
-
-    Most is seen from the least and the greatest value of each word, which takes a few steps whatever the size of the batch.
-    """
-    least, most = table.min(axis=0).tolist(), table.max(axis=0).tolist()
-    dtype, ndim = least[Word.DTYPE], least[Word.NDIM]
-    if (dtype, ndim) != (most[Word.DTYPE], most[Word.NDIM]) or not (0 <= dtype < len(DTYPES) and 0 <= ndim <= MAX_NDIM):
+def _layout(least: list[int], most: list[int], words: NDArray[np.int64], slot_bytes: int) -> OutputLayout | None:
+    """The layout of an output, by the least and the greatest value of each word; None if anything is wrong with it."""
+    offset, nbytes, dtype, ndim = least[: Word.SHAPE]
+    if [dtype, ndim] != most[Word.DTYPE : Word.SHAPE] or not (0 <= dtype < len(DTYPES) and 0 <= ndim <= MAX_NDIM):
         return None
-    shape = slice(Word.SHAPE, Word.SHAPE + ndim)
-    least_of_all = min(least[Word.OFFSET], least[Word.NBYTES], *least[shape])
-    if least_of_all < 0 or max(most[Word.OFFSET], most[Word.NBYTES]) > slot_bytes:
+    shape, most_shape = least[Word.SHAPE : Word.SHAPE + ndim], most[Word.SHAPE : Word.SHAPE + ndim]
+    if min(offset, nbytes, *shape) < 0 or max(most[Word.OFFSET], most[Word.NBYTES]) > slot_bytes:
         return None
-    if int((table[:, Word.OFFSET] + table[:, Word.NBYTES]).max()) > slot_bytes:
+    if int((words[Word.OFFSET] + words[Word.NBYTES]).max()) > slot_bytes:
         return None
     item_bytes = DTYPES[dtype].itemsize
     # Arrays without elements have limits, too.
-    if math.prod(length or 1 for length in most[shape]) * item_bytes >= _MOST_BYTES:
+    if math.prod(length or 1 for length in most_shape) * item_bytes >= _MOST_BYTES:
         return None
-    if least[shape] == most[shape]:
-        nbytes = math.prod(least[shape]) * item_bytes
-        return OutputLayout(dtype, ndim, tuple(least[shape])) if least[Word.NBYTES] == nbytes == most[Word.NBYTES] else None
-    sizes = table[:, shape].prod(axis=1) * item_bytes
-    return OutputLayout(dtype, ndim, None) if (sizes == table[:, Word.NBYTES]).all() else None
+    if shape == most_shape:
+        row_bytes = math.prod(shape) * item_bytes
+        return OutputLayout(dtype, ndim, tuple(shape)) if nbytes == row_bytes == most[Word.NBYTES] else None
+    sizes = words[Word.SHAPE : Word.SHAPE + ndim].prod(axis=0) * item_bytes
+    return OutputLayout(dtype, ndim, None) if (sizes == words[Word.NBYTES]).all() else None
 
 
 def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: int) -> DaliLikeError:
@@ -342,4 +339,4 @@ def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: in
 
 
 def _is_contiguous(offsets: NDArray[np.int64], row_bytes: int) -> bool:
-    return bool((np.diff(offsets) == row_bytes).all())
+    return bool((offsets[1:] - offsets[:-1] == row_bytes).all())

@@ -199,13 +199,9 @@ class TaskRunner:
         i = begin
         try:
             while i < task.stop:
-                if task.region is None:
-                    i, sample = fill(task, i)
-                    if i == task.stop:
-                        break
-                else:
-                    cell[0] = i
-                    sample = task.callback(tuple.__new__(SampleInfo, (task.first + i, i, task.iteration, task.epoch)))
+                i, sample = fill(task, i) if task.region is None else self._fill_region(task, i)
+                if i == task.stop:
+                    break
                 self._put(task, i, sample, source)
                 i += 1
         except (StopIteration, RegionFullError, NoMemoryError):
@@ -268,6 +264,26 @@ class TaskRunner:
                 a = b = sample = None  # see above
             else:
                 return i, sample
+        return task.stop, None
+
+    def _fill_region(self, task: Task, begin: int) -> tuple[int, Any]:
+        """Make samples for as long as they are plain arrays: the index of the first that is not, and that sample."""
+        callback, first, iteration, epoch, source = task.callback, task.first, task.iteration, task.epoch, task.source
+        single, count, any_objects = source.num_outputs is None, source.output_count, any(source.objects)
+        cell, lent, new, put = self._cell, task.lent, tuple.__new__, task.put_arrays
+        for i in range(begin, task.stop):
+            cell[0] = i
+            sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
+            outputs = (sample,) if single else sample
+            if outputs.__class__ is not tuple or len(outputs) != count or lent or any_objects:
+                return i, sample
+            try:
+                if not put(i, outputs):
+                    return i, sample
+            except (RegionFullError, NoMemoryError):
+                self.homeless = sample
+                raise
+            outputs = sample = None  # see above
         return task.stop, None
 
     def _make_concurrently(self, task: Task, concurrency: int) -> None:

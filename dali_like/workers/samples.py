@@ -179,7 +179,7 @@ def as_array(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) 
     if source.is_object(output):
         return _pickled(value, source, output)
     if isinstance(value, np.ndarray):
-        if np.ma.is_masked(value):
+        if value.__class__ is not np.ndarray and np.ma.is_masked(value):
             _refuse(value, source, output, "a masked array, whose mask does not travel; return array.filled(...)")
         array = value
     elif isinstance(value, (np.generic, bool, int, float)):

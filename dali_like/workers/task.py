@@ -6,6 +6,7 @@ Nothing but the rows, descriptors, count and region of the task itself is touche
 from __future__ import annotations
 
 import math
+import struct
 import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from dali_like.workers.protocol import (
     DTYPE_CODES,
     DTYPES,
     HEADER_WORDS,
+    MAX_NDIM,
     SAMPLE_ALIGNMENT,
     UNKNOWN,
     WORD_BYTES,
@@ -35,6 +37,10 @@ from dali_like.workers.samples import Pickled, Source, as_array, check_array
 #: bounds. So a batch of small samples takes little, and one of large samples few steps.
 _LEAST_COMMIT_BYTES = 1 << 14
 _MOST_COMMIT_BYTES = 1 << 20
+
+#: What writes a descriptor, by the number of dimensions; see `dali_like.workers.protocol.Word`.
+_DESCRIPTORS = tuple(struct.Struct(f"={Word.SHAPE + ndim}q").pack_into for ndim in range(MAX_NDIM + 1))
+_DESCRIPTOR_BYTES = DESCRIPTOR_WORDS * WORD_BYTES
 
 
 class RegionFullError(Exception):
@@ -61,6 +67,9 @@ class Cell(NamedTuple):
     shape: tuple[int, ...] | None
 
 
+#: The dtypes and numbers of dimensions that arrays may have, as descriptors say it.
+_KINDS = {(dtype, ndim): (code, ndim) for dtype, code in DTYPE_CODES.items() for ndim in range(MAX_NDIM + 1)}
+
 #: In place of a cell where there are no rows: no array has this shape.
 _NO_CELL = Cell(np.empty(0), np.dtype(float), None)
 
@@ -85,12 +94,16 @@ class SlotView:
         marks_offset = offset + words[Header.MARKS_OFFSET]
         self.marks = space.array(marks_offset, (num_tasks,), word)
         self.counts = space.array(marks_offset + num_tasks * WORD_BYTES, (num_tasks,), word)
+        self.descriptors_offset = offset + words[Header.DESCRIPTORS_OFFSET]
         self.descriptors: NDArray[np.int64] = space.array(
-            offset + words[Header.DESCRIPTORS_OFFSET], (capacity, num_outputs, DESCRIPTOR_WORDS), word
+            self.descriptors_offset, (capacity, num_outputs, DESCRIPTOR_WORDS), word
         )
         self.expected: list[list[int]] = space.array(
             offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
         ).tolist()
+        #: Of each output, as far as known: the code of its dtype and its number of dimensions; and where its rows are.
+        self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
+        self.offsets = [expected[Word.OFFSET] for expected in self.expected]
         self._cells: dict[int, list[tuple[Cell, ...]]] = {}
         self._capacity = capacity
         self.rows = [self._rows_of(space, expected) for expected in self.expected]
@@ -186,7 +199,37 @@ class Task:
             place = self.lent.get((i, output))
             written = place is not None and _is_same(array, place)
             offset = (_address(array) - self._space.address if written else region.append(array)) - self.view.offset
-        self._describe(i, output, offset, array.nbytes, array.dtype, array.shape)
+        self._describe(i, output, offset, array)
+
+    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
+        """As `put` for all outputs of sample `i`, if these are plain arrays of the right kinds; else nothing is written.
+
+        This is what a sample without rows costs besides its callback and the copies, so all is done in one place.
+
+        Raises:
+            RegionFullError, NoMemoryError: as `put`.
+        """
+        view, space, take = self.view, self._space, self.describe_all().take
+        kinds = []
+        for array, wanted in zip(arrays, view.kinds):  # noqa: B905  # naming it takes longer, here and below
+            kind = _KINDS.get((array.dtype, array.ndim)) if array.__class__ is np.ndarray else None
+            if kind is None or (kind != wanted and not self.provisional and not _agrees(kind, wanted)):
+                return False
+            kinds.append(kind)
+        place = view.descriptors_offset + i * len(kinds) * _DESCRIPTOR_BYTES
+        cells = self.cells[i - self.start]
+        for array, kind, (row, dtype, row_shape), rows_offset in zip(arrays, kinds, cells, view.offsets):  # noqa: B905
+            shape, nbytes = array.shape, array.nbytes
+            if shape == row_shape and array.dtype == dtype:
+                row[...] = array
+                offset = rows_offset + i * nbytes
+            else:
+                begin = take(nbytes)
+                np.ndarray(shape, array.dtype, space.map, begin)[...] = array
+                offset = begin - view.offset
+            _DESCRIPTORS[kind[1]](space.map, place, offset, nbytes, *kind, *shape)
+            place += _DESCRIPTOR_BYTES
+        return True
 
     def put_all(self, output: int, samples: NDArray[Any], source: Source) -> None:
         """Write one output of the first samples of the task from one array.
@@ -204,8 +247,10 @@ class Task:
             return
         offset = self.describe_all().append(samples) - self.view.offset
         nbytes = samples.nbytes // count if count else 0
-        self._describe(slice(self.start, self.start + count), output, offset, nbytes, samples.dtype, shape)
-        self.view.descriptors[self.start : self.start + count, output, Word.OFFSET] += np.arange(count) * nbytes
+        words = (offset, nbytes, DTYPE_CODES[samples.dtype], len(shape), *shape)
+        descriptors = self.view.descriptors[self.start : self.start + count, output]
+        descriptors[:, : len(words)] = words
+        descriptors[:, Word.OFFSET] += np.arange(count) * nbytes
 
     def empty(self, info: SampleInfo, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """The memory for an output of a sample of this task, or None. See `SampleInfo.empty`."""
@@ -249,16 +294,10 @@ class Task:
             expected = self.view.expected[output]
             check_array(dtype, ndim, expected[Word.DTYPE], expected[Word.NDIM], source, output)
 
-    def _describe(
-        self, samples: int | slice, output: int, offset: int, nbytes: int, dtype: np.dtype[Any], shape: tuple[int, ...]
-    ) -> None:
-        self.view.descriptors[samples, output, : Word.SHAPE + len(shape)] = (
-            offset,
-            nbytes,
-            DTYPE_CODES[dtype],
-            len(shape),
-            *shape,
-        )
+    def _describe(self, i: int, output: int, offset: int, array: NDArray[Any]) -> None:
+        place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
+        code, ndim, shape = DTYPE_CODES[array.dtype], array.ndim, array.shape
+        _DESCRIPTORS[ndim](self._space.map, place, offset, array.nbytes, code, ndim, *shape)
 
 
 class Region:
@@ -307,6 +346,11 @@ class Region:
             raise NoMemoryError(missing) from None  # the main process has the words, and may find memory
         self._committed = target
         self._marks[self._task] = target
+
+
+def _agrees(kind: tuple[int, int], wanted: tuple[int, int]) -> bool:
+    """Whether an array is of the kind that is wanted, as far as that is known."""
+    return all(word in (UNKNOWN, known) for known, word in zip(kind, wanted, strict=True))
 
 
 def _address(array: NDArray[Any]) -> int:
