@@ -1,8 +1,9 @@
-"""How much memory a process may still take: what the machine has, and what the process's control groups allow.
+"""What a process may still take: what the machine has, and what the process's control groups allow.
 
-A process that exceeds the limit of a control group gets no error, it is killed. So the limits are read before memory is
-taken. Sources: proc(5) on /proc/meminfo, the kernel's admin guide on memory controllers (cgroup v2 ``memory.max`` and
-``memory.current``, v1 ``memory.limit_in_bytes`` and ``memory.usage_in_bytes``).
+A process that exceeds the memory limit of a control group gets no error, it is killed. So that limit is read before memory
+is taken. Sources: proc(5) on /proc/meminfo, the kernel's admin guide on control groups (v2 ``memory.max``,
+``memory.current``, ``cpu.max``, ``pids.max``, ``pids.current``; v1 ``memory.limit_in_bytes``, ``memory.usage_in_bytes``,
+``cpu.cfs_quota_us``, ``cpu.cfs_period_us``, and the same two of ``pids``).
 """
 
 from __future__ import annotations
@@ -39,22 +40,47 @@ def _available_in_machine(root: Path) -> int:
     return _UNLIMITED
 
 
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """How many processors' time the control groups allow; None: all there is."""
+    quotas = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
+    return min(quotas, default=None)
+
+
+def processes_left(root: Path = Path("/")) -> int | None:
+    """How many processes and threads the control groups still allow; None: any number."""
+    limits = [(_number(group / "pids.max"), _number(group / "pids.current")) for group in _groups(root, "pids")]
+    return min((max(0, limit - used) for limit, used in limits if limit is not None and used is not None), default=None)
+
+
+def _quota(group: Path) -> float | None:
+    quota, _, period = _read(group / "cpu.max").strip().partition(" ")
+    if not quota:  # version 1, where -1 says "no limit"
+        quota, period = (_read(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
+
+
 def _left_in_groups(root: Path) -> Iterator[int]:
     """What each memory control group that this process is in, and each above it, has left."""
+    for group in _groups(root, "memory"):
+        limit = _number(group / "memory.max", "memory.limit_in_bytes")
+        usage = _number(group / "memory.current", "memory.usage_in_bytes")
+        if limit is not None and usage is not None and limit < _UNLIMITED:
+            yield max(0, limit - usage + _reclaimable(group))
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """The folders of the control groups that this process is in, and of each above, which have files of a controller."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            top, limit_name, usage_name = root / "sys/fs/cgroup", "memory.max", "memory.current"
-        elif "memory" in controllers.split(","):
-            top = root / "sys/fs/cgroup/memory"
-            limit_name, usage_name = "memory.limit_in_bytes", "memory.usage_in_bytes"
+            top = root / "sys/fs/cgroup"
+        elif controller in controllers.split(","):
+            top = root / "sys/fs/cgroup" / controller  # where others are mounted with it, this is a link
         else:
             continue
         directory = top / group.strip("/")
         while True:
-            limit, usage = _read(directory / limit_name).strip(), _read(directory / usage_name).strip()
-            if limit.isdigit() and usage.isdigit() and int(limit) < _UNLIMITED:
-                yield max(0, int(limit) - int(usage) + _reclaimable(directory))
+            yield directory
             if directory == top:
                 break
             directory = directory.parent
@@ -65,6 +91,12 @@ def _reclaimable(directory: Path) -> int:
     numbers = dict(line.split(" ", 1) for line in _read(directory / "memory.stat").splitlines())
     # Version 1 has both, and only the second counts the groups within; version 2 has the first, and it does.
     return int(numbers.get("total_inactive_file") or numbers.get("inactive_file") or 0)
+
+
+def _number(path: Path, older: str = "") -> int | None:
+    """What a file says, or else the one that version 1 has in its place; None: "max", or there is neither."""
+    text = _read(path).strip() or (_read(path.with_name(older)).strip() if older else "")
+    return int(text) if text.isdigit() else None
 
 
 def _read(path: Path) -> str:

@@ -54,7 +54,8 @@ MOST_FDS = 253
 _libc = ctypes.CDLL(None)
 
 _PR_SET_NAME = 15
-_PR_SET_PDEATHSIG = 1
+#: See PR_SET_PDEATHSIG(2const).
+PR_SET_PDEATHSIG = 1
 
 # See mallopt(3); the first may not be larger.
 _M_TRIM_THRESHOLD = -1
@@ -275,7 +276,7 @@ def _close_stdin() -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(0)
 

@@ -1,0 +1,122 @@
+"""The GPU: its driver, and what batches go there by. Without one, nothing of this is needed.
+
+It is touched last of all: a process that has used CUDA cannot be forked, which other checks do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.util
+import re
+from collections.abc import Callable
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
+from dali_like.device.accelerator import count_accelerators, found_library, visible_devices
+from dali_like.device.arrays import finish
+from dali_like.device.opening import open_device
+from dali_like.device.protocol import Device
+from dali_like.errors import DeviceError
+from dali_like.workers.memory import SharedSpace
+
+_DRIVER = "libcuda.so.1"
+_SUCCESS = 0
+_INSTALL = "pip install 'dali_like[cuda13]', or [cuda12] for a driver of CUDA 12"
+_ON_CPU = "nothing, if batches stay on the CPU"
+_NBYTES = 16 << 20
+
+Find = Callable[[str], Any]
+
+
+def driver(find: Find = found_library) -> Finding:
+    """NVIDIA's driver, and which CUDA it is for.
+
+    Args:
+        find: gives a library, or None.
+    """
+    cuda = _cuda_of_driver(find)
+    if cuda is None:
+        return note("NVIDIA driver", "none", f"{_ON_CPU}; in a container: docker run --gpus all")
+    return ok("NVIDIA driver", f"for CUDA up to {cuda[0]}.{cuda[1]}")
+
+
+def devices(count: Callable[[], int] = count_accelerators, find: Find = found_library) -> Finding:
+    """The GPUs that this process may use."""
+    num_devices, named = count(), visible_devices()
+    found = str(num_devices or "none")
+    if named is not None:
+        found += f", with CUDA_VISIBLE_DEVICES={','.join(named)!r}"
+    if num_devices:
+        return ok("GPUs", found)
+    if find(_DRIVER) is None:
+        return note("GPUs", found, _ON_CPU)
+    return warning("GPUs", f"{found}, though there is a driver", "look at nvidia-smi and CUDA_VISIBLE_DEVICES")
+
+
+def cupy(find: Find = found_library) -> Finding:
+    """CuPy, by which batches go to a GPU. It is not imported for this."""
+    names = sorted({name for name in metadata.packages_distributions().get("cupy", ()) if name.startswith("cupy")})
+    found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
+    cuda = _cuda_of_driver(find)
+    if not names:
+        return (note if cuda is None else warning)("CuPy", "not installed", _ON_CPU if cuda is None else _INSTALL)
+    if len(names) > 1:
+        return failure("CuPy", f"{found}: these overwrite each other", f"pip uninstall {' '.join(names)}; then {_INSTALL}")
+    built_for = re.search(r"cuda(\d+)", names[0])
+    if built_for is not None and cuda is not None and int(built_for[1]) > cuda[0]:
+        return failure("CuPy", f"{found}, and the driver is for CUDA {cuda[0]}", f"update the driver, or {_INSTALL}")
+    return ok("CuPy", found)
+
+
+def page_locking(count: Callable[[], int] = count_accelerators) -> Finding:
+    """Whether memory of batches can be page-locked, and comes back from the GPU as it went there."""
+    subject = "page-locking"
+    if not count() or importlib.util.find_spec("cupy") is None:
+        return note(subject, "not tried: that takes a GPU and CuPy", _ON_CPU)
+    space = SharedSpace.create(limit_bytes=2 * _NBYTES)
+    sent, came_back = (space.array(space.take(_NBYTES, _NBYTES), (_NBYTES,), np.dtype(np.uint8)) for _ in range(2))
+    sent[:] = np.resize(np.arange(251), _NBYTES)
+    try:
+        with contextlib.closing(open_device(0)) as device:
+            refusal = _there_and_back(device, sent, came_back)
+    except Exception as error:  # of CuPy, or of CUDA: that is the finding
+        return failure(subject, f"{type(error).__name__}: {error}", "look at nvidia-smi, and at cupy.show_config()")
+    if not np.array_equal(sent, came_back):
+        return failure(subject, "a batch came back from the GPU as another", "look at nvidia-smi, and at the kernel's log")
+    if refusal is not None:
+        return warning(subject, str(refusal), "copies are slower; raise `ulimit -l`, or end programs that lock memory")
+    return ok(subject, f"{_NBYTES >> 20} MiB locked, copied to GPU 0 and back")
+
+
+def _there_and_back(device: Device, sent: Any, came_back: Any) -> DeviceError | None:
+    """Copy an array to a GPU and back, page-locked where that is not refused; the refusal."""
+    source, target = (int(array.__array_interface__["data"][0]) for array in (sent, came_back))
+    refusal = None
+    try:
+        device.register(source, sent.nbytes)
+    except DeviceError as error:
+        refusal = error
+    try:
+        block = device.allocate(sent.nbytes)
+        device.upload(block.address, source, sent.nbytes)
+        device.download(target, block.address, sent.nbytes)
+        finish(device.record())
+    finally:
+        if refusal is None:
+            device.unregister(source)
+    return refusal
+
+
+def _cuda_of_driver(find: Find) -> tuple[int, int] | None:
+    """Which CUDA the driver is for, see ``cuDriverGetVersion``, which initialises nothing; None: there is no driver."""
+    library, version = find(_DRIVER), ctypes.c_int()
+    if library is None or library.cuDriverGetVersion(ctypes.byref(version)) != _SUCCESS:
+        return None
+    return version.value // 1000, version.value % 1000 // 10
+
+
+CHECKS: tuple[Check, ...] = (driver, devices, cupy, page_locking)

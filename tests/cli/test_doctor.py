@@ -1,0 +1,392 @@
+"""``dali-like doctor``: what is found in machines, kernels and installations of several kinds, and how it is told."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dali_like import cli
+from dali_like.cli import doctor
+from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, workers
+from dali_like.cli.doctor.findings import Finding, Verdict
+from dali_like.device.opening import substitute
+from dali_like.device.simulated import SimulatedDevice
+
+UNLIMITED = resource.RLIM_INFINITY
+
+
+def write_files(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+@pytest.fixture
+def set_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
+    """``set_limit(which, soft)``: as far as `resource.getrlimit` says it."""
+
+    def set_limit(which: int, soft: int) -> None:
+        real = resource.getrlimit
+        monkeypatch.setattr(resource, "getrlimit", lambda asked: (soft, UNLIMITED) if asked == which else real(asked))
+
+    return set_limit
+
+
+# The report
+
+
+@pytest.fixture
+def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """``report(checks, *arguments)``: the exit status, and what is printed."""
+
+    def report(checks: list[findings.Check], *arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(doctor, "CHECKS", checks)
+        status = cli.main(["doctor", *arguments])
+        return status, capsys.readouterr().out
+
+    return report
+
+
+def test_report_has_a_line_for_each_finding_and_one_for_its_remedy(report: Callable[..., tuple[int, str]]) -> None:
+    status, text = report([lambda: findings.ok("floor", "dry"), lambda: findings.warning("roof", "a hole", "mend it")])
+
+    floor, roof, remedy, _, summary = text.splitlines()
+    assert status == 0
+    assert floor.split() == ["ok", "floor", "dry"]
+    assert roof.split() == ["warning", "roof", "a", "hole"]
+    assert remedy.split() == ["->", "mend", "it"]
+    assert summary.endswith(": 1 warning, 1 ok")
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("ok", 0), ("note", 0), ("warning", 0), ("failure", 1)])
+def test_exit_status_tells_of_failures(verdict: str, status: int, report: Callable[..., tuple[int, str]]) -> None:
+    assert report([lambda: Finding("roof", Verdict(verdict), "", "")])[0] == status
+
+
+def test_json_has_the_same(report: Callable[..., tuple[int, str]]) -> None:
+    status, text = report([lambda: findings.failure("roof", "a hole", "mend it")], "--json")
+
+    assert status == 1
+    assert json.loads(text)["findings"] == [
+        {"subject": "roof", "verdict": "failure", "found": "a hole", "remedy": "mend it"}
+    ]
+
+
+def test_a_check_that_breaks_down_is_a_failure_and_the_others_go_on(report: Callable[..., tuple[int, str]]) -> None:
+    def roof() -> Finding:
+        raise ZeroDivisionError("no tiles")
+
+    status, text = report([roof, lambda: findings.ok("floor", "dry")])
+
+    assert status == 1
+    assert "ZeroDivisionError: no tiles" in text
+    assert "floor" in text
+
+
+def test_all_is_well_here() -> None:
+    """Where these tests run, so does the library."""
+    found = [finding for check in (*machine.CHECKS, *kernel.CHECKS) for finding in doctor.examine([check])]
+
+    assert [finding for finding in found if finding.verdict is Verdict.FAILURE] == []
+    assert all(finding.remedy for finding in found if finding.verdict is not Verdict.OK)
+
+
+# The machine
+
+
+@pytest.mark.parametrize(
+    ("files", "verdict", "found"),
+    [
+        ({}, "ok", "no quota"),
+        ({"sys/fs/cgroup/job/cpu.max": "max 100000\n"}, "ok", "no quota"),
+        ({"sys/fs/cgroup/job/cpu.max": "50000 100000\n"}, "warning", "a quota of 0.5"),
+        ({"sys/fs/cgroup/cpu.max": "6400000 100000\n"}, "ok", "a quota of 64"),
+    ],
+)
+def test_processors(files: dict[str, str], verdict: str, found: str, tmp_path: Path) -> None:
+    write_files(tmp_path, {"proc/self/cgroup": "0::/job\n", **files})
+
+    finding = machine.cpus(tmp_path)
+
+    assert finding.verdict == verdict
+    assert found in finding.found
+    assert ("py_num_workers=1" in finding.remedy) == (verdict == "warning")
+
+
+@pytest.mark.parametrize(("quota", "found"), [("-1", "no quota"), ("150000", "a quota of 1.5")])
+def test_processors_under_control_groups_of_the_first_version(quota: str, found: str, tmp_path: Path) -> None:
+    write_files(
+        tmp_path,
+        {
+            "proc/self/cgroup": "4:cpu,cpuacct:/job\n",
+            "sys/fs/cgroup/cpu/job/cpu.cfs_quota_us": f"{quota}\n",
+            "sys/fs/cgroup/cpu/job/cpu.cfs_period_us": "100000\n",
+        },
+    )
+
+    assert found in machine.cpus(tmp_path).found
+
+
+@pytest.mark.parametrize(("kib", "verdict"), [(1 << 19, "warning"), (1 << 24, "ok")])
+def test_memory(kib: int, verdict: str, tmp_path: Path) -> None:
+    write_files(tmp_path, {"proc/meminfo": f"MemAvailable: {kib} kB\n"})
+
+    assert machine.memory(tmp_path).verdict == verdict
+
+
+def test_size_of_shared_memory_folder_does_not_matter(tmp_path: Path) -> None:
+    assert machine.shared_memory_folder(tmp_path).verdict == "ok"  # there is none
+
+
+@pytest.mark.parametrize(("soft", "verdict"), [(64, "warning"), (1 << 20, "ok"), (UNLIMITED, "ok")])
+def test_open_files(soft: int, verdict: str, set_limit: Callable[[int, int], None]) -> None:
+    set_limit(resource.RLIMIT_NOFILE, soft)
+
+    assert machine.open_files().verdict == verdict
+
+
+@pytest.mark.parametrize(("most", "verdict"), [("max", "ok"), ("100000", "ok"), ("7", "warning")])
+def test_processes_that_control_groups_allow(most: str, verdict: str, tmp_path: Path) -> None:
+    write_files(
+        tmp_path,
+        {
+            "proc/self/cgroup": "0::/job\n",
+            "sys/fs/cgroup/job/pids.max": f"{most}\n",
+            "sys/fs/cgroup/job/pids.current": "6\n",
+        },
+    )
+
+    assert machine.processes(tmp_path).verdict == verdict
+
+
+def test_processes_of_a_user(set_limit: Callable[[int, int], None], tmp_path: Path) -> None:
+    set_limit(resource.RLIMIT_NPROC, 1)
+
+    assert machine.processes(tmp_path).verdict == "warning"
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(UNLIMITED, "ok"), (4 << 30, "warning")])
+def test_address_space(limit: int, verdict: str, set_limit: Callable[[int, int], None]) -> None:
+    set_limit(resource.RLIMIT_AS, limit)
+
+    assert machine.address_space().verdict == verdict
+
+
+@pytest.mark.parametrize(("held", "verdict"), [(1 << 16, "ok"), (4096, "warning")])
+def test_pipes(held: int, verdict: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "pipe_bytes", lambda _: held)
+
+    assert machine.pipes().verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"),
+    [
+        ("Linux version 6.8.0-45-generic (buildd@lcy02) #45-Ubuntu SMP", "ok"),
+        ("Linux version 4.4.0 #1 SMP Sun Jan 10 15:06:54 PST 2016", "warning"),  # gVisor
+        ("Linux version 5.15.153.1-microsoft-standard-WSL2 (root@941d701f84f1) #1 SMP", "note"),
+        ("Linux version 4.4.0-19041-Microsoft (Microsoft@Microsoft.com) #1237-Microsoft", "failure"),  # WSL 1
+    ],
+)
+def test_kernels(version: str, verdict: str, tmp_path: Path) -> None:
+    write_files(tmp_path, {"proc/version": version})
+
+    assert machine.sandbox(tmp_path).verdict == verdict
+
+
+# What the engine needs of the kernel
+
+
+def refuse(*_: Any, **__: Any) -> Any:
+    raise OSError(38, "Function not implemented")
+
+
+@pytest.mark.parametrize(
+    ("subject", "call"),
+    [("anonymous memory", "memfd_create"), ("taking tasks", "splice"), ("watching processes", "pidfd_open")],
+)
+def test_kernels_that_lack_something(subject: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, call, refuse)
+
+    found = {finding.subject: finding for finding in doctor.examine(kernel.CHECKS)}
+
+    assert found[subject].verdict == "failure"
+    assert "Function not implemented" in found[subject].found
+
+
+def test_splice_that_puts_bytes_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.splice
+    monkeypatch.setattr(os, "splice", lambda source, target, count, offset_dst: real(source, target, count, offset_dst=0))
+
+    with pytest.raises(OSError, match="do not arrive"):
+        kernel.taking_tasks()
+
+
+# Workers
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_make_a_batch(method: str) -> None:
+    assert workers.start_method(method).verdict == "ok"
+
+
+def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fork", refuse)
+
+    finding = workers.start_method("fork")
+
+    assert finding.verdict == "failure"
+    assert "Function not implemented" in finding.found
+
+
+# Libraries
+
+
+def test_requirements_are_read_from_metadata() -> None:
+    lines = ["numpy>=1.26", "opencv-python-headless>=4.9; extra == 'images'", 'ray[data]>=2.40 ; extra == "ray"', "six"]
+
+    assert libraries.requirements(lines) == {
+        "": {"numpy": "1.26", "six": ""},
+        "images": {"opencv-python-headless": "4.9"},
+        "ray": {"ray": "2.40"},
+    }
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The versions that are installed, by name."""
+    versions: dict[str, str] = {}
+
+    def version(name: str) -> str:
+        if name not in versions:
+            raise metadata.PackageNotFoundError(name)
+        return versions[name]
+
+    monkeypatch.setattr(metadata, "version", version)
+    return versions
+
+
+@pytest.mark.parametrize(
+    ("version", "of_extra", "of_package"),
+    [("4.10.0.84", "ok", "ok"), ("4.9", "ok", "ok"), ("4.8.1", "warning", "failure"), ("", "note", "failure")],
+)
+def test_versions(version: str, of_extra: str, of_package: str, installed: dict[str, str]) -> None:
+    if version:
+        installed["opencv"] = version
+
+    assert libraries.libraries("images", {"opencv": "4.9"}).verdict == of_extra
+    assert libraries.libraries("", {"opencv": "4.9"}).verdict == of_package
+
+
+def test_peers_are_named(installed: dict[str, str]) -> None:
+    installed.update(torch="2.13.0", jax="0.10.2")
+
+    assert libraries.peers().found == "torch 2.13.0, jax 0.10.2"
+
+
+# GPUs
+
+
+def library(version: int) -> Callable[[str], Any]:
+    """Gives a driver for a version of CUDA."""
+
+    def get_version(pointer: Any) -> int:
+        ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int)).contents.value = version
+        return 0
+
+    return lambda name: SimpleNamespace(cuDriverGetVersion=get_version)
+
+
+def no_library(name: str) -> None:
+    return None
+
+
+def test_driver() -> None:
+    assert gpu.driver(no_library).verdict == "note"
+    assert gpu.driver(library(13010)).found == "for CUDA up to 13.1"
+
+
+@pytest.mark.parametrize(
+    ("count", "find", "verdict"), [(0, no_library, "note"), (0, library(13000), "warning"), (2, library(13000), "ok")]
+)
+def test_devices(count: int, find: Callable[[str], Any], verdict: str) -> None:
+    assert gpu.devices(lambda: count, find).verdict == verdict
+
+
+def test_devices_that_are_hidden_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+    assert "CUDA_VISIBLE_DEVICES" in gpu.devices(lambda: 0, library(13000)).found
+
+
+@pytest.mark.parametrize(
+    ("names", "find", "verdict"),
+    [
+        ([], no_library, "note"),
+        ([], library(13000), "warning"),
+        (["cupy-cuda12x"], library(13000), "ok"),
+        (["cupy-cuda13x"], library(12080), "failure"),
+        (["cupy-cuda12x", "cupy-cuda13x"], library(13000), "failure"),
+    ],
+)
+def test_cupy(
+    names: list[str],
+    find: Callable[[str], Any],
+    verdict: str,
+    installed: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installed.update(dict.fromkeys(names, "14.0.1"))
+    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"cupy": names})
+
+    assert gpu.cupy(find).verdict == verdict
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDevice]:
+    """The GPU that is found."""
+    simulated = SimulatedDevice()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
+    with substitute(lambda number: simulated):
+        yield simulated
+    assert not simulated.faults
+    assert not simulated.registered
+
+
+def test_page_locking_is_tried(device: SimulatedDevice) -> None:
+    assert gpu.page_locking(lambda: 1).verdict == "ok"
+    assert [is_locked for _, is_locked in device.copies] == [True]
+
+
+def test_page_locking_that_is_refused(device: SimulatedDevice) -> None:
+    device.refuses_to_lock = True
+
+    assert gpu.page_locking(lambda: 1).verdict == "warning"
+
+
+def test_gpus_that_fail(device: SimulatedDevice) -> None:
+    device.fail(when_carried_out=True)
+
+    finding = gpu.page_locking(lambda: 1)
+
+    assert finding.verdict == "failure"
+    assert "cudaErrorLaunchFailure" in finding.found
+
+
+def test_gpus_that_change_bytes(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "download", lambda target, source, nbytes: None)
+
+    assert gpu.page_locking(lambda: 1).verdict == "failure"
+
+
+def test_page_locking_is_not_tried_without_a_gpu() -> None:
+    assert gpu.page_locking(lambda: 0).verdict == "note"
