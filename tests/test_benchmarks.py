@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+
+from benchmarks import costs
 from benchmarks.__main__ import jobs
 from benchmarks.measurement import COLUMNS
 
@@ -44,3 +48,25 @@ def test_a_system_runs_only_the_workloads_it_is_for() -> None:
     planned = {(job.system, job.workload) for job in jobs(["tiny", "encoded", "startup"], ["torch_packed", "limit"], 1)}
 
     assert planned == {("torch_packed", "encoded"), ("limit", "tiny"), ("limit", "encoded")}
+
+
+# Where the time of a batch goes
+
+
+def test_costs_are_found_again() -> None:
+    made = [
+        costs.Cost(size, tasks, (2 * size + 30 * tasks + 5, 7 * size), (100 + 3 * tasks, 50))
+        for size in costs.BATCH_SIZES
+        for tasks in costs.TASKS
+    ]
+
+    np.testing.assert_allclose(costs.fit(made, lambda cost: cost.worker), [[2, 7], [30, 0], [5, 0]], atol=1e-9)
+    np.testing.assert_allclose(costs.fit(made, lambda cost: cost.main), [[0, 0], [3, 0], [100, 50]], atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", costs.KINDS)
+def test_every_kind_of_sample_has_costs(kind: str) -> None:
+    cost = costs.measure(kind, 8, 2, batches=4)
+
+    assert cost.worker[0] > 0
+    assert cost.main[0] > 0

@@ -107,6 +107,7 @@ class SlotView:
         self._cells: dict[int, list[tuple[Cell, ...]]] = {}
         self._capacity = capacity
         self.rows = [self._rows_of(space, expected) for expected in self.expected]
+        self.all_rows = all(rows is not None for rows in self.rows)
 
     @property
     def num_cells(self) -> int:
