@@ -5,6 +5,7 @@
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
+#   make docs                 the documentation as a site, in build/docs
 #   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
 #   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader, TRAINING_ARGS=... for those of
 #                             training pipelines; see docs/benchmarks.md
@@ -17,7 +18,7 @@ PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test ray described parity-full bench soak storm gpu lint clean
+.PHONY: demo test ray docs described parity-full bench soak storm gpu lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -35,6 +36,9 @@ lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .
 	$(TEST_ENV)/bin/ruff format --check .
 	$(TEST_ENV)/bin/mypy
+
+docs: .venv/docs/.ready
+	.venv/docs/bin/python -m sphinx -q -n -W --keep-going -b html docs build/docs
 
 described: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/python -m dali_like.operators.stubs
@@ -57,6 +61,7 @@ gpu:
 
 .venv/demo/.ready: PARTS := --group demo
 .venv/test/.ready: PARTS := --group test
+.venv/docs/.ready: PARTS := --group docs
 .venv/ray/.ready: PARTS := --group test --group ray
 .venv/peers/.ready: PARTS := --group test --group peers
 

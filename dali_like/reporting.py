@@ -118,7 +118,7 @@ class Reporting(HasArguments, Definable):
 
     @property
     def operator_places(self) -> dict[str, str]:
-        """For each operator, where it runs: "workers", right behind the source whose samples it works on, or "threads"."""
+        """By operator, "workers" if it runs in these, right behind the source it works on, or else "threads"."""
         with self._call:
             graph = self._make_graph()
             fused = fused_operators(place(graph, self._arguments, 0))

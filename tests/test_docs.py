@@ -14,7 +14,9 @@ from dali_like import errors
 from dali_like.data.options import LoaderOptions
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+#: Those whose programs need nothing but this library, and say all that they need.
+WITH_PROGRAMS = [FROM_PYTORCH, ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 MIGRATING = ROOT / "docs" / "migrating-from-dali.md"
 
 
@@ -44,8 +46,11 @@ def test_errors_derive_from_those_of_dali_where_the_table_says_so(situation: str
     assert [error for error in named if not issubclass(error, builtin)] == []
 
 
-def test_programs_run() -> None:
-    run_program_of(FROM_PYTORCH, "python")
+@pytest.mark.parametrize("document", WITH_PROGRAMS, ids=lambda path: path.stem)
+def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    run_program_of(document, "python")
 
 
 def test_arguments_of_the_loader_are_all_told() -> None:

@@ -170,7 +170,7 @@ class ImageFolder(DatasetFolder):
         allow_empty: whether a class may be without images.
 
     Attributes:
-        classes, class_to_idx, samples, targets: see `DatasetFolder`.
+        classes: the names of the classes; for this and the others see `DatasetFolder`.
         imgs: the same as `samples`.
 
     Raises:

@@ -61,7 +61,7 @@ class Compose:
 class ToTensor:
     """Makes an array (channels, height, width) of an image: uint8 becomes float32 in [0, 1], other dtypes are kept.
 
-    Raises, when called:
+    Raises:
         ArgumentTypeError: what is given is no array.
         ArgumentError: it has neither two nor three dimensions.
 
@@ -93,7 +93,7 @@ class Normalize:
         std: likewise.
         inplace: whether the array that is given is changed.
 
-    Raises, when called:
+    Raises:
         ArgumentTypeError: what is given is no array of floating-point numbers.
         ArgumentError: it is not (..., channels, height, width); it has another number of channels; or, in its dtype, a
             standard deviation is 0.

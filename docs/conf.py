@@ -1,0 +1,28 @@
+"""The documentation as a site: ``make docs``."""
+
+from __future__ import annotations
+
+import dali_like
+
+project = "dali_like"
+author = "The dali_like authors"
+copyright = "2026, The dali_like authors"  # the name that Sphinx knows
+release = dali_like.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+html_theme = "furo"
+html_title = f"dali_like {release}"
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 3
+suppress_warnings = ["misc.highlighting_failure"]
+
+#: Names in docstrings stand in single backquotes, those of arguments among them: they are code, not references.
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # docstrings say what arguments are, with shapes, dtypes and units
+autodoc_default_options = {"members": True}
+autodoc_mock_imports = ["torch", "jax", "ray", "cupy"]
+napoleon_use_rtype = False
+napoleon_use_ivar = True
