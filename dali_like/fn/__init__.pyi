@@ -687,7 +687,8 @@ def crop(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is for
+            volumes alone, of which all is taken without it.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -754,7 +755,7 @@ def slice(
     """Cut windows out of arrays, given where they begin and end.
 
     The window is given by the inputs `anchor` and `shape_input`, or by arguments: where it begins, and where it ends or how
-    large it is, in elements or (``rel_``) in parts of the extent.
+    large it is, in elements or (``rel_``) in parts of the extent; with a number for each axis, or one for all of them.
 
     Args:
         data: any number of dimensions.
@@ -822,8 +823,9 @@ def pad(
         data: any number of dimensions.
         axes: where to append. Default: in all axes.
         axis_names: their letters in the layout, instead.
-        shape: extents to reach; where a sample is larger already, it stays. -1 or 0: the largest of the batch.
-        align: numbers that the extents are to be multiples of; one for all, or one for each axis.
+        shape: extents to reach, one for all axes, or one for each; where a sample is larger already, it stays. -1 or 0: the
+            largest of the batch.
+        align: numbers that the extents are to be multiples of; one for all axes, or one for each.
         fill_value: what is appended.
     """
 
@@ -869,7 +871,7 @@ def paste(
         paste_x: where the image lies, from 0 (left) to 1 (right).
         paste_y: likewise, from top to bottom.
         min_canvas_size: the least extent of the canvas, in pixels.
-        n_channels: of the images; for the sake of DALI's programs.
+        n_channels: how many channels the images have, if `fill_value` has one value for each.
     """
 
 @overload
@@ -1302,6 +1304,73 @@ def resize(
     mag_filter: DALIInterpType | DataNode | None = None,
     antialias: bool = True,
     dtype: _DataType | None = None,
+    save_attrs: Literal[True],
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> list[DataNode]:
+    ...
+
+@overload
+def resize(
+    image: Sequence[DataNode],
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    save_attrs: Literal[True],
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+    minibatch_size: Any = 32,
+    temp_buffer_hint: Any = 0,
+    image_type: Any = None,
+) -> list[list[DataNode]]:
+    ...
+
+@overload
+def resize(
+    image: DataNode | _Fixed,
+    /,
+    *,
+    size: _Floats | DataNode | None = None,
+    resize_x: float | DataNode = 0.0,
+    resize_y: float | DataNode = 0.0,
+    resize_z: float | DataNode = 0.0,
+    resize_shorter: float | DataNode = 0.0,
+    resize_longer: float | DataNode = 0.0,
+    mode: Literal["default", "stretch", "not_larger", "not_smaller"] = "default",
+    max_size: _Floats | None = None,
+    subpixel_scale: bool = True,
+    roi_start: _Floats | DataNode | None = None,
+    roi_end: _Floats | DataNode | None = None,
+    roi_relative: bool = False,
+    interp_type: DALIInterpType | DataNode = DALIInterpType.INTERP_LINEAR,
+    min_filter: DALIInterpType | DataNode | None = None,
+    mag_filter: DALIInterpType | DataNode | None = None,
+    antialias: bool = True,
+    dtype: _DataType | None = None,
+    save_attrs: Literal[False] = False,
     device: str | None = "cpu",
     name: str | None = None,
     preserve: bool = False,
@@ -1334,6 +1403,7 @@ def resize(
         mag_filter: likewise, where it grows.
         antialias: where the image shrinks, filter it, so that no pixel is left out.
         dtype: FLOAT, or that of the input, which is the default.
+        save_attrs: a second result says how large the image was, as (height, width) or (depth, height, width), INT32.
     """
 
 @overload
@@ -1358,6 +1428,7 @@ def resize(
     mag_filter: DALIInterpType | DataNode | None = None,
     antialias: bool = True,
     dtype: _DataType | None = None,
+    save_attrs: Literal[False] = False,
     device: str | None = "cpu",
     name: str | None = None,
     preserve: bool = False,
@@ -1637,14 +1708,14 @@ def warp_affine(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Map images by affine transforms.
+    """Map images and volumes by affine transforms.
 
     Args:
         image: any dtype.
-        matrix_input: the transform, as a 2x3 matrix of floats, instead of `matrix`.
-        matrix: the rows of the transform of (x, y) in pixels; the middle of the first pixel is (0.5, 0.5).
+        matrix_input: the transform, as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
+        matrix: the rows of the transform of (x, y), or (x, y, z), in pixels; the middle of the first pixel is (0.5, 0.5).
         inverse_map: whether the transform is from the result to the image; otherwise it is inverted.
-        size: of the result, as (height, width). Default: that of the image.
+        size: of the result, as (height, width) or (depth, height, width). Default: that of the image.
         fill_value: what is outside of the image. Default: its edge goes on.
         interp_type: INTERP_NN or INTERP_LINEAR.
         dtype: FLOAT, or that of the input, which is the default.
@@ -1675,6 +1746,7 @@ def rotate(
     /,
     *,
     angle: float | DataNode,
+    axis: _Floats | DataNode | None = None,
     size: _Floats | DataNode | None = None,
     keep_size: bool = False,
     fill_value: float | None = None,
@@ -1685,13 +1757,14 @@ def rotate(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Turn images about their middle.
+    """Turn images and volumes about their middle.
 
     Args:
         image: any dtype.
         angle: in degrees, counter-clockwise.
-        size: of the result, as (height, width). Default: such that all of the image is seen.
-        keep_size: keep the size of the image instead.
+        axis: for volumes, the direction (x, y, z) about which they are turned.
+        size: of the result, as (height, width) or (depth, height, width). Default: such that all of the image is seen.
+        keep_size: keep the size of the image, if `size` is not given.
         fill_value: what is outside of the image. Default: its edge goes on.
         interp_type: INTERP_NN or INTERP_LINEAR.
         dtype: FLOAT, or that of the input, which is the default.
@@ -1703,6 +1776,7 @@ def rotate(
     /,
     *,
     angle: float | DataNode,
+    axis: _Floats | DataNode | None = None,
     size: _Floats | DataNode | None = None,
     keep_size: bool = False,
     fill_value: float | None = None,

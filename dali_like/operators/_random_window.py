@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentError
+from dali_like.operators.parameters import ASCENDING, Floats, above, at_least, count
+
+#: The least and the largest of something positive; one number for both.
+Range: TypeAlias = Annotated[Floats, count(1, 2), above(0), ASCENDING]
+Attempts: TypeAlias = Annotated[int, at_least(1)]
 
 
 class Window(NamedTuple):
@@ -18,21 +22,6 @@ class Window(NamedTuple):
     left: int
     height: int
     width: int
-
-
-def check_window_ranges(given: Mapping[str, Any]) -> None:
-    """What is wrong with the arguments of those operators that take random windows.
-
-    Raises:
-        ArgumentError: a range is none.
-    """
-    for name, least in (("random_area", 0.0), ("random_aspect_ratio", 0.0)):
-        limits = given.get(name)
-        if isinstance(limits, Sequence) and not (len(limits) == 2 and least < limits[0] <= limits[1]):
-            raise ArgumentError(f"{name} must be two positive numbers, the lower one first, not {limits!r}")
-    attempts = given.get("num_attempts", 1)
-    if isinstance(attempts, int) and attempts < 1:
-        raise ArgumentError(f"num_attempts must be at least 1, not {attempts}")
 
 
 def random_window(
@@ -50,20 +39,20 @@ def random_window(
         ratios: the least and the largest width over height; their logarithms are equally likely.
         num_attempts: how often what does not fit is drawn again. Then it is the largest that fits of the nearest ratio.
     """
-    least, most = math.log(ratios[0]), math.log(ratios[1])
+    least, most = math.log(ratios[0]), math.log(ratios[-1])
     for _ in range(num_attempts):
-        area = height * width * rng.uniform(areas[0], areas[1])
+        area = height * width * rng.uniform(areas[0], areas[-1])
         ratio = math.exp(rng.uniform(least, most))
         across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
         if 0 < across <= width and 0 < down <= height:
             break
     else:
         across, down = width, height
-        if width > ratios[1] * height:
-            across = max(round(ratios[1] * height), 1)
+        if width > ratios[-1] * height:
+            across = max(round(ratios[-1] * height), 1)
         elif width < ratios[0] * height:
             down = max(round(width / ratios[0]), 1)
-        shrink = math.sqrt(min(areas[1] * height * width / (across * down), 1))
+        shrink = math.sqrt(min(areas[-1] * height * width / (across * down), 1))
         across, down = max(round(across * shrink), 1), max(round(down * shrink), 1)
     top, left = rng.integers(0, [height - down + 1, width - across + 1]).tolist()
     return Window(top, left, down, across)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
+from dali_like.operators.parameters import SOME, Floats, at_least, between, count
 
 #: What becomes of a window that does not lie within the array.
 Policy: TypeAlias = Literal["error", "pad", "trim_to_shape"]
 #: How positions between pixels are made whole.
 Rounding: TypeAlias = Literal["round", "truncate"]
+#: The sizes of a window, in the order of the axes, and that of one axis; 0 for all of it.
+Sides: TypeAlias = Annotated[Floats, count(2, 3), at_least(0)]
+Side: TypeAlias = Annotated[float, at_least(0)]
+#: Where a window lies in an axis, from its beginning to its end.
+Position: TypeAlias = Annotated[float, between(0, 1)]
+#: What is there where an image is not: one for all channels, or one for each.
+Filling: TypeAlias = Annotated[Floats, SOME]
 
 
 def round_half_up(value: float) -> int:
@@ -104,17 +112,28 @@ def store(values: Array, out: Array, *, truncate: bool = False) -> None:
 
 
 def axes_of(layout: str, axes: Sequence[int] | None, axis_names: str | None, ndim: int) -> list[int]:
-    """The axes that an operator works on, given by numbers or by names.
+    """The axes that an operator works on, given by numbers or by names; all of them if there are none.
 
     Raises:
         ArgumentError: there is no such axis.
     """
-    if axis_names is not None:
+    if axis_names:
         if not set(axis_names) <= set(layout):
             raise ArgumentError(f"axis_names={axis_names!r} are not all in the layout {layout!r} of the input")
         return [layout.index(letter) for letter in axis_names]
-    if axes is None:
+    if not axes:
         return list(range(ndim))
     if any(not -ndim <= axis < ndim for axis in axes):
         raise ArgumentError(f"axes={list(axes)}: the input has {ndim} dimensions")
     return [axis % ndim for axis in axes]
+
+
+def layout_with_axes(layout: str, given: Mapping[str, Any]) -> str:
+    """The same layout, if it has the axes that the arguments name: the ``output_layout`` of operators on some axes.
+
+    Raises:
+        ArgumentError: it has not.
+    """
+    if layout:
+        axes_of(layout, given["axes"], given["axis_names"], len(layout))
+    return layout

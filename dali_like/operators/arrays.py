@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from dali_like.graph.operators import Array, Call
 from dali_like.operators.axes import axis_of
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Floats, Ints
+from dali_like.operators.parameters import Floats, Ints, at_least, between, one_of_types
 from dali_like.types import FLOAT, INT64, to_numpy_type
 
 _FLOAT, _INT64 = to_numpy_type(FLOAT), to_numpy_type(INT64)
@@ -65,7 +65,12 @@ def copy(call: Call, input: Array) -> Array:
 
 
 @operator(strided=True)
-def shapes(call: Call, input: Array, *, dtype: np.dtype[Any] = _INT64) -> Array:
+def shapes(
+    call: Call,
+    input: Array,
+    *,
+    dtype: Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")] = _INT64,
+) -> Array:
     """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
 
     Args:
@@ -168,12 +173,6 @@ def cat(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None)
 # Tables
 
 
-def _check_one_hot(given: Mapping[str, Any]) -> None:
-    _check_axis_name(given)
-    if given.get("num_classes", 0) < 0:
-        raise ArgumentClashError(f"num_classes must not be negative, but is {given['num_classes']}")
-
-
 def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     axis = -1 if given["axis"] is None else given["axis"]
     if layout:
@@ -181,13 +180,13 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     return _with_axis(layout, axis, given["axis_name"])
 
 
-@operator(output_layout=_one_hot_layout, check=_check_one_hot, strided=True)
+@operator(output_layout=_one_hot_layout, check=_check_axis_name, strided=True)
 def one_hot(
     call: Call,
     input: Array,
     *,
-    num_classes: int = 0,
-    axis: int | None = None,
+    num_classes: Annotated[int, at_least(0)] = 0,
+    axis: Annotated[int, at_least(-1)] | None = None,
     axis_name: str | None = None,
     dtype: np.dtype[Any] = _FLOAT,
     on_value: float = 1.0,
@@ -230,8 +229,6 @@ def _check_table(given: Mapping[str, Any]) -> None:
     keys, values = given.get("keys", ()), given.get("values", ())
     if len(keys) != len(values):
         raise ArgumentClashError(f"there are {len(keys)} keys, and {len(values)} values")
-    if keys and not 0 <= min(keys) <= max(keys) <= _LAST_KEY:
-        raise ArgumentClashError(f"keys must be from 0 to {_LAST_KEY}, not from {min(keys)} to {max(keys)}")
 
 
 @operator(check=_check_table, strided=True)
@@ -239,7 +236,7 @@ def lookup_table(
     call: Call,
     input: Array,
     *,
-    keys: Ints = (),
+    keys: Annotated[Ints, between(0, _LAST_KEY)] = (),
     values: Floats = (),
     default_value: float = 0.0,
     dtype: np.dtype[Any] = _FLOAT,

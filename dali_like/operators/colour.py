@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -17,13 +17,15 @@ from dali_like.graph.scratch import scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
 from dali_like.operators.conversion import convert, convert_over
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import PerSample
+from dali_like.operators.parameters import FINITE, PerSample
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 _IMAGES = "HWC FHWC DHWC"
 #: In single precision; arithmetic of these stays in it.
 _float = np.float32
 _UINT8 = np.dtype(np.uint8)
+#: In degrees.
+_Angle: TypeAlias = Annotated[float, FINITE]
 
 
 def _check_dtype(given: Mapping[str, Any]) -> None:
@@ -161,7 +163,7 @@ def hsv(
     call: Call,
     image: Array,
     *,
-    hue: PerSample[float] = 0.0,
+    hue: PerSample[_Angle] = 0.0,
     saturation: PerSample[float] = 1.0,
     value: PerSample[float] = 1.0,
     dtype: np.dtype[Any] = _UINT8,
@@ -183,7 +185,7 @@ def hue(
     call: Call,
     image: Array,
     *,
-    hue: PerSample[float] = 0.0,
+    hue: PerSample[_Angle] = 0.0,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Change the hue of RGB images.
@@ -221,7 +223,7 @@ def color_twist(
     *,
     brightness: PerSample[float] = 1.0,
     contrast: PerSample[float] = 1.0,
-    hue: PerSample[float] = 0.0,
+    hue: PerSample[_Angle] = 0.0,
     saturation: PerSample[float] = 1.0,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:

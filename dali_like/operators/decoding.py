@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.lib import format as npy
 
-from dali_like.errors import ArgumentError, DecodeError, SampleError
+from dali_like.errors import ArgumentClashError, DecodeError, SampleError
 from dali_like.fn._image import decode_image, decode_jpeg_smaller, decoded_shape, read_header
 from dali_like.fn._jpeg_rows import upper_rows
+from dali_like.graph.nodes import DataNode
 from dali_like.graph.operators import Array, Call
 from dali_like.graph.scratch import scratch
-from dali_like.operators._random_window import Window, check_window_ranges, random_window
-from dali_like.operators._windows import Rounding, axes_of
+from dali_like.operators._random_window import Attempts, Range, Window, random_window
+from dali_like.operators._spans import Axes, AxisNames, Extents, Parts, RelativeExtents, check_slice, slice_window
+from dali_like.operators._windows import Position, Rounding, Side, Sides, axes_of
 from dali_like.operators.description import operator
-from dali_like.operators.geometry import check_crop, check_slice, crop_window, slice_window
-from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.geometry import check_crop, crop_window
+from dali_like.operators.parameters import Ints, PerSample, at_least, count, one_of_types
 from dali_like.types import RGB, DALIImageType, to_dali_type
 
+_INT64 = np.dtype(np.int64)
+#: One number for both sides.
+_MinSize: TypeAlias = Annotated[Ints, count(1, 2), at_least(1)]
 #: More than the header of a file of numbers can have.
 _NPY_HEADER_BYTES = 1 << 16
 #: What only matters to DALI's decoders on GPUs, and its cache.
@@ -47,23 +52,9 @@ _IGNORED = {
 }
 
 
-def check_min_size(given: Mapping[str, Any]) -> None:
-    """What is wrong with the least size to decode to."""
-    size = given.get("min_size")
-    parts = size if isinstance(size, Sequence) else (1 if size is None else size,)
-    if len(parts) not in (1, 2) or any(isinstance(part, int) and part < 1 for part in parts):
-        raise ArgumentError(f"min_size must be a height and a width, from 1 on, not {size!r}")
-
-
-def _check_image_random_crop(given: Mapping[str, Any]) -> None:
-    check_window_ranges(given)
-    check_min_size(given)
-
-
 @operator(
     module="decoders",
     output_layout="HWC",
-    check=check_min_size,
     ignored={
         **_IGNORED,
         "cache_batch_copy": True,
@@ -79,7 +70,7 @@ def image(
     *,
     output_type: DALIImageType = RGB,
     adjust_orientation: bool = False,
-    min_size: Ints | None = None,
+    min_size: _MinSize | None = None,
 ) -> Array:
     """Decode images: JPEG, PNG, WebP, BMP and TIFF, told apart by their first bytes.
 
@@ -162,13 +153,13 @@ def image_crop(
     call: Call,
     data: Array,
     *,
-    crop: PerSample[Floats] | None = None,
-    crop_w: PerSample[float] = 0.0,
-    crop_h: PerSample[float] = 0.0,
-    crop_d: PerSample[float] = 0.0,
-    crop_pos_x: PerSample[float] = 0.5,
-    crop_pos_y: PerSample[float] = 0.5,
-    crop_pos_z: PerSample[float] = 0.5,
+    crop: PerSample[Sides] | None = None,
+    crop_w: PerSample[Side] = 0.0,
+    crop_h: PerSample[Side] = 0.0,
+    crop_d: PerSample[Side] = 0.0,
+    crop_pos_x: PerSample[Position] = 0.5,
+    crop_pos_y: PerSample[Position] = 0.5,
+    crop_pos_z: PerSample[Position] = 0.5,
     rounding: Rounding = "round",
     output_type: DALIImageType = RGB,
 ) -> Array:
@@ -187,7 +178,14 @@ def image_crop(
     return _decode_part(call, data, output_type, start, shape)
 
 
-@operator(module="decoders", output_layout="HWC", check=check_slice, ignored=_IGNORED)
+def _check_image_slice(given: Mapping[str, Any]) -> None:
+    check_slice(given)
+    axes, names = given.get("axes"), given.get("axis_names")
+    if not isinstance(axes, DataNode) and max(axes_of("HWC", axes, names, 3) if axes or names else (0,)) > 1:
+        raise ArgumentClashError("the window of an image to be decoded is one of its rows and columns; it has all channels")
+
+
+@operator(module="decoders", output_layout="HWC", check=_check_image_slice, ignored=_IGNORED)
 def image_slice(
     call: Call,
     data: Array,
@@ -195,14 +193,14 @@ def image_slice(
     shape_input: Array | None = None,
     /,
     *,
-    axes: PerSample[Ints] | None = None,
-    axis_names: str | None = None,
+    axes: PerSample[Axes] | None = None,
+    axis_names: AxisNames | None = None,
     start: PerSample[Ints] | None = None,
-    rel_start: PerSample[Floats] | None = None,
+    rel_start: PerSample[Parts] | None = None,
     end: PerSample[Ints] | None = None,
-    rel_end: PerSample[Floats] | None = None,
-    shape: PerSample[Ints] | None = None,
-    rel_shape: PerSample[Floats] | None = None,
+    rel_end: PerSample[Parts] | None = None,
+    shape: PerSample[Extents] | None = None,
+    rel_shape: PerSample[RelativeExtents] | None = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     output_type: DALIImageType = RGB,
@@ -236,16 +234,16 @@ def image_slice(
     return _decode_part(call, data, output_type, begins, [ends[0] - begins[0], ends[1] - begins[1]])
 
 
-@operator(module="decoders", output_layout="HWC", random=True, check=_check_image_random_crop, ignored=_IGNORED)
+@operator(module="decoders", output_layout="HWC", random=True, ignored=_IGNORED)
 def image_random_crop(
     call: Call,
     data: Array,
     *,
-    random_area: Floats = (0.08, 1.0),
-    random_aspect_ratio: Floats = (3 / 4, 4 / 3),
-    num_attempts: int = 10,
+    random_area: Range = (0.08, 1.0),
+    random_aspect_ratio: Range = (3 / 4, 4 / 3),
+    num_attempts: Attempts = 10,
     output_type: DALIImageType = RGB,
-    min_size: Ints | None = None,
+    min_size: _MinSize | None = None,
 ) -> Array:
     """Decode random windows of images.
 
@@ -268,7 +266,12 @@ def image_random_crop(
 
 
 @operator()
-def peek_image_shape(call: Call, data: Array, *, dtype: np.dtype[Any] = np.dtype(np.int64)) -> Array:  # noqa: B008
+def peek_image_shape(
+    call: Call,
+    data: Array,
+    *,
+    dtype: Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")] = _INT64,
+) -> Array:
     """The shapes of encoded images, from the beginnings of their files, which are not decoded.
 
     Args:

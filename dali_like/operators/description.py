@@ -57,7 +57,7 @@ class Description:
         inputs: the names of its inputs.
         min_inputs, max_inputs: how many there may be; None: any number.
         layouts: those that its first input may have, with blanks between them; empty: any, or none.
-        num_outputs: of each call; None: the argument "num_outputs" says it.
+        num_outputs: of each call; or a function that says so, given the arguments.
         output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
             Of several outputs it may be a tuple. Raises ArgumentError if such an input is not possible with these arguments.
         check: given the arguments that were given, as the function gets them, or nodes, and the inputs: what is wrong with
@@ -78,7 +78,7 @@ class Description:
     min_inputs: int
     max_inputs: int | None
     layouts: str
-    num_outputs: int | None
+    num_outputs: int | Callable[[Mapping[str, Any]], int]
     output_layout: Callable[[str, Mapping[str, Any]], str | Sequence[str]] | None
     check: Callable[[Mapping[str, Any]], None] | None
     random: bool
@@ -128,7 +128,7 @@ class Description:
 
     def _output_layouts(self, layouts: str, values: Mapping[str, Any]) -> tuple[str, ...]:
         given = {**{name: parameter.default for name, parameter in self.parameters.items()}, **values}
-        count = self.num_outputs or given["num_outputs"]
+        count = self.num_outputs if isinstance(self.num_outputs, int) else self.num_outputs(given)
         inputs = layouts or self.layouts
         if self.output_layout is None:
             return (inputs,) + ("",) * (count - 1)
@@ -216,7 +216,7 @@ def operator(
     name: str = "",
     layouts: str = "",
     min_inputs: int | None = None,
-    num_outputs: int | None = 1,
+    num_outputs: int | Callable[[Mapping[str, Any]], int] = 1,
     output_layout: str | Callable[[str, Mapping[str, Any]], str | Sequence[str]] | None = None,
     check: Callable[[Mapping[str, Any]], None] | None = None,
     random: bool = False,

@@ -5,39 +5,53 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._pixels import fill_numbers, opencv
-from dali_like.operators._windows import axes_of
+from dali_like.operators._windows import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
 
 # Blurring
 
 
+_NO_WINDOW = "sigma and window_size shouldn't be 0 at the same time; give at least one of them"
+
+
 def _check_blur(given: Mapping[str, Any]) -> None:
-    if not set(given) & {"sigma", "window_size"}:
-        raise ArgumentError("sigma and window_size shouldn't be 0 at the same time; give at least one of them")
-    for name in ("sigma", "window_size"):
-        if isinstance(values := given.get(name), tuple) and min(values, default=0) < 0:
-            raise ArgumentError(f"{name} must have non-negative values, got {min(values)}")
-    sizes = given.get("window_size")
+    sigma, sizes = given.get("sigma", (0.0,)), given.get("window_size", (0,))
     if isinstance(sizes, tuple) and any(size and size % 2 == 0 for size in sizes):
         raise ArgumentError(f"the kernel window should have odd length, got window_size={list(sizes)}")
+    if isinstance(sigma, tuple) and isinstance(sizes, tuple):
+        count = max(len(sigma), len(sizes))
+        for pair in zip(_each(sigma, count), _each(sizes, count), strict=True):
+            if not any(pair):
+                raise ArgumentError(_NO_WINDOW)
 
 
-@operator(check=_check_blur, strided=True)
+def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if layout:
+        try:
+            count = _blurred_axes(layout, (1,) * len(layout))[1]
+        except SampleError as error:
+            raise ArgumentError(str(error)) from None
+        for name in ("sigma", "window_size"):
+            _each(given[name], count)
+    return layout
+
+
+@operator(check=_check_blur, output_layout=_blurred_layout, strided=True)
 def gaussian_blur(
     call: Call,
     image: Array,
     *,
-    sigma: PerSample[Floats] = (0.0,),
-    window_size: PerSample[Ints] = (0,),
+    sigma: PerSample[Annotated[Floats, count(1, 2, 3), at_least(0)]] = (0.0,),
+    window_size: PerSample[Annotated[Ints, count(1, 2, 3), at_least(0)]] = (0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Blur images, volumes and signals.
@@ -170,17 +184,37 @@ def _check_erase(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError(
             "normalized is incompatible with providing a separate value for normalized_anchor and normalized_shape"
         )
-    if "anchor" in given and "shape" not in given:
+    anchor, shape = given.get("anchor"), given.get("shape", ())
+    if anchor is not None and "shape" not in given:
         raise ArgumentError("anchor is given without shape: the size of the regions must be known, too")
+    axes = given.get("axis_names", given.get("axes"))
+    if axes is not None and not len(axes):
+        raise ArgumentError("there must be at least one axis")
+    if isinstance(shape, tuple) and (isinstance(anchor, tuple) or anchor is None):
+        _check_region_counts(anchor or (0.0,) * len(shape), shape, 1 if axes is None else len(axes))
 
 
-@operator(check=_check_erase, strided=True)
+def _erased_layout(layout: str, given: Mapping[str, Any]) -> str:
+    shape = given["shape"]
+    if layout and shape and given["axes"] is None and given["axis_names"] is None:
+        _check_region_counts(given["anchor"] or (0.0,) * len(shape), shape, len(layout.replace("C", "")))
+    return layout_with_axes(layout, given)
+
+
+def _check_region_counts(anchor: Sequence[float], shape: Sequence[float], axes: int) -> None:
+    if len(anchor) != len(shape) or len(shape) % max(axes, 1):
+        raise ArgumentError(
+            f"anchor and shape must have as many numbers, for each region {axes}, not {len(anchor)} and {len(shape)}"
+        )
+
+
+@operator(check=_check_erase, output_layout=_erased_layout, strided=True)
 def erase(
     call: Call,
     data: Array,
     *,
-    anchor: PerSample[Floats] = (),
-    shape: PerSample[Floats] = (),
+    anchor: PerSample[Annotated[Floats, FINITE]] = (),
+    shape: PerSample[Annotated[Floats, FINITE]] = (),
     fill_value: PerSample[Floats] = (0.0,),
     axes: Ints | None = None,
     axis_names: str | None = None,
@@ -206,9 +240,7 @@ def erase(
     numbers = [axis for axis in range(data.ndim) if call.layout[axis : axis + 1] != "C"]
     if axes is not None or axis_names is not None:
         numbers = axes_of(call.layout, axes, axis_names, data.ndim)
-    if not numbers:
-        raise ArgumentError("there must be at least one axis")
-    fill = _filling(fill_value, data, call.layout)
+    fill = _filling(fill_value or (0.0,), data, call.layout)
     scaled = (normalized or normalized_anchor, normalized or normalized_shape)
     regions = _regions(anchor, shape, numbers, data.shape, scaled, centered=centered_anchor)
     out = call.empty(data.shape, data.dtype)
@@ -240,11 +272,8 @@ def _regions(
 ) -> Iterator[tuple[slice, ...]]:
     """The indices of each region; positions are computed in single precision, and cut off, as in DALI."""
     anchor = anchor or (0.0,) * len(shape)
-    if len(anchor) != len(shape) or len(shape) % len(axes):
-        raise ArgumentError(
-            f"anchor and shape must have as many numbers, for each region {len(axes)}, not {len(anchor)} and {len(shape)}"
-        )
-    for first in range(0, len(shape), len(axes)):
+    _check_region_counts(anchor, shape, len(axes))
+    for first in range(0, len(shape), max(len(axes), 1)):
         region = [slice(None)] * len(extents)
         for i, axis in enumerate(axes, first):
             extent = np.float32(extents[axis])

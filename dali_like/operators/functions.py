@@ -24,7 +24,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
 
     Args:
         inputs: nodes; constants; or lists of nodes, to each of which it is applied, with the same random numbers.
-        given: the arguments.
+        given: the arguments; those that are None count as not given.
 
     Returns:
         A node, or a list of nodes if the operator has several outputs. Of lists of nodes, a list of those; of several
@@ -34,6 +34,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         ArgumentError, DefinitionError, DeviceError: something is not allowed; the message says what is.
     """
     sets = _input_sets(description, inputs)
+    given = {name: value for name, value in given.items() if value is not None}
     _check_names(description, given)
     device = _device_of_output(description, given.get("device", "cpu"))
     nodes, constants = {}, {}
@@ -43,7 +44,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
             description.common[name].convert(value, description.name)
         elif isinstance(value, DataNode) and description.parameters[name].per_sample:
             nodes[name] = value
-        elif value is not None or description.parameters[name].default is not None:
+        else:
             constants[name] = value
     if description.check is not None:
         given_inputs = {name: value for name, value in zip(description.inputs, inputs, strict=False) if value is not None}
@@ -119,7 +120,7 @@ def _check_names(description: Description, given: Mapping[str, Any]) -> None:
             f"{description.name} got unexpected arguments: {', '.join(unknown)}. It has {', '.join(allowed)}"
         )
     missing = [name for name, parameter in description.parameters.items() if parameter.default is REQUIRED]
-    if missing := [name for name in missing if given.get(name) is None]:
+    if missing := [name for name in missing if name not in given]:
         raise ArgumentTypeError(f"{description.name} needs the argument {', '.join(missing)}")
 
 

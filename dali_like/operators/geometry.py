@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 
-from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.errors import ArgumentClashError
 from dali_like.extras import installed
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._windows import Policy, Rounding, axes_of, cut, fill, in_single, round_half_up, store
+from dali_like.operators._spans import (
+    ENDS,
+    STARTS,
+    Axes,
+    AxisNames,
+    Extents,
+    Parts,
+    RelativeExtents,
+    check_slice,
+    for_each_axis,
+    slice_window,
+)
+from dali_like.operators._windows import (
+    Filling,
+    Policy,
+    Position,
+    Rounding,
+    Side,
+    Sides,
+    axes_of,
+    cut,
+    fill,
+    in_single,
+    store,
+)
 from dali_like.operators.description import IMAGES, VOLUMES, operator
-from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.parameters import SOME, Floats, Ints, PerSample, at_least
 
 #: The numbers of channels for which OpenCV's functions return arrays of as many dimensions as they were given.
 _PIXELS = (3, 4)
@@ -69,24 +93,16 @@ def crop_window(
 
     Args:
         extents: of the image, by the letters of the axes, in their order.
-        crop: sizes of the window in the order of the axes, with 0 for all of one.
+        crop: sizes of the window as (height, width) or (depth, height, width), with 0 for all of an axis.
         sizes: the same by letters.
         positions: where the window lies, from 0 (first) to 1 (last).
     """
     if crop is not None:
-        if len(crop) != len(extents):
-            raise ArgumentError(f"crop must have {len(extents)} elements, for {', '.join(extents)}, not {len(crop)}")
-        sizes = dict(zip(extents, crop, strict=True))
+        sizes = dict(zip("DHW"[-len(crop) :], crop, strict=True))
     window = {}
     for letter, extent in extents.items():
-        position = positions[letter]
-        if not 0 <= position <= 1:
-            name = {"W": "x", "H": "y", "D": "z"}[letter]
-            raise ArgumentError(f"crop_pos_{name} must be between 0 and 1, not {position}")
-        size = int(sizes[letter]) or extent
-        if size < 0:
-            raise ArgumentError(f"the size of the window must be positive, not {size}")
-        window[letter] = (in_single(position, extent - size, rounding), size)
+        size = int(sizes.get(letter, 0)) or extent
+        window[letter] = (in_single(positions[letter], extent - size, rounding), size)
     return window
 
 
@@ -95,23 +111,24 @@ def crop(
     call: Call,
     image: Array,
     *,
-    crop: PerSample[Floats] | None = None,
-    crop_w: PerSample[float] = 0.0,
-    crop_h: PerSample[float] = 0.0,
-    crop_d: PerSample[float] = 0.0,
-    crop_pos_x: PerSample[float] = 0.5,
-    crop_pos_y: PerSample[float] = 0.5,
-    crop_pos_z: PerSample[float] = 0.5,
+    crop: PerSample[Sides] | None = None,
+    crop_w: PerSample[Side] = 0.0,
+    crop_h: PerSample[Side] = 0.0,
+    crop_d: PerSample[Side] = 0.0,
+    crop_pos_x: PerSample[Position] = 0.5,
+    crop_pos_y: PerSample[Position] = 0.5,
+    crop_pos_z: PerSample[Position] = 0.5,
     rounding: Rounding = "round",
     out_of_bounds_policy: Policy = "error",
-    fill_values: Floats = (0.0,),
+    fill_values: Filling = (0.0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Cut windows out of images and volumes.
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is for
+            volumes alone, of which all is taken without it.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -139,71 +156,16 @@ def crop(
 
 # Slice
 
-_STARTS = ("start", "rel_start")
-_ENDS = ("end", "rel_end", "shape", "rel_shape")
+
+def _sliced_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if layout and (given["axes"] is not None or given["axis_names"] is not None):  # else they may be nodes
+        count = len(axes_of(layout, given["axes"], given["axis_names"], len(layout)))
+        for name in (*STARTS, *ENDS):
+            for_each_axis(name, given[name] or (), count)
+    return layout
 
 
-def check_slice(given: Mapping[str, Any]) -> None:
-    """What does not go together of the arguments that say which window it is."""
-    for names in (_STARTS, _ENDS):
-        if len(both := [name for name in names if name in given]) > 1:
-            raise ArgumentClashError(f"{' and '.join(both)} exclude each other")
-
-
-def slice_window(
-    extents: Sequence[int],
-    anchor: Array | None,
-    shape: Array | None,
-    normalized: tuple[bool, bool],
-    named: Mapping[str, Any],
-) -> list[tuple[int, int]]:
-    """Of each axis that is cut, where the window begins and ends.
-
-    Args:
-        extents: of those axes.
-        anchor, shape: the inputs of that name.
-        normalized: whether these, if they are floats, are parts of the extents.
-        named: the other arguments, for those axes; None: not given.
-    """
-    if (anchor is None) != (shape is None):
-        raise ArgumentError("the inputs anchor and shape must be given together, or start, end and so on")
-    if anchor is not None and shape is not None:
-        if any(value is not None for value in named.values()):
-            raise ArgumentClashError("the inputs anchor and shape exclude start, end, shape and so on")
-        if anchor.dtype != shape.dtype:
-            raise SampleError(f"anchor and shape must have the same dtype, not {anchor.dtype} and {shape.dtype}")
-        relative = [flag and anchor.dtype.kind == "f" for flag in normalized]
-        named = {
-            "rel_start" if relative[0] else "start": tuple(anchor.ravel().tolist()),
-            "rel_shape" if relative[1] else "shape": tuple(shape.ravel().tolist()),
-        }
-    for name, values in named.items():
-        if values is not None and len(values) != len(extents):
-            raise ArgumentError(f"{name} has {len(values)} elements for {len(extents)} axes")
-    given = {name: values for name, values in named.items() if values is not None}
-    return [_span(extent, {name: values[i] for name, values in given.items()}) for i, extent in enumerate(extents)]
-
-
-def _span(extent: int, named: Mapping[str, float | None]) -> tuple[int, int]:
-    """Where the window begins and ends in one axis."""
-    start, rel_start = named.get("start"), named.get("rel_start")
-    begin = float(start) if start is not None else rel_start * extent if rel_start is not None else 0.0
-    stop, rel_stop, size, rel_size = (named.get(name) for name in _ENDS)
-    if stop is not None:
-        end = float(stop)
-    elif rel_stop is not None:
-        end = rel_stop * extent
-    elif size is not None:
-        end = begin + size
-    else:
-        end = begin + rel_size * extent if rel_size is not None else float(extent)
-    first, last = round_half_up(begin), round_half_up(end)
-    if last < first:
-        raise SampleError(f"the window begins at {first} and ends before, at {last}")
-    return first, last
-
-
-@operator(check=check_slice, strided=True, ignored={"image_type": None})
+@operator(check=check_slice, output_layout=_sliced_layout, strided=True, ignored={"image_type": None})
 def slice(
     call: Call,
     data: Array,
@@ -211,24 +173,24 @@ def slice(
     shape_input: Array | None = None,
     /,
     *,
-    axes: PerSample[Ints] | None = None,
-    axis_names: str | None = None,
+    axes: PerSample[Axes] | None = None,
+    axis_names: AxisNames | None = None,
     start: PerSample[Ints] | None = None,
-    rel_start: PerSample[Floats] | None = None,
+    rel_start: PerSample[Parts] | None = None,
     end: PerSample[Ints] | None = None,
-    rel_end: PerSample[Floats] | None = None,
-    shape: PerSample[Ints] | None = None,
-    rel_shape: PerSample[Floats] | None = None,
+    rel_end: PerSample[Parts] | None = None,
+    shape: PerSample[Extents] | None = None,
+    rel_shape: PerSample[RelativeExtents] | None = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     out_of_bounds_policy: Policy = "error",
-    fill_values: Floats = (0.0,),
+    fill_values: Filling = (0.0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Cut windows out of arrays, given where they begin and end.
 
     The window is given by the inputs `anchor` and `shape_input`, or by arguments: where it begins, and where it ends or how
-    large it is, in elements or (``rel_``) in parts of the extent.
+    large it is, in elements or (``rel_``) in parts of the extent; with a number for each axis, or one for all of them.
 
     Args:
         data: any number of dimensions.
@@ -268,73 +230,113 @@ def slice(
 # Pad and paste
 
 
-def check_pad(given: Mapping[str, Any]) -> None:
-    """What does not go together of its arguments."""
+def _check_pad(given: Mapping[str, Any]) -> None:
     if "axes" in given and "axis_names" in given:
         raise ArgumentClashError("axes and axis_names exclude each other")
+    axes = given.get("axis_names") or given.get("axes")
+    if isinstance(axes, (str, tuple)):
+        _check_lengths(given, len(axes))
 
 
-@operator(check=check_pad, per_sample=False)
+def _check_lengths(given: Mapping[str, Any], axes: int) -> None:
+    for name in ("shape", "align"):
+        if axes and isinstance(given.get(name), tuple):
+            for_each_axis(name, given[name], axes)
+
+
+def _padded_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if layout and (given["axes"] is not None or given["axis_names"] is not None):  # else they may be nodes
+        _check_lengths(given, len(axes_of(layout, given["axes"], given["axis_names"], len(layout))))
+    return layout
+
+
+def _has_whole_shape(given: Mapping[str, Any]) -> bool:
+    """Whether nothing depends on the largest sample of the batch."""
+    shape = given.get("shape", ())
+    return len(shape) > 0 and min(shape) > 0
+
+
+@operator(check=_check_pad, output_layout=_padded_layout, per_sample=_has_whole_shape, strided=True)
 def pad(
     call: Call,
-    data: list[Array],
+    data: Any,
     *,
-    axes: PerSample[Ints] | None = None,
-    axis_names: str | None = None,
+    axes: PerSample[Axes] | None = None,
+    axis_names: AxisNames | None = None,
     shape: PerSample[Ints] | None = None,
-    align: PerSample[Ints] | None = None,
+    align: PerSample[Annotated[Ints, at_least(1)]] | None = None,
     fill_value: PerSample[float] = 0.0,
-) -> list[Array]:
+) -> Any:
     """Append elements, so that all samples of a batch are as large as the largest, or as large as is said.
 
     Args:
         data: any number of dimensions.
         axes: where to append. Default: in all axes.
         axis_names: their letters in the layout, instead.
-        shape: extents to reach; where a sample is larger already, it stays. -1 or 0: the largest of the batch.
-        align: numbers that the extents are to be multiples of; one for all, or one for each axis.
+        shape: extents to reach, one for all axes, or one for each; where a sample is larger already, it stays. -1 or 0: the
+            largest of the batch.
+        align: numbers that the extents are to be multiples of; one for all axes, or one for each.
         fill_value: what is appended.
     """
-    count = len(data)
-    padded = [axes_of(call.layout, value, axis_names, data[0].ndim) for value in _each(axes, count)]
+    if not isinstance(data, list):
+        return _padded(call.empty, call.layout, data, data.shape, axes, axis_names, shape, align, fill_value)
     largest = [max(array.shape[axis] for array in data) for axis in range(data[0].ndim)]
-    wanted = zip(data, padded, _each(shape, count), _each(align, count), _each(fill_value, count), strict=True)
-    return [_padded(array, largest, *others) for array, *others in wanted]
+    given = (data, _each(axes, data), _each(shape, data), _each(align, data), _each(fill_value, data))
+    return [
+        _padded(np.empty, call.layout, array, largest, numbers, axis_names, *others)
+        for array, numbers, *others in zip(*given, strict=True)
+    ]
 
 
-def _each(value: Any, count: int) -> list[Any]:
+def _each(value: Any, samples: Sequence[Array]) -> list[Any]:
     """An argument for each sample of a batch."""
-    return value if isinstance(value, list) else [value] * count
+    return value if isinstance(value, list) else [value] * len(samples)
 
 
-def _padded(array: Array, largest: Sequence[int], axes: Sequence[int], shape: Any, align: Any, value: float) -> Array:
+def _padded(
+    empty: Callable[[tuple[int, ...], Any], Array],
+    layout: str,
+    array: Array,
+    largest: Sequence[int],
+    axes: Ints | None,
+    axis_names: str | None,
+    shape: Ints | None,
+    align: Ints | None,
+    value: float,
+) -> Array:
+    numbers = axes_of(layout, axes, axis_names, array.ndim)
+    sizes = for_each_axis("shape", shape or (0,), len(numbers))
+    steps = for_each_axis("align", align or (1,), len(numbers))
     extents = list(array.shape)
-    sizes = [0] * len(axes) if shape is None else shape
-    steps = [1] * len(axes) if align is None else align * len(axes) if len(align) == 1 else align
-    if len(sizes) != len(axes) or len(steps) != len(axes):
-        raise ArgumentError(f"fn.pad: shape and align must have an element for each of the {len(axes)} axes")
-    for axis, size, step in zip(axes, sizes, steps, strict=True):
-        if step < 1:
-            raise ArgumentError(f"fn.pad: align must be positive, not {step}")
+    for axis, size, step in zip(numbers, sizes, steps, strict=True):
         least = max(extents[axis], size if size > 0 else largest[axis])
         extents[axis] = -(-least // step) * step
-    out = np.empty(extents, array.dtype)
-    fill(out, (value,), "")
+    out = empty(tuple(extents), array.dtype)
+    if out.shape != array.shape:
+        fill(out, (value,), "")
     out[tuple(np.s_[:extent] for extent in array.shape)] = array
     return out
 
 
-@operator(layouts="HWC")
+def _check_paste(given: Mapping[str, Any]) -> None:
+    channels, values = given.get("n_channels", 3), given["fill_value"]
+    if len(values) not in (1, channels):
+        raise ArgumentClashError(
+            f"fill_value has {len(values)} elements; it must have one, or as many as n_channels says: {channels}"
+        )
+
+
+@operator(layouts="HWC", check=_check_paste)
 def paste(
     call: Call,
     image: Array,
     *,
-    ratio: PerSample[float],
-    fill_value: Ints,
-    paste_x: PerSample[float] = 0.5,
-    paste_y: PerSample[float] = 0.5,
-    min_canvas_size: PerSample[float] = 0.0,
-    n_channels: int = 3,
+    ratio: PerSample[Annotated[float, at_least(1)]],
+    fill_value: Annotated[Ints, SOME],
+    paste_x: PerSample[Position] = 0.5,
+    paste_y: PerSample[Position] = 0.5,
+    min_canvas_size: PerSample[Side] = 0.0,
+    n_channels: Annotated[int, at_least(1)] = 3,
 ) -> Array:
     """Paste images onto larger canvases.
 
@@ -345,12 +347,8 @@ def paste(
         paste_x: where the image lies, from 0 (left) to 1 (right).
         paste_y: likewise, from top to bottom.
         min_canvas_size: the least extent of the canvas, in pixels.
-        n_channels: of the images; for the sake of DALI's programs.
+        n_channels: how many channels the images have, if `fill_value` has one value for each.
     """
-    if ratio < 1:
-        raise ArgumentError(f"fn.paste: ratio must be at least 1, not {ratio}")
-    if not (0 <= paste_x <= 1 and 0 <= paste_y <= 1):
-        raise ArgumentError(f"fn.paste: paste_x and paste_y must be between 0 and 1, not {paste_x} and {paste_y}")
     height, width, channels = image.shape
     shape = [max(in_single(ratio, extent, "truncate"), int(min_canvas_size)) for extent in (height, width)]
     top, left = (

@@ -5,18 +5,18 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._pixels import check_result, fill_numbers, look_up, merge, mirrored, planes
-from dali_like.operators._windows import Policy, Rounding, axes_of, overlap
+from dali_like.operators._windows import Filling, Policy, Position, Rounding, Side, Sides, axes_of, layout_with_axes, overlap
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.geometry import check_crop, crop_window
-from dali_like.operators.parameters import FloatArray, Floats, Ints, PerSample
+from dali_like.operators.parameters import SOME, FloatArray, Floats, Ints, PerSample
 
 _FLOAT = np.dtype(np.float32)
 
@@ -27,8 +27,6 @@ def _check_crop_mirror_normalize(given: Mapping[str, Any]) -> None:
     check_crop(given)
     check_result(given.get("dtype", _FLOAT))
     sizes = {len(given[name]) for name in ("mean", "std") if isinstance(given.get(name), tuple)} - {1}
-    if 0 in sizes:
-        raise ArgumentError("mean and std can't be empty")
     if len(sizes) > 1:
         raise ArgumentError(
             "mean and std must either be of the same size, be scalars, or one of them can be a vector and the other a scalar"
@@ -53,19 +51,19 @@ def crop_mirror_normalize(
     call: Call,
     image: Array,
     *,
-    crop: PerSample[Floats] | None = None,
-    crop_w: PerSample[float] = 0.0,
-    crop_h: PerSample[float] = 0.0,
-    crop_d: PerSample[float] = 0.0,
-    crop_pos_x: PerSample[float] = 0.5,
-    crop_pos_y: PerSample[float] = 0.5,
-    crop_pos_z: PerSample[float] = 0.5,
+    crop: PerSample[Sides] | None = None,
+    crop_w: PerSample[Side] = 0.0,
+    crop_h: PerSample[Side] = 0.0,
+    crop_d: PerSample[Side] = 0.0,
+    crop_pos_x: PerSample[Position] = 0.5,
+    crop_pos_y: PerSample[Position] = 0.5,
+    crop_pos_z: PerSample[Position] = 0.5,
     rounding: Rounding = "round",
     out_of_bounds_policy: Policy = "error",
-    fill_values: Floats = (0.0,),
+    fill_values: Filling = (0.0,),
     mirror: PerSample[int] = 0,
-    mean: PerSample[Floats] = (0.0,),
-    std: PerSample[Floats] = (1.0,),
+    mean: PerSample[Annotated[Floats, SOME]] = (0.0,),
+    std: PerSample[Annotated[Floats, SOME]] = (1.0,),
     scale: float = 1.0,
     shift: float = 0.0,
     pad_output: bool = False,
@@ -212,11 +210,22 @@ def _check_normalize(given: Mapping[str, Any]) -> None:
     arrays = [value for value in parameters if not isinstance(value, np.ndarray) or value.ndim]
     if len(parameters) == 2 and not arrays and {"axes", "axis_names"} & set(given):
         raise ArgumentClashError("axes must not be specified when both mean and standard deviation are scalars")
+    if len({np.ndim(array) for array in arrays if isinstance(array, np.ndarray)}) > 1:
+        raise ArgumentClashError("mean and stddev must have as many dimensions, or be numbers")
     if arrays and given.get("batch"):
         raise ArgumentClashError("batch normalization cannot be used with a mean or stddev that are no scalars")
 
 
-@operator(check=_check_normalize, per_sample=lambda given: not given.get("batch"), strided=True)
+def _normalized_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if layout:
+        for name in ("mean", "stddev"):
+            _check_ndim(given[name], len(layout))
+    return layout_with_axes(layout, given)
+
+
+@operator(
+    check=_check_normalize, output_layout=_normalized_layout, per_sample=lambda given: not given.get("batch"), strided=True
+)
 def normalize(
     call: Call,
     data: Any,
@@ -304,9 +313,13 @@ def _normalised(
 def _parameter(value: Any, ndim: int) -> Array | None:
     """A mean or standard deviation; of a batch there is one, which is a number."""
     array: Array | None = value[0] if isinstance(value, list) else value
+    _check_ndim(array, ndim)
+    return array
+
+
+def _check_ndim(array: Array | None, ndim: int) -> None:
     if array is not None and array.ndim not in (0, ndim):
         raise ArgumentError(f"mean and stddev must be numbers, or have {ndim} dimensions as the input has, not {array.ndim}")
-    return array
 
 
 def _reduced_axes(

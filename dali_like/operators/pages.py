@@ -36,8 +36,12 @@ _KINDS: dict[Any, str] = {
 _COMMON = """\
 Every operator also takes `device` ("cpu"), `name` (of the node, for messages), `preserve` (compute it although nobody needs
 the result) and `bytes_per_sample_hint` (without effect); random ones take `seed`. Where a table says "or node", the argument
-may be a `DataNode`, with a value for each sample. A list of nodes in place of an input gives a list of results. `ops` has
-a class for each operator: its arguments are given when the object is made, or when it is called with the inputs."""
+may be a `DataNode`, with a value for each sample. None stands for an argument that is not given. A list of nodes in place of
+an input gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
+when it is called with the inputs.
+
+A wrong argument is an error when the graph is built. What only the data can show, such as a window that is larger than an
+image, or an axis that data without a layout does not have, is an error when the pipeline runs."""
 
 
 def pages() -> dict[str, str]:
@@ -134,7 +138,9 @@ def _kind(parameter: Parameter) -> str:
         kind = f"`types.{annotation.__name__}`"
     else:
         kind = _KINDS.get(annotation, "")
-    return f"{kind} or node" if parameter.per_sample else kind
+    rules = [rule.text for rule in parameter.rules]
+    kind = (", " if kind.endswith("s") else " ").join([kind, *rules])
+    return f"{kind}{', ' if ', ' in kind else ' '}or node" if parameter.per_sample else kind
 
 
 def _default(parameter: Parameter) -> str:

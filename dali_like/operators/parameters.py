@@ -15,26 +15,37 @@ an IntEnum            a member, or its number                                   
 ``Literal["a"]``      one of the strings                                            the same
 ``X | None``          that, or None                                                 likewise
 ``PerSample[X]``      that, or a `DataNode` that has one for each sample            what ``X`` says, for the sample
+``Annotated[X, R]``   what a `Rule` such as ``between(0, 1)`` leaves of that        what ``X`` says
 anything else         anything; such an operator cannot be serialised               the same
 ====================  ============================================================  =============================
+
+A whole number may also be given as a float, and None for any argument: then it counts as not given.
 """
 
 from __future__ import annotations
 
 import enum
 import inspect
+import math
 import operator
 import types as builtin_types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.checks import flag, is_int
-from dali_like.errors import ArgumentError, ArgumentTypeError, DaliLikeError, SampleTypeError
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentError,
+    ArgumentTypeError,
+    DaliLikeError,
+    SampleError,
+    SampleTypeError,
+)
 from dali_like.graph.nodes import DataNode
 from dali_like.graph.operators import Array
 from dali_like.types import to_dali_type, to_numpy_type
@@ -50,6 +61,61 @@ FloatArray: TypeAlias = NDArray[np.float32]
 #: An argument that may differ from sample to sample.
 PerSample = Annotated[T, _PER_SAMPLE]
 
+
+class Rule(NamedTuple):
+    """Which values of a type an argument may have.
+
+    Attributes:
+        text: goes on from the type: "from 0 to 1".
+        holds: whether a value is one of them, as the function gets it.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def between(least: float, most: float) -> Rule:
+    """A number, or numbers, from `least` to `most`."""
+    return Rule(f"from {least:g} to {most:g}", lambda value: all(least <= number <= most for number in _numbers(value)))
+
+
+def at_least(least: float) -> Rule:
+    """A number, or numbers, from `least` on, and not infinite."""
+    return Rule(f"from {least:g} on", lambda value: all(least <= number < math.inf for number in _numbers(value)))
+
+
+def above(bound: float) -> Rule:
+    """A number, or numbers, that are greater than `bound`, and not infinite."""
+    return Rule(f"above {bound:g}", lambda value: all(bound < number < math.inf for number in _numbers(value)))
+
+
+#: A number, or numbers, that are neither infinite nor NaN.
+FINITE = Rule("but not infinite", lambda value: all(map(math.isfinite, _numbers(value))))
+#: At least one number.
+SOME = Rule("at least one of them", lambda value: len(value) > 0)
+#: Numbers in their order.
+ASCENDING = Rule("the lower one first", lambda value: list(value) == sorted(value))
+#: Elements of which no two are the same.
+DISTINCT = Rule("each only once", lambda value: len(set(value)) == len(value))
+
+
+def count(*counts: int) -> Rule:
+    """So many elements."""
+    *others, last = map(str, counts)
+    text = f"{', '.join(others)} or {last}" if others else last
+    return Rule(f"{text} of them", lambda value: len(value) in counts)
+
+
+def one_of_types(names: str) -> Rule:
+    """A data type that has one of some names of NumPy, which blanks separate."""
+    allowed = [np.dtype(name) for name in names.split()]
+    return Rule(f"one of {', '.join(to_dali_type(dtype).name for dtype in allowed)}", lambda dtype: dtype in allowed)
+
+
+def _numbers(value: Any) -> Sequence[float]:
+    return value if isinstance(value, tuple) else (value,)
+
+
 #: In the place of a default: the argument must be given.
 REQUIRED: Any = inspect.Parameter.empty
 
@@ -64,6 +130,7 @@ class Parameter:
         annotation: what the function gets, without None and `PerSample`.
         optional: whether None is allowed.
         per_sample: whether a node is allowed.
+        rules: which values of its type it may have.
         check: given a value that is neither, what the function gets; raises ArgumentError, with a message that goes on from
             the name of the argument.
         of_sample: given an array, what the function gets; raises likewise.
@@ -74,6 +141,7 @@ class Parameter:
     annotation: Any
     optional: bool
     per_sample: bool
+    rules: tuple[Rule, ...]
     check: Callable[[Any], Any]
     of_sample: Callable[[Array], Any]
 
@@ -83,10 +151,8 @@ class Parameter:
         Raises:
             ArgumentError: the value is not allowed; the message says what is.
         """
-        if value is None and (self.optional or self.default is None):
-            return None
         try:
-            return self.check(value)
+            return self._ruled(self.check(value))
         except DaliLikeError as error:
             hint = ", or a DataNode with one for each sample" if self.per_sample else ""
             node = " A DataNode, which differs from sample to sample, is not." if isinstance(value, DataNode) else ""
@@ -97,15 +163,28 @@ class Parameter:
         """What the function gets for one sample of a node.
 
         Raises:
-            SampleTypeError: the array does not fit.
+            SampleTypeError: it is of another type.
+            SampleError: it has a value that is not allowed.
         """
         try:
-            return self.of_sample(array)
+            return self._ruled(self.of_sample(array))
         except DaliLikeError as error:
-            raise SampleTypeError(
+            kind = SampleTypeError if isinstance(error, ArgumentTypeError) else SampleError
+            raise kind(
                 f"the argument {self.name} must be {error}; this sample of it is of dtype {array.dtype} and shape "
                 f"{array.shape}: {array!r}"
             ) from None
+
+    @property
+    def allowed(self) -> str:
+        """What its values must be, if they are of its type."""
+        what = _NOUNS.get(self.annotation, "a value")
+        return (", " if "list" in what or "data" in what else " ").join([what, *[rule.text for rule in self.rules]])
+
+    def _ruled(self, value: Any) -> Any:
+        if not all(rule.holds(value) for rule in self.rules):
+            raise ArgumentClashError(self.allowed)
+        return value
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
@@ -122,9 +201,11 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
 def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
     """The argument of a name that an annotation describes."""
     optional = per_sample = False
+    rules: list[Rule] = []
     while True:
         if typing.get_origin(hint) is Annotated:
             per_sample |= _PER_SAMPLE in hint.__metadata__
+            rules += [rule for rule in hint.__metadata__ if isinstance(rule, Rule)]
             hint = hint.__origin__
         elif typing.get_origin(hint) in (typing.Union, builtin_types.UnionType) and type(None) in typing.get_args(hint):
             optional = True
@@ -133,7 +214,7 @@ def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
         else:
             break
     check = _check_of(hint)
-    return Parameter(name, default, hint, optional, per_sample, check, _sample_check_of(hint, check))
+    return Parameter(name, default, hint, optional, per_sample, tuple(rules), check, _sample_check_of(hint, check))
 
 
 def _check_of(hint: Any) -> Callable[[Any], Any]:
@@ -154,12 +235,12 @@ def _sample_check_of(hint: Any, check: Callable[[Any], Any]) -> Callable[[Array]
 
 def _single(array: Array) -> Any:
     if array.size != 1:
-        raise ArgumentError("a single value")
+        raise ArgumentTypeError("a single value")
     return array.reshape(()).item()
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, (bool, np.bool_)) or (isinstance(value, (float, np.floating)) and float(value).is_integer()):
         return int(value)
     if not is_int(value):
         raise ArgumentTypeError("an integer")
@@ -230,6 +311,15 @@ def _member_of(kind: type[enum.IntEnum]) -> Callable[[Any], enum.IntEnum]:
 
     return check
 
+
+_NOUNS: dict[Any, str] = {
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    Ints: "an integer, or a list of integers",
+    Floats: "a number, or a list of numbers",
+    np.dtype[Any]: "a data type of dali_like.types, or of NumPy",
+}
 
 _CHECKS: dict[Any, Callable[[Any], Any]] = {
     int: _integer,

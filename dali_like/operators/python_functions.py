@@ -35,7 +35,7 @@ def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
 @operator(
     check=_check,
     min_inputs=0,
-    num_outputs=None,
+    num_outputs=lambda given: given["num_outputs"],
     output_layout=_layouts,
     per_sample=False,
     in_order=True,
@@ -69,7 +69,7 @@ def python_function(
 @operator(
     check=_check,
     min_inputs=0,
-    num_outputs=None,
+    num_outputs=lambda given: given["num_outputs"],
     output_layout=_layouts,
     per_sample=False,
     in_order=True,

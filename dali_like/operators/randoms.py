@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -11,44 +11,20 @@ from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.parameters import ASCENDING, FINITE, SOME, Floats, Ints, PerSample, at_least, between, count
 
 
 def _check(given: Mapping[str, Any]) -> None:
     """What is wrong with the constant arguments."""
     if "range" in given and "values" in given:
         raise ArgumentClashError("range and values exclude each other")
-    for name, rule in _RULES.items():
-        if isinstance(value := given.get(name), (tuple, float)):
-            rule(value)
-
-
-def _check_range(values: Floats) -> None:
-    if len(values) != 2 or not values[0] <= values[1]:
-        raise ArgumentError(f"range must be two numbers, the lower one first, not {list(values)}")
-
-
-def _check_probability(probability: float) -> None:
-    if not 0 <= probability <= 1:
-        raise ArgumentError(f"probability must be between 0 and 1, not {probability}")
+    if isinstance(given.get("p"), tuple):
+        _check_probabilities(given["p"])
 
 
 def _check_probabilities(values: Floats) -> None:
-    if not all(0 <= value <= 1 for value in values) or abs(sum(values) - 1) > 1e-4:
+    if abs(sum(values) - 1) > 1e-4:
         raise ArgumentError(f"p must be probabilities, from 0 to 1, whose sum is 1, not {list(values)}")
-
-
-def _check_shape(shape: Ints) -> None:
-    if min(shape, default=0) < 0:
-        raise ArgumentError(f"shape must not have negative extents, as {list(shape)} has")
-
-
-_RULES: Mapping[str, Callable[[Any], None]] = {
-    "range": _check_range,
-    "probability": _check_probability,
-    "p": _check_probabilities,
-    "shape": _check_shape,
-}
 
 
 @operator(module="random", random=True, output_layout="", check=_check)
@@ -56,9 +32,9 @@ def uniform(
     call: Call,
     shape_like: Array | None = None,
     *,
-    range: PerSample[Floats] = (-1.0, 1.0),
-    values: PerSample[Floats] | None = None,
-    shape: PerSample[Ints] | None = None,
+    range: PerSample[Annotated[Floats, count(2), FINITE, ASCENDING]] = (-1.0, 1.0),
+    values: PerSample[Annotated[Floats, SOME]] | None = None,
+    shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Numbers that are equally likely everywhere in a range, or among some values.
@@ -75,7 +51,6 @@ def uniform(
     if values is not None:
         numbers = np.asarray(values)[rng.integers(0, len(values), extents)]
     else:
-        _check_range(range)
         numbers = rng.uniform(range[0], range[1], extents)
     result = _as_dtype(numbers, dtype)
     if values is None and result.dtype.kind == "f":
@@ -89,8 +64,8 @@ def coin_flip(
     call: Call,
     shape_like: Array | None = None,
     *,
-    probability: PerSample[float] = 0.5,
-    shape: PerSample[Ints] | None = None,
+    probability: PerSample[Annotated[float, between(0, 1)]] = 0.5,
+    shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """1 with a probability, otherwise 0.
@@ -101,7 +76,6 @@ def coin_flip(
         shape: of the result. Default: a single number.
         dtype: of the result. Default: INT32.
     """
-    _check_probability(probability)
     flips = call.rng().random(_shape(shape_like, shape)) < probability
     return np.asarray(flips).astype(np.int32 if dtype is None else dtype)
 
@@ -113,7 +87,7 @@ def normal(
     *,
     mean: PerSample[float] = 0.0,
     stddev: PerSample[float] = 1.0,
-    shape: PerSample[Ints] | None = None,
+    shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Numbers that are normally distributed.
@@ -135,8 +109,8 @@ def choice(
     a: Array,
     shape_like: Array | None = None,
     *,
-    p: PerSample[Floats] | None = None,
-    shape: PerSample[Ints] | None = None,
+    p: PerSample[Annotated[Floats, between(0, 1)]] | None = None,
+    shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
 ) -> Array:
     """Elements of an array, drawn with replacement.
 
@@ -174,5 +148,4 @@ def _shape(shape_like: Array | None, shape: Ints | None) -> tuple[int, ...]:
         return shape_like.shape
     if shape is None:
         return ()
-    _check_shape(shape)
     return shape

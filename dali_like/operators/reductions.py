@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -15,8 +15,10 @@ from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.axes import axis_of, checked_axes
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Ints
+from dali_like.operators.parameters import DISTINCT, Ints
 
+_Axes: TypeAlias = Annotated[Ints, DISTINCT]
+_AxisNames: TypeAlias = Annotated[str, DISTINCT]
 #: More of them are enough for NumPy to be fast.
 _FEW_CHANNELS = 16
 
@@ -24,9 +26,6 @@ _FEW_CHANNELS = 16
 def _check(given: Mapping[str, Any]) -> None:
     if "axes" in given and "axis_names" in given:
         raise ArgumentClashError("axes and axis_names exclude each other")
-    axes = given.get("axes", ())
-    if len(set(axes)) < len(axes):
-        raise ArgumentClashError(f"axes has a dimension twice: {list(axes)}")
 
 
 def _layout(layout: str, given: Mapping[str, Any]) -> str:
@@ -60,8 +59,8 @@ def sum_(
     call: Call,
     input: Array,
     *,
-    axes: Ints | None = None,
-    axis_names: str | None = None,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -87,8 +86,8 @@ def mean(
     call: Call,
     input: Array,
     *,
-    axes: Ints | None = None,
-    axis_names: str | None = None,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -112,8 +111,8 @@ def mean_square(
     call: Call,
     input: Array,
     *,
-    axes: Ints | None = None,
-    axis_names: str | None = None,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -137,8 +136,8 @@ def rms(
     call: Call,
     input: Array,
     *,
-    axes: Ints | None = None,
-    axis_names: str | None = None,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -159,7 +158,7 @@ def rms(
 
 @operator(module="reductions", name="min", output_layout=_layout, check=_check, strided=True)
 def min_(
-    call: Call, input: Array, *, axes: Ints | None = None, axis_names: str | None = None, keep_dims: bool = False
+    call: Call, input: Array, *, axes: _Axes | None = None, axis_names: _AxisNames | None = None, keep_dims: bool = False
 ) -> Array:
     """The least of elements; what is not a number does not count.
 
@@ -174,7 +173,7 @@ def min_(
 
 @operator(module="reductions", name="max", output_layout=_layout, check=_check, strided=True)
 def max_(
-    call: Call, input: Array, *, axes: Ints | None = None, axis_names: str | None = None, keep_dims: bool = False
+    call: Call, input: Array, *, axes: _Axes | None = None, axis_names: _AxisNames | None = None, keep_dims: bool = False
 ) -> Array:
     """The greatest of elements; what is not a number does not count.
 
@@ -193,8 +192,8 @@ def variance(
     data: Array,
     mean: Array,
     *,
-    axes: Ints | None = None,
-    axis_names: str | None = None,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
     ddof: int = 0,
 ) -> Array:
@@ -218,8 +217,8 @@ def std_dev(
     data: Array,
     mean: Array,
     *,
-    axes: Ints | None = None,
-    axis_names: str | None = None,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
     ddof: int = 0,
 ) -> Array:

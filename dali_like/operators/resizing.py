@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operators import Array, Call
-from dali_like.operators._random_window import check_window_ranges, random_window
+from dali_like.operators._random_window import Attempts, Range, random_window
 from dali_like.operators._resampling import Axis, Filters, resample
 from dali_like.operators.description import IMAGES, VOLUMES, operator
-from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, DALIInterpType
 
+#: In pixels, and negative where it is mirrored; one for all axes, or one for each.
+_Side: TypeAlias = Annotated[float, FINITE]
+_Sides: TypeAlias = Annotated[Floats, count(1, 2, 3), FINITE]
 Mode: TypeAlias = Literal["default", "stretch", "not_larger", "not_smaller"]
 
 _IGNORED = {"minibatch_size": 32, "temp_buffer_hint": 0}
@@ -37,29 +40,44 @@ def check_size(given: Mapping[str, Any]) -> None:
         raise ArgumentClashError("roi_start and roi_end must be given together")
 
 
-@operator(layouts=f"{IMAGES} {VOLUMES}", check=check_size, strided=True, ignored={**_IGNORED, "image_type": None})
+def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
+    count = sum(letter in "DHW" for letter in layout)
+    for name in ("size", "max_size", "roi_start", "roi_end"):
+        _for_each(name, given[name] or (0.0,), count)
+    return layout
+
+
+@operator(
+    layouts=f"{IMAGES} {VOLUMES}",
+    check=check_size,
+    output_layout=_sized_layout,
+    num_outputs=lambda given: 1 + given["save_attrs"],
+    strided=True,
+    ignored={**_IGNORED, "image_type": None},
+)
 def resize(
     call: Call,
     image: Array,
     *,
-    size: PerSample[Floats] | None = None,
-    resize_x: PerSample[float] = 0.0,
-    resize_y: PerSample[float] = 0.0,
-    resize_z: PerSample[float] = 0.0,
-    resize_shorter: PerSample[float] = 0.0,
-    resize_longer: PerSample[float] = 0.0,
+    size: PerSample[_Sides] | None = None,
+    resize_x: PerSample[_Side] = 0.0,
+    resize_y: PerSample[_Side] = 0.0,
+    resize_z: PerSample[_Side] = 0.0,
+    resize_shorter: PerSample[_Side] = 0.0,
+    resize_longer: PerSample[_Side] = 0.0,
     mode: Mode = "default",
-    max_size: Floats | None = None,
+    max_size: Annotated[Floats, count(1, 2, 3)] | None = None,
     subpixel_scale: bool = True,
-    roi_start: PerSample[Floats] | None = None,
-    roi_end: PerSample[Floats] | None = None,
+    roi_start: PerSample[_Sides] | None = None,
+    roi_end: PerSample[_Sides] | None = None,
     roi_relative: bool = False,
     interp_type: PerSample[DALIInterpType] = INTERP_LINEAR,
     min_filter: PerSample[DALIInterpType] | None = None,
     mag_filter: PerSample[DALIInterpType] | None = None,
     antialias: bool = True,
     dtype: np.dtype[Any] | None = None,
-) -> Array:
+    save_attrs: bool = False,
+) -> Array | tuple[Array, Array]:
     """Scale images and volumes.
 
     Args:
@@ -84,6 +102,7 @@ def resize(
         mag_filter: likewise, where it grows.
         antialias: where the image shrinks, filter it, so that no pixel is left out.
         dtype: FLOAT, or that of the input, which is the default.
+        save_attrs: a second result says how large the image was, as (height, width) or (depth, height, width), INT32.
     """
     extents = _spatial_extents(call.layout, image.shape)
     if resize_shorter or resize_longer:
@@ -99,7 +118,8 @@ def resize(
     target = _target(wanted, sides, mode, limits)
     axes = tuple(_axis(side, *region, subpixel_scale) for side, region in zip(target, regions, strict=True))
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
-    return _scaled(call, image, axes, filters, dtype)
+    scaled = _scaled(call, image, axes, filters, dtype)
+    return (scaled, np.array(extents, np.int32)) if save_attrs else scaled
 
 
 def _or(kind: DALIInterpType | None, default: DALIInterpType) -> DALIInterpType:
@@ -131,7 +151,7 @@ def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits:
     scales = [size / side if size and side else None for size, side in zip(wanted, sides, strict=True)]
     known = [abs(scale) for scale in scales if scale is not None]
     if not known:
-        return list(sides)
+        return [size or side for size, side in zip(wanted, sides, strict=True)]
     if mode in ("not_larger", "not_smaller"):
         factor = min(known) if mode == "not_larger" else max(known)
         for limit, side in zip(limits or (), sides, strict=False):
@@ -142,7 +162,10 @@ def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits:
             for size, side, scale in zip(wanted, sides, scales, strict=True)
         ]
     rest = math.prod(known) ** (1 / len(known)) if mode == "default" else 1.0
-    target = [size if scale is not None else side * rest for size, side, scale in zip(wanted, sides, scales, strict=True)]
+    target = [
+        size if scale is not None or not side else side * rest
+        for size, side, scale in zip(wanted, sides, scales, strict=True)
+    ]
     if limits is not None:
         target = [
             math.copysign(min(abs(size), limit), size) if limit > 0 else size
@@ -176,22 +199,15 @@ def _scaled(call: Call, image: Array, axes: tuple[Axis, ...], filters: Filters, 
     return out
 
 
-def _check_random_resized_crop(given: Mapping[str, Any]) -> None:
-    check_window_ranges(given)
-    size = given["size"]
-    if isinstance(size, Sequence) and len(size) != 2:
-        raise ArgumentError(f"size must be a height and a width, not {size!r}")
-
-
-@operator(layouts=IMAGES, random=True, check=_check_random_resized_crop, strided=True, ignored=_IGNORED)
+@operator(layouts=IMAGES, random=True, strided=True, ignored=_IGNORED)
 def random_resized_crop(
     call: Call,
     image: Array,
     *,
-    size: Ints,
-    random_area: Floats = (0.08, 1.0),
-    random_aspect_ratio: Floats = (3 / 4, 4 / 3),
-    num_attempts: int = 10,
+    size: Annotated[Ints, count(1, 2), at_least(1)],
+    random_area: Range = (0.08, 1.0),
+    random_aspect_ratio: Range = (3 / 4, 4 / 3),
+    num_attempts: Attempts = 10,
     interp_type: PerSample[DALIInterpType] = INTERP_LINEAR,
     min_filter: PerSample[DALIInterpType] | None = None,
     mag_filter: PerSample[DALIInterpType] | None = None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
@@ -12,12 +12,17 @@ from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.axes import axis_of, check_below, check_different
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.parameters import DISTINCT, FINITE, SOME, Floats, Ints, PerSample, at_least
+
+_Names: TypeAlias = Annotated[str, DISTINCT]
 
 
 def _check_reshape(given: Mapping[str, Any]) -> None:
     if sum(name in given for name in ("shape_input", "shape", "rel_shape")) > 1:
         raise ArgumentClashError("the input shape_input, shape and rel_shape exclude each other")
+    for name in ("shape", "rel_shape"):
+        if isinstance(extents := given.get(name), tuple) and sum(extent < 0 for extent in extents) > 1:
+            raise ArgumentClashError(f"only one extent of {name} may be negative, not several as of {list(extents)}")
     if not set(given) & {"shape_input", "shape", "rel_shape", "src_dims", "layout", "dtype"}:
         raise ArgumentClashError("neither a new shape nor a layout is given, so that nothing would change")
 
@@ -38,8 +43,8 @@ def reshape(
     shape_input: Array | None = None,
     *,
     shape: PerSample[Ints] | None = None,
-    rel_shape: PerSample[Floats] | None = None,
-    src_dims: Ints | None = None,
+    rel_shape: PerSample[Annotated[Floats, SOME, FINITE]] | None = None,
+    src_dims: Annotated[Ints, at_least(-1)] | None = None,
     layout: str | None = None,
 ) -> Array:
     """Take the elements of arrays for those of arrays of another shape, or layout.
@@ -64,8 +69,8 @@ def reinterpret(
     shape_input: Array | None = None,
     *,
     shape: PerSample[Ints] | None = None,
-    rel_shape: PerSample[Floats] | None = None,
-    src_dims: Ints | None = None,
+    rel_shape: PerSample[Annotated[Floats, SOME, FINITE]] | None = None,
+    src_dims: Annotated[Ints, at_least(-1)] | None = None,
     layout: str | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
@@ -97,7 +102,7 @@ def _wanted_shape(
     shape_input: Array | None,
     shape: Ints | None,
     rel_shape: Floats | None,
-    src_dims: Ints | None,
+    src_dims: Annotated[Ints, at_least(-1)] | None,
 ) -> Sequence[int] | None:
     """The shape that arguments of `reshape` ask for, with -1 for what is left; None: that of the input."""
     if shape_input is not None:
@@ -143,7 +148,7 @@ def _reshaped(data: Array, shape: Sequence[int], layout: str | None) -> Array:
         ) from None
 
 
-def _axes_of(call: Call, axes: Ints | None, axis_names: str | None) -> Ints:
+def _axes_of(call: Call, axes: Ints | None, axis_names: _Names | None) -> Ints:
     if axis_names is None:
         return axes or ()
     return tuple([axis_of(name, call.layout) for name in axis_names])
@@ -164,7 +169,7 @@ def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True)
-def squeeze(call: Call, data: Array, *, axes: Ints | None = None, axis_names: str | None = None) -> Array:
+def squeeze(call: Call, data: Array, *, axes: Ints | None = None, axis_names: _Names | None = None) -> Array:
     """Remove dimensions of extent 1.
 
     Args:
@@ -202,7 +207,7 @@ def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True)
-def expand_dims(call: Call, data: Array, *, axes: Ints, new_axis_names: str = "") -> Array:
+def expand_dims(call: Call, data: Array, *, axes: Ints, new_axis_names: _Names = "") -> Array:
     """Insert dimensions of extent 1.
 
     Args:
@@ -230,7 +235,7 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
         raise ArgumentClashError(f"output_layout={result!r} is not for as many dimensions as there are")
     if result or not given["transpose_layout"]:
         return result or layout
-    if perm is None:
+    if not perm:
         return layout[::-1]
     return "".join(layout[axis] for axis in perm) if layout else ""
 
@@ -247,8 +252,8 @@ def transpose(
         transpose_layout: the letters of the layout go with their dimensions; otherwise it stays as it is.
         output_layout: the layout of the result, instead.
     """
-    if perm is not None and len(perm) != input.ndim:
+    if perm and len(perm) != input.ndim:
         raise SampleError(f"fn.transpose: perm is for {len(perm)} dimensions; the input has {input.ndim}")
     if output_layout and len(output_layout) != input.ndim:
         raise SampleError(f"fn.transpose: output_layout={output_layout!r} is not for {input.ndim} dimensions")
-    return call.part(input.transpose(perm))
+    return call.part(input.transpose(perm or None))

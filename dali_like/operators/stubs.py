@@ -11,6 +11,7 @@ import textwrap
 import typing
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -96,7 +97,14 @@ def _class(description: Description) -> str:
 def _overloads(
     description: Description, name: str, arguments: list[str], first: str, *, single: bool = False, documented: bool = True
 ) -> Iterator[str]:
-    one = {None: "Any", 1: "DataNode"}.get(description.num_outputs, "list[DataNode]")
+    if flags := _flags_of_outputs(description):
+        (flag,) = flags
+        with_more = [f"    {flag}: Literal[True]," if f" {flag}: " in line else line for line in arguments]
+        more = replace(description, num_outputs=2)
+        yield from _overloads(more, name, with_more, first, documented=False)
+        arguments = [line.replace(f"{flag}: bool", f"{flag}: Literal[False]") for line in arguments]
+        description = replace(description, num_outputs=1)
+    one = _result(description.num_outputs)
     if description.max_inputs == 0 or not description.inputs:
         yield from (f"def {name}(", *([f"    {first.rstrip(' ,')},"] if first else []), "    *,", *arguments, f") -> {one}:")
         yield from _body(description, documented)
@@ -111,6 +119,22 @@ def _overloads(
         yield from arguments
         yield f") -> {result}:"
         yield from _body(description, documented and kind == "DataNode")
+
+
+def _result(num_outputs: object) -> str:
+    if not isinstance(num_outputs, int):
+        return "Any"
+    return "DataNode" if num_outputs == 1 else "list[DataNode]"
+
+
+def _flags_of_outputs(description: Description) -> list[str]:
+    """The arguments that are True or False, of which it depends how many outputs there are."""
+    count = description.num_outputs
+    if isinstance(count, int):
+        return []
+    defaults = {name: parameter.default for name, parameter in description.parameters.items()}
+    flags = [name for name, parameter in description.parameters.items() if parameter.annotation is bool]
+    return [name for name in flags if count({**defaults, name: True}) != count(defaults)]
 
 
 def _body(description: Description, documented: bool) -> Iterator[str]:

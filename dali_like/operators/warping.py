@@ -1,10 +1,11 @@
-"""Operators that turn and distort images, as in ``nvidia.dali.fn``."""
+"""Operators that turn and distort images and volumes, as in ``nvidia.dali.fn``."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,117 +15,167 @@ from dali_like.extras import optional
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._windows import round_half_up, store
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Floats, PerSample
+from dali_like.operators.parameters import FINITE, Floats, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
 
-_LAYOUTS = "HWC FHWC"
-#: OpenCV's functions take so many channels at once.
-_MOST_CHANNELS = 4
+_LAYOUTS = "HWC FHWC DHWC FDHWC"
+#: OpenCV takes four channels at once, and interpolates two less exactly: how many to take of so many that are left.
+_CHANNELS_AT_ONCE = {2: 1, 6: 3}
+
+_Matrix: TypeAlias = Annotated[Floats, count(6, 12), FINITE]
+_Size: TypeAlias = Annotated[Floats, count(2, 3), at_least(1)]
+_Axis: TypeAlias = Annotated[Floats, count(3), FINITE]
 
 
-def _check_warp(given: Mapping[str, Any]) -> None:
+def _check_filter(given: Mapping[str, Any]) -> None:
     if given.get("interp_type", INTERP_LINEAR) not in (INTERP_NN, INTERP_LINEAR):
         raise ArgumentError("interp_type must be INTERP_NN or INTERP_LINEAR")
-    size, matrix = given.get("size"), given.get("matrix")
-    if isinstance(size, Sequence) and len(size) != 2:
-        raise ArgumentError(f"size must be a height and a width, not {size!r}")
-    if isinstance(matrix, Sequence) and np.size(matrix) != 6:
-        raise ArgumentError(f"matrix must have 6 elements, the rows of a 2x3 matrix, not {np.size(matrix)}")
 
 
-@operator(layouts=_LAYOUTS, check=_check_warp)
+def _check_matrix(given: Mapping[str, Any]) -> None:
+    _check_filter(given)
+    if ("matrix" in given) == ("matrix_input" in given):
+        raise ArgumentClashError("the transform must be given by the argument matrix or by the second input")
+
+
+def _check_axis(given: Mapping[str, Any]) -> None:
+    _check_filter(given)
+    axis = given.get("axis")
+    if isinstance(axis, tuple) and not any(axis):
+        raise ArgumentError("axis must not be zero")
+
+
+def _rank(layout: str) -> int:
+    """How many axes of a layout are turned."""
+    return 3 if "D" in layout else 2
+
+
+def _mapped_layout(layout: str, given: Mapping[str, Any]) -> str:
+    rank = _rank(layout)
+    _check_elements("matrix", given.get("matrix"), rank * (rank + 1))
+    _check_elements("size", given["size"], rank)
+    return layout
+
+
+def _check_elements(name: str, values: Sequence[float] | None, count: int) -> None:
+    if values is not None and len(values) != count:
+        raise ArgumentError(f"{name} must have {count} elements, not {len(values)}")
+
+
+@operator(layouts=_LAYOUTS, check=_check_matrix, output_layout=_mapped_layout)
 def warp_affine(
     call: Call,
     image: Array,
     matrix_input: Array | None = None,
     /,
     *,
-    matrix: PerSample[Floats] | None = None,
+    matrix: PerSample[_Matrix] | None = None,
     inverse_map: bool = True,
-    size: PerSample[Floats] | None = None,
+    size: PerSample[_Size] | None = None,
     fill_value: float | None = None,
     interp_type: DALIInterpType = INTERP_LINEAR,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Map images by affine transforms.
+    """Map images and volumes by affine transforms.
 
     Args:
         image: any dtype.
-        matrix_input: the transform, as a 2x3 matrix of floats, instead of `matrix`.
-        matrix: the rows of the transform of (x, y) in pixels; the middle of the first pixel is (0.5, 0.5).
+        matrix_input: the transform, as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
+        matrix: the rows of the transform of (x, y), or (x, y, z), in pixels; the middle of the first pixel is (0.5, 0.5).
         inverse_map: whether the transform is from the result to the image; otherwise it is inverted.
-        size: of the result, as (height, width). Default: that of the image.
+        size: of the result, as (height, width) or (depth, height, width). Default: that of the image.
         fill_value: what is outside of the image. Default: its edge goes on.
         interp_type: INTERP_NN or INTERP_LINEAR.
         dtype: FLOAT, or that of the input, which is the default.
     """
-    if (matrix is None) == (matrix_input is None):
-        raise ArgumentClashError("fn.warp_affine: the transform must be given by the argument matrix or by the second input")
+    rank = _rank(call.layout)
     rows = np.asarray(matrix if matrix_input is None else matrix_input, np.float64)
-    if rows.size != 6:
-        raise ArgumentError(f"fn.warp_affine: matrix must have 6 elements, the rows of a 2x3 matrix, not {rows.size}")
-    transform = np.vstack([rows.reshape(2, 3), [0, 0, 1]])
+    _check_elements("matrix", rows.ravel().tolist(), rank * (rank + 1))
+    transform = np.vstack([rows.reshape(rank, rank + 1), [0] * rank + [1]])
     if not inverse_map:
         transform = np.linalg.inv(transform)
-    height, width = image.shape[-3:-1] if size is None else _whole("fn.warp_affine", size)
-    return _warp(call, image, transform, (height, width), fill_value, interp_type, dtype)
+    extents = image.shape[-rank - 1 : -1] if size is None else _whole(size, rank)
+    return _warp(call, image, transform, extents, fill_value, interp_type, dtype)
 
 
-@operator(layouts=_LAYOUTS, check=_check_warp)
+@operator(layouts=_LAYOUTS, check=_check_axis, output_layout=_mapped_layout)
 def rotate(
     call: Call,
     image: Array,
     *,
-    angle: PerSample[float],
-    size: PerSample[Floats] | None = None,
+    angle: PerSample[Annotated[float, FINITE]],
+    axis: PerSample[_Axis] | None = None,
+    size: PerSample[_Size] | None = None,
     keep_size: bool = False,
     fill_value: float | None = None,
     interp_type: DALIInterpType = INTERP_LINEAR,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Turn images about their middle.
+    """Turn images and volumes about their middle.
 
     Args:
         image: any dtype.
         angle: in degrees, counter-clockwise.
-        size: of the result, as (height, width). Default: such that all of the image is seen.
-        keep_size: keep the size of the image instead.
+        axis: for volumes, the direction (x, y, z) about which they are turned.
+        size: of the result, as (height, width) or (depth, height, width). Default: such that all of the image is seen.
+        keep_size: keep the size of the image, if `size` is not given.
         fill_value: what is outside of the image. Default: its edge goes on.
         interp_type: INTERP_NN or INTERP_LINEAR.
         dtype: FLOAT, or that of the input, which is the default.
     """
-    height, width = image.shape[-3:-1]
+    rank = _rank(call.layout)
+    extents = image.shape[-rank - 1 : -1]
     radians = float(np.float32(math.radians(angle)))
+    turn = _turn(radians) if rank == 2 else _turn_about(axis, radians)
+    canvas = extents if keep_size else _canvas(extents, np.abs(turn))
+    result = canvas if size is None else _whole(size, rank)
+    transform = np.eye(rank + 1)
+    transform[:rank, :rank] = turn
+    transform[:rank, rank] = np.array(extents[::-1]) / 2 - turn @ (np.array(result[::-1]) / 2)
+    return _warp(call, image, transform, result, fill_value, interp_type, dtype)
+
+
+def _whole(size: Floats, rank: int) -> tuple[int, ...]:
+    _check_elements("size", size, rank)
+    return tuple(map(round_half_up, size))
+
+
+def _turn(radians: float) -> NDArray[np.float64]:
+    """From (x, y) in the result to the image, whose y points down."""
     cosine, sine = math.cos(radians), math.sin(radians)
-    if size is not None:
-        down, across = _whole("fn.rotate", size)
-    else:
-        down, across = (height, width) if keep_size else _canvas(height, width, abs(cosine), abs(sine))
-    about_middle = np.array([[1, 0, width / 2], [0, 1, height / 2], [0, 0, 1]])
-    turn = np.array([[cosine, -sine, 0], [sine, cosine, 0], [0, 0, 1]])
-    to_middle = np.array([[1, 0, -across / 2], [0, 1, -down / 2], [0, 0, 1]])
-    return _warp(call, image, about_middle @ turn @ to_middle, (down, across), fill_value, interp_type, dtype)
+    return np.array([[cosine, -sine], [sine, cosine]])
 
 
-def _whole(name: str, size: Floats) -> tuple[int, int]:
-    if len(size) != 2:
-        raise ArgumentError(f"{name}: size must be a height and a width, not {size}")
-    return round_half_up(size[0]), round_half_up(size[1])
+def _turn_about(axis: Floats | None, radians: float) -> NDArray[np.float64]:
+    """Likewise of (x, y, z), about an axis: the formula of Rodrigues."""
+    if axis is None or not any(axis):
+        raise ArgumentError("fn.rotate: axis must be given for volumes, and not be zero")
+    unit = np.array(axis) / np.linalg.norm(axis)
+    x, y, z = unit
+    across = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    cosine, sine = math.cos(radians), math.sin(radians)
+    turned: NDArray[np.float64] = cosine * np.eye(3) - sine * across + (1 - cosine) * np.outer(unit, unit)
+    return turned
 
 
-def _canvas(height: int, width: int, cosine: float, sine: float) -> tuple[int, int]:
-    """The size that shows all of a turned image. It is odd or even as the image is, so that the middle stays a pixel."""
-    across = math.ceil(cosine * width + sine * height - 0.01)
-    down = math.ceil(cosine * height + sine * width - 0.01)
-    like = (height, width) if sine <= cosine else (width, height)
-    return down + (down - like[0]) % 2, across + (across - like[1]) % 2
+def _canvas(extents: Sequence[int], turn: NDArray[np.float64]) -> tuple[int, ...]:
+    """The size that shows all of a turned image.
+
+    A side is odd or even as the side of the image is that it mostly comes from, so that the middle stays a pixel.
+    """
+    sides = np.array(extents[::-1])
+    seen = np.ceil(turn.T @ sides - 0.01).astype(int)
+    ties = 1e-6 if len(sides) == 3 else 0.0  # are the side's own with volumes; exactly at 45 degrees, sines are the larger
+    like = sides[np.argmax(turn.T + ties * np.eye(len(sides)), axis=1)]
+    canvas = seen + (seen - like) % 2
+    return tuple(canvas[::-1].tolist())
 
 
 def _warp(
     call: Call,
     image: Array,
     transform: NDArray[np.float64],
-    size: tuple[int, int],
+    size: tuple[int, ...],
     fill_value: float | None,
     kind: DALIInterpType,
     dtype: np.dtype[Any] | None,
@@ -134,25 +185,46 @@ def _warp(
         raise SampleError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {dtype}")
     if not image.size:
         raise SampleError(f"an image of shape {image.shape} cannot be mapped")
-    channels = image.shape[-1]
-    out = call.empty((*image.shape[:-3], *size, channels), image.dtype if dtype is None else dtype)
-    warp = _nearest if kind == INTERP_NN else _linear
-    for picture, place in zip(image.reshape(-1, *image.shape[-3:]), out.reshape(-1, *size, channels), strict=True):
+    first = image.ndim - len(size) - 1
+    out = call.empty((*image.shape[:first], *size, image.shape[-1]), image.dtype if dtype is None else dtype)
+    warp = _nearest if kind == INTERP_NN else _linear if len(size) == 2 else _linear_volume
+    for picture, place in zip(image.reshape(-1, *image.shape[first:]), out.reshape(-1, *out.shape[first:]), strict=True):
         warp(picture, transform, fill_value, place)
     return out
 
 
-def _nearest(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
-    height, width = image.shape[:2]
-    x, y = np.arange(out.shape[1]) + 0.5, np.arange(out.shape[0])[:, np.newaxis] + 0.5
-    column, row = (np.floor(a * x + (b * y + c)).astype(np.int64) for a, b, c in transform[:2])
-    pixels = image[row.clip(0, height - 1), column.clip(0, width - 1)]
+def _positions(transform: NDArray[np.float64], grid: Sequence[Array]) -> list[Array]:
+    """Where in each axis of the image the elements of the result come from, given their own positions."""
+    positions = []
+    for *factors, position in transform[: len(grid)][::-1]:
+        for factor, coordinates in zip(reversed(factors), grid, strict=True):
+            position = factor * coordinates + position  # noqa: PLW2901
+        positions.append(np.asarray(position))
+    return positions
+
+
+def _grid(shape: Sequence[int]) -> list[Array]:
+    return [coordinates + 0.5 for coordinates in np.ogrid[tuple(map(slice, shape))]]
+
+
+def _gather(image: Array, places: Sequence[Array], fill_value: Any) -> Array:
+    """The elements at whole positions; outside, `fill_value`, or without it those at the edge."""
+    extents = image.shape[: len(places)]
+    inside = [place.clip(0, extent - 1) for place, extent in zip(places, extents, strict=True)]
+    pixels: Array = image[tuple(inside)]
     if fill_value is not None:
-        outside = (row < 0) | (row >= height) | (column < 0) | (column >= width)
+        outside = [(place < 0) | (place >= extent) for place, extent in zip(places, extents, strict=True)]
+        pixels[np.logical_or.reduce(np.broadcast_arrays(*outside))] = fill_value
+    return pixels
+
+
+def _nearest(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
+    places = [np.floor(position).astype(np.int64) for position in _positions(transform, _grid(out.shape[:-1]))]
+    filling = None
+    if fill_value is not None:
         filling = np.empty((), image.dtype)
         store(np.asarray(fill_value), filling, truncate=True)
-        pixels[outside] = filling
-    store(pixels, out)
+    store(_gather(image, places, filling), out)
 
 
 def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
@@ -164,8 +236,29 @@ def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | No
         image = image.astype(np.float32)
     mode = cv2.BORDER_REPLICATE if fill_value is None else cv2.BORDER_CONSTANT
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    for first in range(0, image.shape[2], _MOST_CHANNELS):
-        some = np.ascontiguousarray(image[:, :, first : first + _MOST_CHANNELS])
+    first = 0
+    while left := image.shape[2] - first:
+        last = first + _CHANNELS_AT_ONCE.get(left, min(left, 4))
+        some = np.ascontiguousarray(image[:, :, first:last])
         border = (0.0 if fill_value is None else fill_value,) * 4
         mapped = cv2.warpAffine(some, shifted, out.shape[1::-1], flags=flags, borderMode=mode, borderValue=border)
-        store(mapped.reshape(*out.shape[:2], -1), out[:, :, first : first + _MOST_CHANNELS])
+        store(mapped.reshape(*out.shape[:2], -1), out[:, :, first:last])
+        first = last
+
+
+def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
+    """One slice of the result after the other."""
+    image = image.astype(np.float32)
+    depths, *others = _grid(out.shape[:-1])
+    for depth, target in zip(depths.ravel(), out, strict=True):
+        positions = [position[0] - 0.5 for position in _positions(transform, [depth, *others])]
+        low = [np.floor(position).astype(np.int64) for position in positions]
+        parts = [(position - place).astype(np.float32) for position, place in zip(positions, low, strict=True)]
+        total = np.zeros(target.shape, np.float32)
+        for corner in itertools.product((0, 1), repeat=len(low)):
+            weight = np.ones((), np.float32)
+            for part, step in zip(parts, corner, strict=True):
+                weight = weight * (part if step else 1 - part)
+            places = [place + step for place, step in zip(low, corner, strict=True)]
+            total += weight[..., np.newaxis] * _gather(image, places, fill_value)
+        store(total, target)

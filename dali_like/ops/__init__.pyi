@@ -952,7 +952,8 @@ class Crop:
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is for
+            volumes alone, of which all is taken without it.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -1040,7 +1041,7 @@ class Slice:
     """Cut windows out of arrays, given where they begin and end.
 
     The window is given by the inputs `anchor` and `shape_input`, or by arguments: where it begins, and where it ends or how
-    large it is, in elements or (``rel_``) in parts of the extent.
+    large it is, in elements or (``rel_``) in parts of the extent; with a number for each axis, or one for all of them.
 
     Args:
         data: any number of dimensions.
@@ -1146,8 +1147,9 @@ class Pad:
         data: any number of dimensions.
         axes: where to append. Default: in all axes.
         axis_names: their letters in the layout, instead.
-        shape: extents to reach; where a sample is larger already, it stays. -1 or 0: the largest of the batch.
-        align: numbers that the extents are to be multiples of; one for all, or one for each axis.
+        shape: extents to reach, one for all axes, or one for each; where a sample is larger already, it stays. -1 or 0: the
+            largest of the batch.
+        align: numbers that the extents are to be multiples of; one for all axes, or one for each.
         fill_value: what is appended.
     """
     def __init__(
@@ -1210,7 +1212,7 @@ class Paste:
         paste_x: where the image lies, from 0 (left) to 1 (right).
         paste_y: likewise, from top to bottom.
         min_canvas_size: the least extent of the canvas, in pixels.
-        n_channels: of the images; for the sake of DALI's programs.
+        n_channels: how many channels the images have, if `fill_value` has one value for each.
     """
     def __init__(
         self,
@@ -1835,6 +1837,7 @@ class Resize:
         mag_filter: likewise, where it grows.
         antialias: where the image shrinks, filter it, so that no pixel is left out.
         dtype: FLOAT, or that of the input, which is the default.
+        save_attrs: a second result says how large the image was, as (height, width) or (depth, height, width), INT32.
     """
     def __init__(
         self,
@@ -1856,6 +1859,7 @@ class Resize:
         mag_filter: DALIInterpType | DataNode | None = ...,
         antialias: bool = ...,
         dtype: _DataType | None = ...,
+        save_attrs: bool = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -1887,6 +1891,75 @@ class Resize:
         mag_filter: DALIInterpType | DataNode | None = ...,
         antialias: bool = ...,
         dtype: _DataType | None = ...,
+        save_attrs: Literal[True],
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: Sequence[DataNode],
+        /,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        save_attrs: Literal[True],
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+        minibatch_size: Any = ...,
+        temp_buffer_hint: Any = ...,
+        image_type: Any = ...,
+    ) -> list[list[DataNode]]:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        image: DataNode | _Fixed,
+        /,
+        *,
+        size: _Floats | DataNode | None = ...,
+        resize_x: float | DataNode = ...,
+        resize_y: float | DataNode = ...,
+        resize_z: float | DataNode = ...,
+        resize_shorter: float | DataNode = ...,
+        resize_longer: float | DataNode = ...,
+        mode: Literal["default", "stretch", "not_larger", "not_smaller"] = ...,
+        max_size: _Floats | None = ...,
+        subpixel_scale: bool = ...,
+        roi_start: _Floats | DataNode | None = ...,
+        roi_end: _Floats | DataNode | None = ...,
+        roi_relative: bool = ...,
+        interp_type: DALIInterpType | DataNode = ...,
+        min_filter: DALIInterpType | DataNode | None = ...,
+        mag_filter: DALIInterpType | DataNode | None = ...,
+        antialias: bool = ...,
+        dtype: _DataType | None = ...,
+        save_attrs: Literal[False] = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -1920,6 +1993,7 @@ class Resize:
         mag_filter: DALIInterpType | DataNode | None = ...,
         antialias: bool = ...,
         dtype: _DataType | None = ...,
+        save_attrs: Literal[False] = ...,
         device: str | None = ...,
         name: str | None = ...,
         preserve: bool = ...,
@@ -2290,14 +2364,14 @@ class Transpose:
     
 
 class WarpAffine:
-    """Map images by affine transforms.
+    """Map images and volumes by affine transforms.
 
     Args:
         image: any dtype.
-        matrix_input: the transform, as a 2x3 matrix of floats, instead of `matrix`.
-        matrix: the rows of the transform of (x, y) in pixels; the middle of the first pixel is (0.5, 0.5).
+        matrix_input: the transform, as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
+        matrix: the rows of the transform of (x, y), or (x, y, z), in pixels; the middle of the first pixel is (0.5, 0.5).
         inverse_map: whether the transform is from the result to the image; otherwise it is inverted.
-        size: of the result, as (height, width). Default: that of the image.
+        size: of the result, as (height, width) or (depth, height, width). Default: that of the image.
         fill_value: what is outside of the image. Default: its edge goes on.
         interp_type: INTERP_NN or INTERP_LINEAR.
         dtype: FLOAT, or that of the input, which is the default.
@@ -2358,13 +2432,14 @@ class WarpAffine:
     
 
 class Rotate:
-    """Turn images about their middle.
+    """Turn images and volumes about their middle.
 
     Args:
         image: any dtype.
         angle: in degrees, counter-clockwise.
-        size: of the result, as (height, width). Default: such that all of the image is seen.
-        keep_size: keep the size of the image instead.
+        axis: for volumes, the direction (x, y, z) about which they are turned.
+        size: of the result, as (height, width) or (depth, height, width). Default: such that all of the image is seen.
+        keep_size: keep the size of the image, if `size` is not given.
         fill_value: what is outside of the image. Default: its edge goes on.
         interp_type: INTERP_NN or INTERP_LINEAR.
         dtype: FLOAT, or that of the input, which is the default.
@@ -2373,6 +2448,7 @@ class Rotate:
         self,
         *,
         angle: float | DataNode = ...,
+        axis: _Floats | DataNode | None = ...,
         size: _Floats | DataNode | None = ...,
         keep_size: bool = ...,
         fill_value: float | None = ...,
@@ -2390,6 +2466,7 @@ class Rotate:
         /,
         *,
         angle: float | DataNode = ...,
+        axis: _Floats | DataNode | None = ...,
         size: _Floats | DataNode | None = ...,
         keep_size: bool = ...,
         fill_value: float | None = ...,
@@ -2409,6 +2486,7 @@ class Rotate:
         /,
         *,
         angle: float | DataNode = ...,
+        axis: _Floats | DataNode | None = ...,
         size: _Floats | DataNode | None = ...,
         keep_size: bool = ...,
         fill_value: float | None = ...,

@@ -221,9 +221,11 @@ class TestRandomWindows:
 
     def test_wrong_ranges(self):
         node = fn.external_source(name="x")
-        with pytest.raises(ArgumentError, match=r"fn.random_resized_crop: random_area must be two positive .* 0.0\)"):
+        with pytest.raises(
+            ArgumentError, match=r"fn.random_resized_crop: random_area must be .* above 0, the lower .* \[1, 0\]"
+        ):
             fn.random_resized_crop(node, size=3, random_area=[1, 0])
-        with pytest.raises(ArgumentError, match=r"fn.random_resized_crop: num_attempts must be at least 1, not 0"):
+        with pytest.raises(ArgumentError, match=r"fn.random_resized_crop: num_attempts must be an integer from 1 on, not 0"):
             fn.random_resized_crop(node, size=3, num_attempts=0)
 
 
@@ -232,6 +234,20 @@ class TestWarps:
         image = np.random.default_rng(1).integers(0, 256, (6, 9, 3), np.uint8)
 
         np.testing.assert_array_equal(call_of("rotate", "HWC")(image, angle=90.0), np.rot90(image))
+
+    @pytest.mark.parametrize(("axis", "turned"), [((0, 0, 1), (1, 2)), ((0, 1, 0), (0, 2)), ((1, 0, 0), (1, 0))], ids=str)
+    def test_a_quarter_turn_of_a_volume(self, axis, turned):
+        volume = np.random.default_rng(1).integers(0, 256, (4, 6, 9, 2), np.uint8)
+        turn = call_of("rotate", "DHWC")
+
+        once = turn(volume, angle=90.0, axis=axis)
+        assert once.shape == np.rot90(volume, axes=turned).shape
+        assert any(np.array_equal(once, np.rot90(volume, k, axes=turned)) for k in (1, -1))
+        np.testing.assert_array_equal(turn(once, angle=-90.0, axis=axis), volume)
+
+    def test_a_volume_needs_an_axis(self):
+        with pytest.raises(ArgumentError, match=r"fn.rotate: axis must be given for volumes"):
+            call_of("rotate", "DHWC")(np.zeros((2, 2, 2, 1)), angle=1.0)
 
     def test_many_channels(self):
         """More than OpenCV takes at once."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, types
+from dali_like.errors import SampleError
 from dali_like.graph.randomness import generator_at, key_of, key_of_seed
 from tests.operators.running import pipeline, run
 
@@ -158,7 +159,7 @@ class TestDistributions:
 
     @pytest.mark.parametrize("arguments", [{"range": [1, 0]}, {"range": [1]}])
     def test_wrong_ranges(self, arguments):
-        with pytest.raises(ValueError, match=r"fn.random.uniform: range must be two numbers, the lower one first"):
+        with pytest.raises(ValueError, match=r"fn.random.uniform: range must be .*, 2 of them, .* the lower one first"):
             run(lambda: fn.random.uniform(**arguments))
 
     def test_normal(self):
@@ -248,11 +249,17 @@ class TestDistributions:
                 lambda: fn.random.choice(2, p=[0.5, 0.4]),
                 r"choice: p must be probabilities, .* whose sum is 1, not \[0.5, 0.4\]",
             ),
-            (lambda: fn.random.choice(2, p=[-1, 2]), "choice: p must be probabilities, from 0 to 1"),
-            (lambda: fn.random.choice(2, shape=[-1]), r"choice: shape must not have negative extents, as \[-1\] has"),
-            (lambda: fn.random.normal(shape=[2, -1]), "normal: shape must not have negative extents"),
-            (lambda: fn.random.uniform(range=[2, 1]), r"uniform: range must be two numbers, .* not \[2.0, 1.0\]"),
-            (lambda: fn.random.coin_flip(probability=1.5), "coin_flip: probability must be between 0 and 1, not 1.5"),
+            (lambda: fn.random.choice(2, p=[-1, 2]), "choice: p must be .* from 0 to 1, .* not .*-1, 2"),
+            (lambda: fn.random.choice(2, shape=[-1]), r"choice: shape must be .* from 0 on, .* not \[-1\]"),
+            (lambda: fn.random.normal(shape=[2, -1]), "normal: shape must be .* from 0 on"),
+            (
+                lambda: fn.random.uniform(range=[2, 1]),
+                r"uniform: range must be .* the lower one first, .* not \[2, 1\]",
+            ),
+            (
+                lambda: fn.random.coin_flip(probability=1.5),
+                "coin_flip: probability must be .* from 0 to 1, .* not 1.5",
+            ),
         ],
     )
     def test_wrong_constants_are_refused_when_the_graph_is_made(self, define, message):
@@ -260,7 +267,7 @@ class TestDistributions:
             define()
 
     def test_wrong_values_of_samples(self):
-        with pytest.raises(ValueError, match=r"probability must be between 0 and 1, not 2.0"):
+        with pytest.raises(SampleError, match=r"the argument probability must be a number from 0 to 1; .* array\(2"):
             run(lambda p: fn.random.coin_flip(probability=p), [np.float32(2)])
 
     def test_results_have_no_layout(self):

@@ -8,7 +8,8 @@ how far pixels may be apart:
   which is 0.1 of a level; it also cuts off the ends of Gaussian filters otherwise: 2. Where the filter is that of OpenCV's
   ``resize`` (linear, and nothing is antialiased), that computes with integers: 1, for one pixel in eight.
 * ``rotate`` and ``warp_affine``: OpenCV 5 and DALI both interpolate in floating point: 1, for one pixel in a hundred. The
-  nearest pixel is another one where a position lies half way between two, for one pixel in a thousand.
+  nearest pixel is another one where a position lies half way between two, for one pixel in a thousand. With volumes both
+  sum up eight neighbours in single precision: 1.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ EXACT = [
     case("crop", crop=[191, 121], out_of_bounds_policy="pad", fill_values=7.9),
     case("crop", crop=[190, 120], out_of_bounds_policy="trim_to_shape"),
     case("crop"),
+    case("crop", crop=[1, 20, 30]),
+    case("crop", crop=[20, 30], crop_pos_x=None, rounding=None),
     case("slice", start=[10, 20], end=[30, 60]),
     case("slice", start=[10, 20], shape=[30, 40]),
     case("slice", rel_start=[0.1, 0.2], rel_end=[0.5, 0.613]),
@@ -70,6 +73,9 @@ EXACT = [
     case("slice", end=[10, 20]),
     case("slice", rel_shape=[0.3, 0.3]),
     case("slice", start=10, end=30, axes=[0]),
+    case("slice", start=10, end=30),
+    case("slice", start=[10, 20], rel_shape=[0.2]),
+    case("slice", start=[10, 20, 1], end=[30, 40, 3], axes=[]),
     case("slice", start=[10], end=[30], axes=[-2]),
     case("slice", start=10, end=30, axis_names="H"),
     case("slice", start=[-3, 2], end=[10, 300], out_of_bounds_policy="pad", fill_values=[1, 2, 3]),
@@ -81,6 +87,9 @@ EXACT = [
     case("pad", axes=[0, 1], shape=[150, -1], fill_value=255),
     case("pad", shape=[120, 160, 4]),
     case("pad", axes=[-1], align=4),
+    case("pad", axes=[0, 1], shape=250),
+    case("pad", axes=[1, 0], shape=[230, 210], align=[32, 1], fill_value=3),
+    case("pad", axes=[], shape=[], align=5),
     case("paste", ratio=1.5, fill_value=[1, 2, 3]),
     case("paste", ratio=1.333, fill_value=7, paste_x=0.3, paste_y=0.7),
     case("paste", ratio=1.2, fill_value=[0], min_canvas_size=300),
@@ -136,6 +145,8 @@ CLOSE = [
         case("resize", 2 if "GAUSS" in str(kind) else 1, 0.2 if kind == FILTERS[0] else None, **kind, **size)
         for kind, size in itertools.product(FILTERS, [{"size": [60, 70]}, {"size": [250, 90]}, {"size": [66, 0]}])
     ),
+    # Of one row: a value half way between two levels comes in all rows.
+    case("resize", 1, 0.3, size=[20, 30], roi_start=[10, 20], roi_end=[10, 50]),
     case("rotate", 1, angle=0.0),
     case("rotate", 255, 0.05, angle=30, interp_type="INTERP_NN", fill_value=5),
     *(case("rotate", 1, angle=angle, fill_value=0) for angle in (10, 30, 45, 77.3, 90, 180, -20, 271)),
@@ -209,12 +220,52 @@ VOLUMES = [np.stack([picture[i : i + 20, i : i + 33, :2] for i in range(7)]) for
         ("resize", {"size": [5, 30, 12]}, 1),
         ("resize", {"resize_z": 4}, 1),
         ("resize", {"resize_shorter": 12, "interp_type": "INTERP_CUBIC"}, 1),
+        ("crop", {"crop": [10, 12]}, 0),
     ],
     ids=str,
 )
 def test_volumes(operator, arguments, bound, layout, dali):
     volumes = [volume if layout == "DHWC" else volume.transpose(3, 0, 1, 2) for volume in VOLUMES]
     compare(dali, program(operator, arguments), [volumes], [layout], bound=bound)
+
+
+AXES = [[0, 0, 1], [0, -2, 0], [1, 0, 0], [1, 1, 1], [0.3, -1.2, 0.7]]
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        *(("rotate", {"angle": angle, "axis": axis}) for angle in (20.0, 45.0, -135.0) for axis in AXES),
+        ("rotate", {"angle": 50.0, "axis": [1, 2, 3], "fill_value": 7.0}),
+        ("rotate", {"angle": 50.0, "axis": [1, 2, 3], "keep_size": True}),
+        ("rotate", {"angle": 50.0, "axis": [1, 2, 3], "size": [5, 6, 7.4], "interp_type": "INTERP_NN"}),
+        ("warp_affine", {"matrix": [1, 0.1, 0, 0, 0.2, 1, 0, 1, 0, 0.1, 1.2, 0.3]}),
+        ("warp_affine", {"matrix": [1, 0.1, 0, 0, 0.2, 1, 0, 1, 0, 0.1, 1.2, 0.3], "inverse_map": False, "size": [3, 9, 8]}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", ["DHWC", "FDHWC"])
+def test_warped_volumes(operator, arguments, layout, dali):
+    volumes = [volume if layout == "DHWC" else np.stack([volume, volume[::-1]]) for volume in VOLUMES]
+    compare(dali, program(operator, arguments), [volumes], [layout], bound=1)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4, 6])
+def test_channels(channels, dali):
+    """OpenCV interpolates two channels less exactly than others."""
+    pictures = [np.concatenate([picture, picture[::-1]], axis=2)[:, :, :channels] for picture in PHOTOGRAPHS]
+    for operator in ("rotate", "warp_affine", "resize"):
+        compare(dali, program(operator, PLAIN[operator]), [pictures], ["HWC"], bound=1)
+
+
+def test_sizes_before_resizing(dali):
+    def define(library, image, volume):
+        return [
+            *library.fn.resize(image, resize_shorter=20, save_attrs=True),
+            library.fn.resize(volume, size=[3, 4, 5], save_attrs=True)[1],
+        ]
+
+    compare(dali, define, [PHOTOGRAPHS, VOLUMES], ["HWC", "DHWC"], bound=1)
 
 
 @pytest.mark.parametrize("operator", ["flip", "crop", "slice", "resize", "rotate"])
@@ -320,6 +371,10 @@ def test_windows_of_random_resized_crop_are_distributed_alike(dali):
 
 
 WRONG = [
+    ("rotate", {"angle": 30, "size": [3, 4, 5]}),
+    ("rotate", {"angle": float("nan")}),
+    ("pad", {"align": 0}),
+    ("paste", {"ratio": 1.5, "fill_value": 0, "paste_x": -0.1}),
     ("flip", {"horizontal": "a"}),
     ("flip", {"sideways": 1}),
     ("crop", {"crop_h": 50}),

@@ -20,8 +20,6 @@ pytestmark = pytest.mark.peers
 LEFT_OUT = {
     "output_dtype": "deprecated in favour of dtype",
     "image_type": "deprecated, without effect",
-    ("resize", "save_attrs"): "for tests of DALI",
-    ("rotate", "axis"): "for volumes, which are not rotated yet",
     ("peek_image_shape", "type"): "deprecated in favour of dtype",
     ("shapes", "type"): "deprecated in favour of dtype",
 }

@@ -1,0 +1,185 @@
+"""Wrong arguments are refused when the graph is built, by an error that names the operator and the argument, and says what
+is allowed. What DALI accepts besides is in ``tests/parity``."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import Any, Literal, get_origin
+
+import numpy as np
+import pytest
+
+from dali_like import fn, types
+from dali_like.errors import ArgumentError, SampleError
+from dali_like.operators.description import Description, description_of, descriptions
+from dali_like.operators.functions import make_function
+from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
+from tests.operators.running import run
+
+#: What each operator needs to be built, besides nodes.
+NEEDED: dict[str, dict[str, Any]] = {
+    "cast": {"dtype": types.FLOAT},
+    "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
+    "constant": {"fdata": 1.0},
+    "expand_dims": {"axes": 0},
+    "gaussian_blur": {"sigma": 1.0},
+    "paste": {"ratio": 2.0, "fill_value": 0},
+    "python_function": {"function": len},
+    "random_resized_crop": {"size": 3},
+    "reinterpret": {"shape": 3},
+    "reshape": {"shape": 3},
+    "resize": {"size": 3},
+    "rotate": {"angle": 30.0},
+    "squeeze": {"axes": 0},
+    "torch_python_function": {"function": len},
+    "warp_affine": {"matrix": [1, 0, 0, 0, 1, 0]},
+}
+#: Values among which there is a wrong one for every rule.
+NUMBERS = (-2, -0.5, 0, 0.5, 1.5, 2, 1e6, float("nan"), float("inf"), [], [1, 1], [2, 1], [1] * 20)
+OTHERS = ("HH", types.UINT8)
+
+
+def any_node(layout: str | None = None) -> Any:
+    return fn.external_source(source=lambda info: np.zeros(1), batch=False, layout=layout)
+
+
+def build(path: str, layout: str | None = None, /, **arguments: Any) -> Any:
+    description = description_of(path)
+    nodes = [any_node(layout if i == 0 else None) for i in range(max(description.min_inputs, bool(description.inputs)))]
+    return make_function(description)(*nodes, **{**NEEDED.get(path, {}), **arguments})
+
+
+PARAMETERS = [
+    pytest.param(path, parameter, id=f"{path} {parameter.name}")
+    for path, description in descriptions().items()
+    for parameter in description.parameters.values()
+]
+
+
+def wrong_types(parameter: Parameter) -> list[Any]:
+    """Values that are of another type than the parameter."""
+    annotation = parameter.annotation
+    if annotation in (int, float, Ints, Floats, FloatArray):
+        return ["some", {"a": 1}, object(), [[1], "b"]]
+    if annotation in (bool, str, Strings):
+        return [3.5, {"a": 1}, object(), [1]]
+    if annotation == np.dtype[Any] or get_origin(annotation) is Literal:
+        return ["some", 3.5, object(), [1, 2]]
+    if isinstance(annotation, type) and issubclass(annotation, enum.IntEnum):
+        return ["some", 99, object(), [1]]
+    return []
+
+
+@pytest.mark.parametrize(("path", "parameter"), PARAMETERS)
+def test_values_of_another_type(path, parameter):
+    for value in wrong_types(parameter):
+        with pytest.raises(ArgumentError, match=rf"^fn\.{re.escape(path)}: {parameter.name} must be "):
+            build(path, **{parameter.name: value})
+
+
+@pytest.mark.parametrize(("path", "parameter"), PARAMETERS)
+def test_values_that_a_rule_does_not_allow(path, parameter):
+    if not parameter.rules:
+        return
+    refused = [value for value in (*NUMBERS, *OTHERS) if is_of_type(parameter, value) and not is_allowed(parameter, value)]
+    assert refused, "a rule that forbids nothing of all this"
+    for value in refused:
+        with pytest.raises(ArgumentError) as caught:
+            build(path, **{parameter.name: value})
+        assert str(caught.value).startswith(f"fn.{path}: {parameter.name} must be {parameter.allowed}")
+
+
+def is_of_type(parameter: Parameter, value: Any) -> bool:
+    try:
+        parameter.check(value)
+    except ArgumentError:
+        return False
+    return True
+
+
+def is_allowed(parameter: Parameter, value: Any) -> bool:
+    return all(rule.holds(parameter.check(value)) for rule in parameter.rules)
+
+
+@pytest.mark.parametrize("path", descriptions())
+def test_none_counts_as_not_given(path):
+    description: Description = description_of(path)
+    optional = {
+        name: None
+        for name, parameter in description.all_parameters.items()
+        if parameter.default is not REQUIRED and name not in NEEDED.get(path, {})
+    }
+
+    build(path, **optional)
+
+
+#: Arguments that do not go together, with each other or with the layout.
+CLASHES = [
+    ("crop", "HWC", {"crop": 40}, "crop must be a number, or a list of numbers, 2 or 3 of them"),
+    ("crop", "HWC", {"crop": [-1, 5]}, "crop must be .* from 0 on"),
+    ("crop", "HWC", {"crop_w": 5}, "crop_w and crop_h must be given together"),
+    ("pad", "", {"axes": [0, 0]}, "axes must be .* each only once"),
+    ("pad", "", {"axes": [0, 1], "shape": [1, 2, 3]}, "shape must have one element, or one for each of the 2 axes, not 3"),
+    ("pad", "HWC", {"axes": [], "shape": [1, 2]}, "shape must have one element, or one for each of the 3 axes, not 2"),
+    ("pad", "HWC", {"axes": [3]}, r"axes=\[3\]: the input has 3 dimensions"),
+    ("pad", "HWC", {"axis_names": "D"}, "axis_names='D' are not all in the layout 'HWC'"),
+    ("pad", "HWC", {"axis_names": "H", "align": [2, 3]}, "align must have one element, or one for each of the 1 axes"),
+    ("slice", "", {"start": [1, 2, 3]}, "start must have one element, or one for each of the 2 axes, not 3"),
+    ("slice", "", {"axes": [0], "start": [1, 2]}, "start must have one element, or one for each of the 1 axes, not 2"),
+    ("slice", "HWC", {"axis_names": "D", "start": [1]}, "axis_names='D' are not all in the layout 'HWC'"),
+    ("slice", "", {"start": [-1, 2]}, "start has -1, outside of any input; out_of_bounds_policy"),
+    ("slice", "", {"rel_end": [0.5, 1.5]}, "rel_end has 1.5, outside of any input; out_of_bounds_policy"),
+    ("slice", "", {"start": [1, 5], "end": [3, 3]}, "start=5 is behind end=3; a window ends where it begins or later"),
+    ("slice", "", {"shape": [-1, 2]}, "shape must be .* from 0 on"),
+    ("decoders.image_slice", "", {"axes": [2], "start": [0]}, "it has all channels"),
+    ("decoders.image_slice", "", {"start": [1, 2, 3]}, "start must have one element, or one for each of the 2 axes"),
+    ("erase", "", {"anchor": [1, 2], "shape": [3]}, "anchor and shape must have as many numbers"),
+    ("erase", "", {"axes": [0, 1], "shape": [3, 3, 3]}, "for each region 2, not 3 and 3"),
+    ("erase", "HWC", {"anchor": [1] * 3, "shape": [3] * 3}, "for each region 2, not 3 and 3"),
+    ("erase", "HWC", {"axes": [4], "shape": [3]}, r"axes=\[4\]: the input has 3 dimensions"),
+    (
+        "paste",
+        "HWC",
+        {"fill_value": [1, 2]},
+        "fill_value has 2 elements; it must have one, or as many as n_channels says: 3",
+    ),
+    ("resize", "HWC", {"size": [1, 2, 3]}, "size must have one element or 2, not 3"),
+    ("resize", "DHWC", {"size": [1, 2]}, "size must have one element or 3, not 2"),
+    ("resize", "HWC", {"max_size": [1, 2, 3]}, "max_size must have one element or 2, not 3"),
+    ("rotate", "HWC", {"size": [1, 2, 3]}, "size must have 2 elements, not 3"),
+    ("rotate", "DHWC", {"axis": [0, 0, 0]}, "axis must not be zero"),
+    ("warp_affine", "DHWC", {}, "matrix must have 12 elements, not 6"),
+    ("warp_affine", "HWC", {"matrix": None}, "the transform must be given by the argument matrix or by the second input"),
+    ("gaussian_blur", "", {"sigma": [0.0, 1.0]}, "sigma and window_size shouldn't be 0 at the same time"),
+    ("gaussian_blur", "HCW", {}, "only channel-first and channel-last layouts of one to three axes"),
+    ("gaussian_blur", "HWC", {"sigma": [1.0] * 3}, "sigma and window_size must have a single element or 2, not 3"),
+    ("normalize", "HWC", {"mean": np.zeros((1, 3))}, "mean and stddev must be numbers, or have 3 dimensions"),
+    ("normalize", "", {"mean": np.zeros((1, 3)), "stddev": np.ones(3)}, "mean and stddev must have as many dimensions"),
+    ("normalize", "HWC", {"axes": [3]}, r"axes=\[3\]: the input has 3 dimensions"),
+    ("reshape", "", {"shape": [-1, -1]}, "only one extent of shape may be negative"),
+]
+
+
+@pytest.mark.parametrize(("path", "layout", "arguments", "message"), CLASHES)
+def test_what_does_not_go_together(path, layout, arguments, message):
+    with pytest.raises(ArgumentError, match=rf"^fn\.{re.escape(path)}: .*{message}"):
+        build(path, layout, **arguments)
+
+
+def test_what_nodes_say_is_not_known_yet():
+    node = any_node()
+
+    build("erase", "HWC", anchor=[1, 2], shape=node)
+    build("erase", "HWC", anchor=node, shape=[1, 2])
+    build("slice", "HWC", axes=node, start=[1, 2, 3])
+    build("pad", "HWC", axes=node, shape=[1, 2])
+    build("gaussian_blur", "HWC", sigma=node)
+    build("resize", "HWC", size=node)
+
+
+def test_nodes_are_held_to_the_same_rules():
+    image = np.zeros((4, 5, 3), np.uint8)
+
+    with pytest.raises(SampleError, match=r"the argument crop_pos_x must be a number from 0 to 1; this sample of it .*1\.5"):
+        run(lambda data, place: fn.crop(data, crop=[2, 2], crop_pos_x=place), [image], [np.float32(1.5)], layouts=["HWC"])
