@@ -1,0 +1,211 @@
+"""What holds for every operator, whatever the shapes, dtypes and layouts: a new one needs a line in `CASES`.
+
+Each is compared with itself: of views, of films, of other layouts, in memory that it is given. That what it computes is
+right is tested elsewhere, against other formulas and against DALI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+cv2 = pytest.importorskip("cv2")
+pytest.importorskip("simplejpeg")
+
+from dali_like import types  # noqa: E402
+from dali_like.graph.operators import Call  # noqa: E402
+from dali_like.graph.randomness import key_of  # noqa: E402
+from dali_like.operators.description import description_of, descriptions  # noqa: E402
+from dali_like.types import SampleInfo  # noqa: E402
+
+NUMBERS = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
+PIXELS = ("uint8", "int16", "float32")
+INTEGERS = ("uint8", "int8", "uint16", "int32", "int64", "uint64")
+
+
+class Case(NamedTuple):
+    """How an operator is called.
+
+    Attributes:
+        arguments: constants, of which results have other shapes than inputs.
+        dtypes: of the first input.
+        inputs: how many.
+        channels: of images; 0: any number.
+        arrays: whether it is for arrays without a layout.
+    """
+
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    dtypes: Sequence[str] = PIXELS
+    inputs: int = 1
+    channels: int = 0
+    arrays: bool = False
+
+
+def arrays(arguments: dict[str, Any] | None = None, dtypes: Sequence[str] = NUMBERS, inputs: int = 1) -> Case:
+    return Case(arguments or {}, dtypes, inputs, 0, arrays=True)
+
+
+COLOURS = Case({}, PIXELS, channels=3)
+CASES = {
+    "brightness": Case({"brightness": 1.3, "brightness_shift": 0.1}),
+    "brightness_contrast": Case({"brightness": 1.3, "contrast": 0.7}),
+    "cast": arrays({"dtype": types.INT16}),
+    "cast_like": arrays(inputs=2),
+    "cat": arrays({"axis": 1}, inputs=3),
+    "color_space_conversion": Case({"image_type": types.RGB, "output_type": types.YCbCr}, ["uint8"], channels=3),
+    "color_twist": COLOURS._replace(arguments={"hue": 40.0, "saturation": 1.3, "contrast": 0.8}),
+    "contrast": Case({"contrast": 0.7}),
+    "copy": arrays(),
+    "crop": Case({"crop": [3, 2], "crop_pos_x": 0.3, "crop_pos_y": 0.9}),
+    "crop_mirror_normalize": Case({"crop": [3, 2], "mirror": 1, "mean": 3.0, "std": 2.0, "output_layout": ""}),
+    "erase": Case({"anchor": [1, 1], "shape": [2, 2], "axis_names": "HW", "fill_value": 9.0}),
+    "expand_dims": arrays({"axes": [0, 2]}),
+    "flip": Case({"horizontal": 1, "vertical": 1}),
+    "gaussian_blur": Case({"sigma": 0.9}),
+    "hsv": COLOURS._replace(arguments={"hue": 40.0, "saturation": 1.3, "value": 0.8}),
+    "hue": COLOURS._replace(arguments={"hue": 40.0}),
+    "jpeg_compression_distortion": Case({"quality": 30}, ["uint8"], channels=3),
+    "lookup_table": arrays({"keys": [1, 3, 200], "values": [7, 8, 9]}, INTEGERS),
+    "normalize": Case({"axis_names": "HW"}),
+    "one_hot": arrays({"num_classes": 5, "axis": 0}),
+    "pad": Case({"axis_names": "HW", "shape": [9, 10], "fill_value": 3.0}),
+    "paste": Case({"ratio": 1.7, "fill_value": 3, "paste_x": 0.2}),
+    "random.choice": arrays({"shape": [3]}),
+    "random.coin_flip": arrays(),
+    "random.normal": arrays(),
+    "random.uniform": arrays(),
+    "random_resized_crop": Case({"size": [4, 5]}),
+    "reductions.max": arrays({"axes": [1]}),
+    "reductions.mean": arrays({"axes": [0, 2]}),
+    "reductions.mean_square": arrays({"axes": [0]}),
+    "reductions.min": arrays({"axes": [2], "keep_dims": True}),
+    "reductions.rms": arrays({"axes": [0, 1]}),
+    "reductions.std_dev": arrays({"axes": [0, 1, 2]}, inputs=2),
+    "reductions.sum": arrays({"axes": [0, 1]}),
+    "reductions.variance": arrays({"axes": [0, 1, 2], "ddof": 1}, inputs=2),
+    "reinterpret": arrays({"dtype": types.UINT8}),
+    "reshape": arrays({"shape": [-1, 2]}),
+    "resize": Case({"size": [5, 3]}),
+    "rotate": Case({"angle": 25.0, "fill_value": 3.0}),
+    "saturation": COLOURS._replace(arguments={"saturation": 1.4}),
+    "shapes": arrays(),
+    "slice": Case({"rel_start": [0.2, 0.3], "rel_end": [0.9, 0.6], "axis_names": "HW"}),
+    "squeeze": arrays({"axes": []}),
+    "stack": arrays({"axis": 2}, inputs=3),
+    "transpose": arrays({"perm": [2, 0, 1]}),
+    "warp_affine": Case({"matrix": [0.9, 0.2, -0.3, -0.15, 1.1, 0.7]}),
+}
+#: Those whose inputs are files or anything, or that have none; and where they are tested over what they take.
+OTHERS = {
+    "constant": "tests/operators/test_arrays.py",
+    "decoders.image": "tests/test_image.py",
+    "decoders.image_crop": "tests/operators/test_decoding.py",
+    "decoders.image_random_crop": "tests/operators/test_decoding.py",
+    "decoders.image_slice": "tests/operators/test_decoding.py",
+    "decoders.numpy": "tests/operators/test_decoding.py",
+    "peek_image_shape": "tests/operators/test_decoding.py",
+    "python_function": "tests/operators/test_python_functions.py",
+    "torch_python_function": "tests/parity/test_python_functions.py",
+}
+#: Layouts without depth, of which each operator of images has some.
+LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")
+#: Of the values of pixels: OpenCV scales some images with integers, and blurs rows in another order than columns.
+APART = {"resize": 1, "random_resized_crop": 1, "gaussian_blur": 1}
+#: Means over a film are added up in another order than those over a picture.
+CLOSE = {"normalize": 1e-5}
+
+
+def test_every_operator_is_here():
+    assert {*CASES, *OTHERS} == {*descriptions()}
+
+
+def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = None) -> np.ndarray:
+    """What an operator makes of one sample."""
+    operator = description_of(path).bind([layout], CASES[path].arguments)
+    call = Call(SampleInfo(3, 1, 1, 0), [layout, *[""] * (len(inputs) - 1)], key_of(7, 1), place)
+    (result,) = operator.compute(call, inputs, {})
+    return np.asarray(result)
+
+
+def layouts_of(path: str) -> list[str]:
+    allowed = description_of(path).layouts.split()
+    return [layout for layout in LAYOUTS if not allowed or layout in allowed]
+
+
+@st.composite
+def samples(draw: Any, path: str) -> tuple[str, list[np.ndarray]]:
+    """A layout, and inputs of it."""
+    case = CASES[path]
+    layout = "" if case.arrays else draw(st.sampled_from(layouts_of(path)))
+    extents = {letter: draw(st.integers(4, 8)) for letter in "HW"} | {"F": draw(st.integers(1, 3))}
+    extents["C"] = case.channels or draw(st.integers(1, 5))
+    shape = [extents[letter] for letter in layout] if layout else [draw(st.integers(1, 4)), draw(st.integers(1, 4)), 2]
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    dtype = draw(st.sampled_from(case.dtypes))
+    inputs = [random.integers(0, 100, shape).astype(dtype) for _ in range(case.inputs)]
+    if path in ("reductions.variance", "reductions.std_dev"):  # whose second input is the mean
+        inputs[1] = np.asarray(inputs[0].mean(dtype=np.float32))
+    if path == "random.choice":
+        inputs[0] = inputs[0][:, 0, 0]
+    return layout, inputs
+
+
+@pytest.mark.parametrize("path", CASES)
+@given(data=st.data())
+@settings(max_examples=12, deadline=None)
+def test_views_and_memory_make_no_difference(path, data):
+    """Inputs may be views, with strides of any sign, and are left as they are; the result may go to memory that is there."""
+    layout, inputs = data.draw(samples(path))
+    expected = compute(path, layout, inputs)
+    before = [array.copy() for array in inputs]
+    assert not any(np.may_share_memory(expected, array) for array in inputs) or np.array_equal(inputs[0], before[0])
+
+    views = [np.ascontiguousarray(array[::-1].T).T[::-1] if array.ndim else array for array in inputs]
+    of_views = compute(path, layout, views)
+    assert (of_views.dtype, of_views.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(of_views.astype(float), expected.astype(float), rtol=0, atol=APART.get(path, 0))
+
+    place = np.full(expected.shape, 77).astype(expected.dtype)
+    placed = compute(path, layout, inputs, lambda shape, dtype: place)
+    np.testing.assert_array_equal(placed, expected, strict=True)
+    assert not any(np.may_share_memory(placed, array) for array in inputs)
+    for array, same in zip(inputs, before, strict=True):
+        np.testing.assert_array_equal(array, same, strict=True)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in CASES if {"HWC", "FHWC"} <= {*layouts_of(path)} and not CASES[path].arrays]
+)
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_films_are_pictures_one_behind_the_other(path, data):
+    layout, (film, *_) = data.draw(samples(path).filter(lambda sample: sample[0] == "FHWC"))
+    if path == "random_resized_crop":
+        pictures = compute(path, "HWC", [np.ascontiguousarray(film.transpose(1, 2, 0, 3)).reshape(*film.shape[1:3], -1)])
+        pictures = pictures.reshape(*pictures.shape[:2], len(film), -1).transpose(2, 0, 1, 3)
+    else:
+        pictures = np.stack([compute(path, "HWC", [picture]) for picture in film])
+
+    np.testing.assert_allclose(compute(path, layout, [film]), pictures, rtol=0, atol=CLOSE.get(path, 0))
+
+
+@pytest.mark.parametrize("path", [path for path in CASES if not CASES[path].arrays and "CHW" in layouts_of(path)])
+@given(data=st.data())
+@settings(max_examples=8, deadline=None)
+def test_the_order_of_axes_makes_no_difference(path, data):
+    layout, (image, *_) = data.draw(samples(path).filter(lambda sample: sample[0] != "HWC"))
+    if path == "gaussian_blur" and layout == "CFHW":
+        return  # which it is not for
+    plain = "FHWC" if "F" in layout else "HWC"
+    order = [layout.index(letter) for letter in plain]
+
+    turned = compute(path, layout, [image]).transpose(order)
+    expected = compute(path, plain, [np.ascontiguousarray(image.transpose(order))])
+    apart = APART.get(path, CLOSE.get(path, 0))
+    np.testing.assert_allclose(turned.astype(float), expected.astype(float), rtol=0, atol=apart)
