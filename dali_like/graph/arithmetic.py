@@ -266,24 +266,27 @@ class Elementwise:
         return {}
 
     def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
-        operation = OPERATIONS[self.operation]
-        dtypes = [data.dtype for data in inputs]
-        operation.check(dtypes)
-        shape, dtype = _broadcast_shape(inputs), operation.result(*dtypes)
+        shape, dtype = _broadcast_shape(inputs), _result_type(self.operation, *[data.dtype for data in inputs])
         out = call.empty(shape, dtype)
         with np.errstate(all="ignore"):
-            operation.function(*_in_long_rows(out, inputs, dtype))
+            OPERATIONS[self.operation].function(*_in_long_rows(out, inputs, dtype))
         return (out,)
 
 
+@functools.cache
+def _result_type(operation: str, *dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    OPERATIONS[operation].check(dtypes)
+    return OPERATIONS[operation].result(*dtypes)
+
+
 def _broadcast_shape(inputs: Sequence[Array]) -> tuple[int, ...]:
-    shapes = [data.shape for data in inputs]
-    if all(shape == shapes[0] for shape in shapes):
-        return shapes[0]
+    extended = {data.shape for data in inputs} - {()}
+    if len(extended) < 2:
+        return extended.pop() if extended else ()
     try:
-        return np.broadcast_shapes(*shapes)
+        return np.broadcast_shapes(*extended)
     except ValueError:
-        shown = ", ".join(map(str, shapes))
+        shown = ", ".join(str(data.shape) for data in inputs)
         raise SampleError(
             f"Can't broadcast shapes: {shown}. From the last one on, extents must be equal, or one of them 1"
         ) from None

@@ -18,6 +18,8 @@ from dali_like.operators.parameters import Floats, Ints, at_least, between, one_
 from dali_like.types import FLOAT, INT64, to_numpy_type
 
 _FLOAT, _INT64 = to_numpy_type(FLOAT), to_numpy_type(INT64)
+#: More of them are rows that are long enough.
+_FEW_CHANNELS = 16
 #: The largest key of a `lookup_table`.
 _LAST_KEY = 65535
 
@@ -138,7 +140,9 @@ def stack(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = Non
         raise SampleError("fn.stack: axis_name is for inputs with a layout, and the first one has none")
     if different := [array.shape for array in inputs if array.shape != inputs[0].shape]:
         raise SampleError(f"fn.stack: the inputs must have the same shape, not {inputs[0].shape} and {different[0]}")
-    return np.stack(inputs, axis)
+    extents = list(inputs[0].shape)
+    extents.insert(axis % (ndim + 1), len(inputs))
+    return np.stack(inputs, axis, out=call.empty(tuple(extents), inputs[0].dtype))
 
 
 def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
@@ -163,11 +167,20 @@ def cat(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None)
     if axis_name is not None:
         axis = axis_of(axis_name, call.layout)
     _check_axis(axis, -ndim, ndim - 1)
-    try:
-        return np.concatenate(inputs, axis)
-    except ValueError:
+    axis %= ndim
+    rest = {(*array.shape[:axis], *array.shape[axis + 1 :]) for array in inputs}
+    if len(rest) > 1:
         shown = ", ".join(str(array.shape) for array in inputs)
-        raise SampleError(f"fn.cat: the inputs must have the same shape but for dimension {axis}, not {shown}") from None
+        raise SampleError(f"fn.cat: the inputs must have the same shape but for dimension {axis}, not {shown}")
+    extents = list(inputs[0].shape)
+    extents[axis] = sum(array.shape[axis] for array in inputs)
+    out = call.empty(tuple(extents), inputs[0].dtype)
+    if axis != ndim - 1 or ndim == 1 or extents[-1] > _FEW_CHANNELS:
+        return np.concatenate(inputs, axis, out=out)
+    channels = (array[..., i] for array in inputs for i in range(array.shape[-1]))
+    for i, channel in enumerate(channels):  # NumPy is several times slower with short rows
+        out[..., i] = channel
+    return out
 
 
 # Tables
@@ -252,21 +265,21 @@ def lookup_table(
     """
     if input.dtype.kind not in "iu":
         raise SampleTypeError(f"fn.lookup_table: the input must be of integers, not {input.dtype}")
-    table = _table(keys, values, default_value, dtype)
-    last = len(table) - 1
-    # The table has a place for every byte.
-    places = input
-    if input.dtype != np.uint8:
-        places = np.where((input >= 0) & (input < last), input.astype(np.intp), last)
-    return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")  # without which there is a copy
+    table = _table(keys, values, default_value, dtype, input.dtype)
+    places = input.view(f"u{input.itemsize}")  # negative numbers as large ones
+    if input.itemsize == np.dtype(np.intp).itemsize:  # which may be too large for an index
+        places = np.minimum(places, len(table) - 1).view(np.intp)
+    return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")
 
 
 @functools.lru_cache(64)
-def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any]) -> Array:
-    """The value of each number from 0 on, and behind them that of all others."""
-    table = np.full(max(256, max(keys, default=0) + 1) + 1, default_value, np.float32)
+def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any], kind: np.dtype[Any]) -> Array:
+    """The value of each number from 0 on, as unsigned ones of the same size; the last one is that of all larger numbers."""
+    size = 2 ** (8 * kind.itemsize) if kind.itemsize <= 2 else max(keys, default=0) + 2
+    table = np.full(size, default_value, np.float32)
     for key, value in zip(keys, values, strict=True):
-        table[key] = value
+        if key <= np.iinfo(kind).max:
+            table[key] = value
     return convert(table, dtype)
 
 

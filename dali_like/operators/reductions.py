@@ -276,12 +276,23 @@ def _extreme(ufunc: np.ufunc, limit: str, data: Array, axes: Ints, keep_dims: bo
     return _reduced(ufunc, data, axes, keep_dims, initial=data.dtype.type(getattr(limits, limit)))
 
 
+def _distances(data: Array, mean: Array) -> Array:
+    """Of the elements from a mean that broadcasts; where it has a number for each channel, in rows that are long enough."""
+    channels = data.shape[-1] if data.ndim > 1 else 0
+    if mean.size != channels or mean.shape[-1:] != (channels,) or channels > _FEW_CHANNELS or not data.flags.c_contiguous:
+        return np.subtract(data, mean, dtype=np.float64)
+    rows = data.reshape(-1, data.shape[-2] * channels)
+    means = np.tile(mean.reshape(-1), data.shape[-2])
+    distances: Array = np.subtract(rows, means, dtype=np.float64).reshape(data.shape)
+    return distances
+
+
 def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) -> Any:
     kept = tuple([1 if i in axes else extent for i, extent in enumerate(data.shape)])
     left = tuple([extent for i, extent in enumerate(data.shape) if i not in axes])
     if mean.shape not in (kept, left) and mean.size != 1:
         raise SampleError(f"the mean must have the shape {left} or {kept}, or be a number; it has the shape {mean.shape}")
-    distances = np.subtract(data, mean.reshape(() if mean.size == 1 else kept), dtype=np.float64)
+    distances = _distances(data, mean.reshape(() if mean.size == 1 else kept))
     with np.errstate(all="ignore"):
         total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims)
         return np.divide(total, _count(data.shape, axes) - ddof)
