@@ -22,6 +22,8 @@ from dali_like.fn._image_header import FileFacts, ImageHeader, file_facts, jpeg_
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 __all__ = ["ImageHeader", "decode_image", "decoded_shape", "read_header"]
@@ -70,7 +72,7 @@ def decode_image(
     encoded: NDArray[np.uint8],
     output_type: DALIImageType = RGB,
     adjust_orientation: bool = True,
-    out: NDArray[np.uint8] | None = None,
+    out: NDArray[np.uint8] | Callable[[tuple[int, int, int]], NDArray[np.uint8]] | None = None,
 ) -> NDArray[np.uint8]:
     """Decodes one image.
 
@@ -84,7 +86,8 @@ def decode_image(
         encoded: the bytes of the file, 1-D uint8.
         output_type: the colour format of the result.
         adjust_orientation: turn and mirror the image as its EXIF or TIFF tag says; otherwise it comes as it is stored.
-        out: C-contiguous uint8 array of the decoded shape to decode into. After an error its contents are undefined.
+        out: C-contiguous uint8 array of the decoded shape to decode into, or what makes one of that shape. After an error
+            its contents are undefined.
 
     Returns:
         `out`, or else a new C-contiguous uint8 array (height, width, channels).
@@ -105,6 +108,8 @@ def decode_image(
         raise _error(encoded, facts, facts.problem)
 
     shape = _shape(facts.header, output_type, adjust_orientation)
+    if callable(out):
+        out = out(shape)
     if out is not None:
         _check_out(out, shape)
     orientation = facts.header.orientation if adjust_orientation else 1

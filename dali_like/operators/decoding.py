@@ -1,8 +1,9 @@
 """Decoding, as in ``nvidia.dali.fn.decoders``, and ``peek_image_shape``.
 
-The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part: none of the
-libraries decodes parts. What lies below the part in a JPEG is left out, so that damage there is not noticed. JPEGs are
-decoded at a smaller scale where the user allows other pixels (``min_size``).
+The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part. What lies below the
+part in a JPEG is left out, so that damage there is not noticed. What lies above and beside it is not: libjpeg-turbo could
+leave out the arithmetic for it, though not the reading of its bits; neither simplejpeg nor OpenCV has its functions for that.
+JPEGs are decoded at a smaller scale where the user allows other pixels (``min_size``).
 """
 
 from __future__ import annotations
@@ -97,9 +98,7 @@ def image(
         smaller = _decode_smaller(call, data, output_type, Window(0, 0, height, width), min_size)
         if smaller is not None:
             return call.part(smaller[1])
-    shape = decoded_shape(data, output_type, adjust_orientation)
-    out = None if shape is None else call.empty(shape, np.uint8)
-    return decode_image(data, output_type, adjust_orientation, out)
+    return decode_image(data, output_type, adjust_orientation, lambda shape: call.empty(shape, np.uint8))
 
 
 def _decode_smaller(
@@ -132,19 +131,24 @@ def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
     return shape
 
 
-def _decode_part(call: Call, data: Array, output_type: DALIImageType, start: Sequence[int], shape: Sequence[int]) -> Array:
-    """The part of an image from `start` on."""
-    whole = _shape_of(data, output_type)
+def _decode_part(
+    call: Call,
+    data: Array,
+    output_type: DALIImageType,
+    whole: Sequence[int],
+    start: Sequence[int],
+    shape: Sequence[int],
+) -> Array:
+    """The part of an image from `start` on, given the shape of the whole image."""
     if (*start, *shape) == (0, 0, *whole[:2]):
-        return decode_image(data, output_type, False, call.empty(whole, np.uint8))
+        return decode_image(data, output_type, False, lambda shape: call.empty(shape, np.uint8))
     (top, left), (height, width) = start, shape
     if not (0 <= top <= top + height <= whole[0] and 0 <= left <= left + width <= whole[1]):
         raise SampleError(
             f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
             f"{whole[0]}x{whole[1]}"
         )
-    data = upper_rows(data, top + height)
-    image = decode_image(data, output_type, False, _between(call, _shape_of(data, output_type)))
+    image = decode_image(upper_rows(data, top + height), output_type, False, lambda shape: _between(call, shape))
     return call.part(image[top : top + height, left : left + width])
 
 
@@ -171,11 +175,11 @@ def image_crop(
         crop_d, crop_pos_z: for the sake of DALI's programs.
         output_type: colour format of the result, see `image`.
     """
-    height, width, _ = _shape_of(data, output_type)
+    height, width, _ = whole = _shape_of(data, output_type)
     sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
     window = crop_window({"H": height, "W": width}, crop, sizes, positions, rounding)
     start, shape = zip(window["H"], window["W"], strict=True)
-    return _decode_part(call, data, output_type, start, shape)
+    return _decode_part(call, data, output_type, whole, start, shape)
 
 
 def _check_image_slice(given: Mapping[str, Any]) -> None:
@@ -231,7 +235,7 @@ def image_slice(
         if axis > 1:
             raise SampleError("the window of an image to be decoded is one of its rows and columns; it has all channels")
         begins[axis], ends[axis] = begin, last
-    return _decode_part(call, data, output_type, begins, [ends[0] - begins[0], ends[1] - begins[1]])
+    return _decode_part(call, data, output_type, extents, begins, [ends[0] - begins[0], ends[1] - begins[1]])
 
 
 @operator(module="decoders", output_layout="HWC", random=True, ignored=_IGNORED)
@@ -256,13 +260,13 @@ def image_random_crop(
         min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
             wide); see `image`. It is the same window. Not in DALI.
     """
-    height, width, _ = _shape_of(data, output_type)
+    height, width, _ = whole = _shape_of(data, output_type)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
     if min_size is not None and (smaller := _decode_smaller(call, data, output_type, window, min_size)) is not None:
         factor, image = smaller
         top, left, rows, columns = (round(extent / factor) for extent in window)
         return call.part(image[top : top + rows, left : left + columns])
-    return _decode_part(call, data, output_type, window[:2], window[2:])
+    return _decode_part(call, data, output_type, whole, window[:2], window[2:])
 
 
 @operator()
