@@ -2,7 +2,7 @@
 
 The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part. What lies below the
 part in a JPEG is left out, so that damage there is not noticed. What lies above and beside it is not: libjpeg-turbo could
-leave out the arithmetic for it, though not the reading of its bits; neither simplejpeg nor OpenCV has its functions for that.
+leave out the arithmetic for it, though not the reading of its bits, but simplejpeg and OpenCV cannot.
 JPEGs are decoded at a smaller scale where the user allows other pixels (``min_size``).
 """
 
