@@ -185,7 +185,8 @@ def image_crop(
 def _check_image_slice(given: Mapping[str, Any]) -> None:
     check_slice(given)
     axes, names = given.get("axes"), given.get("axis_names")
-    if not isinstance(axes, DataNode) and max(axes_of("HWC", axes, names, 3) if axes or names else (0,)) > 1:
+    is_default = axes is None and names is None
+    if not is_default and not isinstance(axes, DataNode) and max(axes_of("HWC", axes, names, 3)) > 1:
         raise ArgumentClashError("the window of an image to be decoded is one of its rows and columns; it has all channels")
 
 

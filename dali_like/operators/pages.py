@@ -40,6 +40,9 @@ may be a `DataNode`, with a value for each sample. None stands for an argument t
 an input gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
 when it is called with the inputs.
 
+Operators run in the workers, right behind a parallel source, or in threads; results are the same. `Pipeline.operator_places`
+says which runs where, and [architecture.md](../architecture.md#operators) why.
+
 A wrong argument is an error when the graph is built. What only the data can show, such as a window that is larger than an
 image, or an axis that data without a layout does not have, is an error when the pipeline runs."""
 
@@ -59,6 +62,7 @@ def _index(groups: Mapping[str, list[Description]]) -> str:
     for module, members in groups.items():
         links = ", ".join(f"[`fn.{member.path}`]({_name_of(module)}.md#{_anchor(member)})" for member in members)
         lines.append(f"| {_name_of(module).replace('_', ' ')} | {links} |")
+    lines.append("| expressions | [arithmetic, comparisons, logic, `math.*`, indices](../arithmetic.md), constants |")
     return "\n".join([*lines, "", _COMMON, ""])
 
 

@@ -133,6 +133,7 @@ CLASHES = [
     ("slice", "", {"start": [1, 5], "end": [3, 3]}, "start=5 is behind end=3; a window ends where it begins or later"),
     ("slice", "", {"shape": [-1, 2]}, "shape must be .* from 0 on"),
     ("decoders.image_slice", "", {"axes": [2], "start": [0]}, "it has all channels"),
+    ("decoders.image_slice", "", {"axes": [], "start": [0]}, "it has all channels"),
     ("decoders.image_slice", "", {"start": [1, 2, 3]}, "start must have one element, or one for each of the 2 axes"),
     ("erase", "", {"anchor": [1, 2], "shape": [3]}, "anchor and shape must have as many numbers"),
     ("erase", "", {"axes": [0, 1], "shape": [3, 3, 3]}, "for each region 2, not 3 and 3"),

@@ -52,6 +52,7 @@ def case(operator: str, bound: float = 0, mean: float | None = None, **arguments
 EXACT = [
     case("flip"),
     case("flip", horizontal=0, vertical=1),
+    case("flip", horizontal=1.0, vertical=0.0, depthwise=None),
     case("flip", vertical=1),
     case("crop", crop=[50, 60]),
     case("crop", crop=[50.9, 60.5], crop_pos_x=0.3, crop_pos_y=0.123),
