@@ -6,15 +6,15 @@ They run in the main process, one call at a time and in the order of the samples
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, ArgumentTypeError, OutputCountError, SampleTypeError
+from dali_like.errors import ArgumentTypeError, OutputCountError, SampleTypeError
 from dali_like.extras import optional
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import Strings
+from dali_like.operators.parameters import Strings, at_least
 from dali_like.types import to_dali_type
 
 #: All samples of each input of a batch, or of each output.
@@ -24,8 +24,6 @@ _Batches: TypeAlias = Sequence[list[Any]]
 def _check(given: Mapping[str, Any]) -> None:
     if not callable(given["function"]):
         raise ArgumentTypeError(f"function must be callable, not a {type(given['function']).__qualname__}")
-    if given.get("num_outputs", 1) < 1:
-        raise ArgumentError(f"num_outputs must be at least 1, not {given['num_outputs']}")
 
 
 def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
@@ -45,7 +43,7 @@ def python_function(
     call: Call,
     *inputs: list[Array],
     function: Callable[..., Any],
-    num_outputs: int = 1,
+    num_outputs: Annotated[int, at_least(1)] = 1,
     output_layouts: Strings | None = None,
     batch_processing: bool = False,
 ) -> Any:
@@ -79,7 +77,7 @@ def torch_python_function(
     call: Call,
     *inputs: list[Array],
     function: Callable[..., Any],
-    num_outputs: int = 1,
+    num_outputs: Annotated[int, at_least(1)] = 1,
     output_layouts: Strings | None = None,
     batch_processing: bool = True,
 ) -> Any:

@@ -186,7 +186,7 @@ class TestErrors:
             fn.python_function(node, function=5)
         with pytest.raises(ArgumentTypeError, match=r"fn.python_function needs the argument function"):
             fn.python_function(node)
-        with pytest.raises(ArgumentError, match=r"fn.python_function: num_outputs must be at least 1, not 0"):
+        with pytest.raises(ArgumentError, match=r"fn.python_function: num_outputs must be an integer from 1 on, not 0"):
             fn.python_function(node, function=abs, num_outputs=0)
 
     def test_serialisation(self):
