@@ -207,24 +207,31 @@ def _grid(shape: Sequence[int]) -> list[Array]:
     return [coordinates + 0.5 for coordinates in np.ogrid[tuple(map(slice, shape))]]
 
 
-def _gather(image: Array, places: Sequence[Array], fill_value: Any) -> Array:
-    """The elements at whole positions; outside, `fill_value`, or without it those at the edge."""
-    extents = image.shape[: len(places)]
-    inside = [place.clip(0, extent - 1) for place, extent in zip(places, extents, strict=True)]
-    pixels: Array = image[tuple(inside)]
-    if fill_value is not None:
-        outside = [(place < 0) | (place >= extent) for place, extent in zip(places, extents, strict=True)]
-        pixels[np.logical_or.reduce(np.broadcast_arrays(*outside))] = fill_value
-    return pixels
+def _elements(image: Array, fill_value: Any) -> Array:
+    """The elements of an image one behind the other, with `fill_value` behind them if there is one."""
+    elements = image.reshape(-1, image.shape[-1])
+    return elements if fill_value is None else np.vstack([elements, np.full_like(elements[:1], fill_value)])
+
+
+def _gather(elements: Array, extents: Sequence[int], places: Sequence[Array]) -> Array:
+    """Those at whole positions in an image of these extents; outside, what is behind them, or else those at the edge."""
+    numbers, outside = np.zeros((), np.int64), np.zeros((), np.bool_)
+    for place, extent in zip(places, extents, strict=True):
+        numbers = numbers * extent + place.clip(0, extent - 1)
+        outside = outside | (place < 0) | (place >= extent)
+    if len(elements) > math.prod(extents):
+        np.copyto(numbers, len(elements) - 1, where=outside)
+    return elements.take(numbers, axis=0)
 
 
 def _nearest(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
-    places = [np.floor(position).astype(np.int64) for position in _positions(transform, _grid(out.shape[:-1]))]
+    positions = _positions(transform, _grid(out.shape[:-1]))
+    places = [np.floor(position, out=position).astype(np.int64) for position in positions]
     filling = None
     if fill_value is not None:
         filling = np.empty((), image.dtype)
         store(np.asarray(fill_value), filling, truncate=True)
-    store(_gather(image, places, filling), out)
+    store(_gather(_elements(image, filling), image.shape[:-1], places), out)
 
 
 def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
@@ -248,7 +255,7 @@ def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | No
 
 def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
     """One slice of the result after the other."""
-    image = image.astype(np.float32)
+    elements = _elements(image.astype(np.float32), fill_value)
     depths, *others = _grid(out.shape[:-1])
     for depth, target in zip(depths.ravel(), out, strict=True):
         positions = [position[0] - 0.5 for position in _positions(transform, [depth, *others])]
@@ -260,5 +267,5 @@ def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: flo
             for part, step in zip(parts, corner, strict=True):
                 weight = weight * (part if step else 1 - part)
             places = [place + step for place, step in zip(low, corner, strict=True)]
-            total += weight[..., np.newaxis] * _gather(image, places, fill_value)
+            total += weight[..., np.newaxis] * _gather(elements, image.shape[:-1], places)
         store(total, target)
