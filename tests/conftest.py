@@ -41,6 +41,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def without_addresses(value: object) -> str:
+    """What a parametrized test is called: `repr`, the same in each process. They could not share the tests otherwise."""
+    return re.sub(" at 0x[0-9a-f]+", "", repr(value))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse tests whose names differ from process to process."""
+    if addressed := [item.nodeid for item in items if re.search(" at 0x[0-9a-f]+", item.nodeid)]:
+        raise pytest.UsageError(f"use ids=without_addresses, of conftest, for {addressed[0]}")
+
+
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
     """Wait for a condition to become true and return its value; fail when it does not before the deadline."""
     end = time.monotonic() + deadline_s

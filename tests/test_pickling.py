@@ -21,7 +21,7 @@ import cloudpickle
 import dill
 import numpy as np
 import pytest
-from conftest import DEADLINE_S
+from conftest import DEADLINE_S, without_addresses
 
 import dali_like
 from dali_like import Pipeline
@@ -304,7 +304,9 @@ class TestPickleByValue:
         assert sent(module.by_name) is module.by_name
 
     @pytest.mark.parametrize(
-        "value", [len, str, functools.partial(print), SimpleNamespace(), cached_in_this_module, "".join, None, 3], ids=repr
+        "value",
+        [len, str, functools.partial(print), SimpleNamespace(), cached_in_this_module, "".join, None, 3],
+        ids=without_addresses,
     )
     def test_takes_plain_functions_only(self, value: Any) -> None:
         with pytest.raises(ArgumentTypeError, match=f"not a {type(value).__qualname__}") as info:
@@ -611,7 +613,7 @@ class TestCallbackPickler:
             (pickle, {4: 4}),
             (pickle, {}, "kwargs"),
         ],
-        ids=repr,
+        ids=without_addresses,
     )
     def test_must_be_one_with_or_without_keyword_arguments(self, value: Any) -> None:
         with pytest.raises(ArgumentError, match="Unsupported py_callback_pickler value provided") as info:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import wait_until
+from conftest import descendants_of, wait_until
 
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import (
@@ -606,10 +606,15 @@ class TestMemory:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_is_not_that_of_dev_shm(self, kind: str, start_method: str) -> None:
-        before = os.listdir("/dev/shm")
+        batches = iter(make_loader(kind, start_method))
+        for _ in range(3):
+            next(batches)
 
-        for _ in make_loader(kind, start_method):
-            assert os.listdir("/dev/shm") == before
+        pids = [os.getpid(), *descendants_of(os.getpid())]
+
+        assert len(pids) > 2
+        assert not any("/dev/shm" in Path(f"/proc/{pid}/maps").read_text() for pid in pids)
+        list(batches)
 
     def test_of_a_batch_that_is_too_large_for_its_slot_does_not_cost_a_walk(self, tmp_path: Path) -> None:
         loader = DataLoader(Growing(Counting(tmp_path)), None, num_workers=1, multiprocessing_context="fork")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
+from conftest import without_addresses  # noqa: E402
 from torch.utils.data._utils.collate import collate as torch_collate  # noqa: E402
 
 from dali_like import data  # noqa: E402
@@ -246,7 +247,7 @@ def test_what_only_arrays_can_be_made_of(samples: list[Any]) -> None:
         torch.zeros(2),
         [torch.zeros(2)],
     ],
-    ids=repr,
+    ids=without_addresses,
 )
 def test_single_samples(sample: Any) -> None:
     theirs, ours = (module.default_convert(sample) for module in BOTH)
@@ -282,7 +283,7 @@ def test_single_samples(sample: Any) -> None:
         [-(2**63) - 1],
         [1, 2**70],
     ],
-    ids=repr,
+    ids=without_addresses,
 )
 def test_errors(samples: list[Any]) -> None:
     assert_same_error(lambda module: module.default_collate(samples))

@@ -14,7 +14,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import DEADLINE_S  # noqa: E402
+from conftest import DEADLINE_S, without_addresses  # noqa: E402
 from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler, get_worker_info  # noqa: E402
 
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
@@ -102,7 +102,7 @@ class Uncounted(IterableDataset):  # type: ignore[misc]
 
 @pytest.mark.parametrize("size", [1, 3, 4, 12, 13, None])
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("dataset", [range(12), range(0), Counted(12), Counted(0)], ids=str)
+@pytest.mark.parametrize("dataset", [range(12), range(0), Counted(12), Counted(0)], ids=without_addresses)
 def test_length(dataset: Any, size: int | None, drop_last: bool) -> None:
     assert_same_with_both(lambda kind: len(kind(dataset, batch_size=size, drop_last=drop_last)))
 
@@ -166,7 +166,7 @@ def test_each_worker_drops_the_last_batch_of_its_own(end: int, drop_last: bool, 
 # The end
 
 
-@pytest.mark.parametrize("dataset", [range(3), Counted(3), range(0), Counted(0)], ids=str)
+@pytest.mark.parametrize("dataset", [range(3), Counted(3), range(0), Counted(0)], ids=without_addresses)
 def test_a_pass_that_has_ended_stays_at_its_end(dataset: Any, workers: dict[str, Any]) -> None:
     if "persistent_workers" in workers and not len(dataset):
         pytest.skip("PyTorch's kept workers are told to go on, and do not come to the end")
