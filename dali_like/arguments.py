@@ -6,7 +6,7 @@ import enum
 import operator
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,11 +14,14 @@ from dali_like.checkpoints import Checkpoint, IteratorPosition
 from dali_like.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.notices import warn
-from dali_like.pickling import make_callback_pickler
 from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
-from dali_like.workers.starting import START_METHODS
 
-__all__ = ["Arguments", "HasArguments", "OperatorConcurrency", "StreamPolicy"]
+if TYPE_CHECKING:
+    from dali_like.pickling import CallbackPickler
+
+__all__ = ["START_METHODS", "Arguments", "HasArguments", "OperatorConcurrency", "StreamPolicy"]
+
+START_METHODS = ("fork", "spawn", "ray")
 
 
 class StreamPolicy(enum.Enum):
@@ -274,6 +277,12 @@ def _start_method(name: str, value: Any) -> str:
     return str(value)
 
 
+def _callback_pickler(name: str, value: Any) -> CallbackPickler:
+    from dali_like.pickling import make_callback_pickler  # noqa: PLC0415  # few programs give one
+
+    return make_callback_pickler(value)
+
+
 def _worker_options(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ArgumentTypeError(
@@ -336,7 +345,7 @@ _CHECKS: dict[str, Check] = {
     "enable_memory_stats": flag,
     "py_num_workers": or_none(_number_of_workers),
     "py_start_method": _start_method,
-    "py_callback_pickler": or_none(lambda _, pickler: make_callback_pickler(pickler)),
+    "py_callback_pickler": or_none(_callback_pickler),
     "py_worker_options": or_none(_worker_options),
     "enable_checkpointing": flag,
     "checkpoint": or_none(_checkpoint),

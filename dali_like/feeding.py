@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import HasArguments
-from dali_like.engine import Engine
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, ClosedError, InputNameError
-from dali_like.graph.inputs import InputPool
 from dali_like.graph.nodes import DataNode, Graph, SourceNode
+
+if TYPE_CHECKING:
+    from dali_like.engine import Engine
+    from dali_like.graph.inputs import InputPool
 
 
 class Feedable(HasArguments):

@@ -13,7 +13,6 @@ import contextlib
 import io
 import itertools
 import socket
-import sqlite3
 import sys
 import threading
 import types
@@ -109,6 +108,6 @@ def _problem(value: Any) -> str | None:
     elif isinstance(value, socket.socket):
         if value.fileno() >= 0:
             return "an open socket, which all workers share"
-    elif isinstance(value, sqlite3.Connection):
+    elif (sqlite3 := sys.modules.get("sqlite3")) is not None and isinstance(value, sqlite3.Connection):
         return "a database connection, which must not be used after a fork"
     return None

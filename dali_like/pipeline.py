@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
 from dali_like.defining import Definable
-from dali_like.engine import Engine
 from dali_like.errors import ClosedError, DefinitionError, ForkedError, PipelineStateError
 from dali_like.feeding import Feedable
-from dali_like.gpu_tensor_lists import let_wait
-from dali_like.graph.executor import Executor, TensorList
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
 from dali_like.graph.nodes import DataNode
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.reporting import PipelineStatistics, Reporting
 from dali_like.saving import Serializable
-from dali_like.scheduling import Schedulable
+from dali_like.scheduling import Schedulable, let_wait
 from dali_like.types import PipelineAPIType
+from dali_like.workers.descriptors import enough_descriptors
 
 __all__ = [
     "DataNode",
@@ -37,6 +35,8 @@ __all__ = [
 
 if TYPE_CHECKING:
     from dali_like.definition import do_not_convert, pipeline_def
+    from dali_like.engine import Engine
+    from dali_like.graph.executor import Executor, TensorList
 else:
 
     def __getattr__(name: str) -> Any:
@@ -199,6 +199,9 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
     def _start(self) -> Engine:
         self._check_open()
         if self._engine is None:
+            with enough_descriptors("a pipeline"):
+                from dali_like.engine import Engine  # noqa: PLC0415  # workers, rings, devices: not before they are needed
+
             graph, given = self._make_graph(), self._arguments
             self._expectations = make_expectations(
                 len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout

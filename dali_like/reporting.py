@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import HasArguments
 from dali_like.defining import Definable
-from dali_like.engine import Engine
 from dali_like.errors import ArgumentClashError
-from dali_like.graph.dot import dot_of
 from dali_like.graph.expectations import per_output
-from dali_like.graph.nodes import producer_names
-from dali_like.graph.placement import fused_operators, place
+from dali_like.graph.nodes import Graph, OperatorNode, producer_names
 from dali_like.notices import warn
 from dali_like.types import DALIDataType
+
+if TYPE_CHECKING:
+    from dali_like.engine import Engine
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ class Reporting(HasArguments, Definable):
         """By operator, "workers" if it runs in these, right behind the source it works on, or else "threads"."""
         with self._call:
             graph = self._make_graph()
-            fused = fused_operators(place(graph, self._arguments, 0))
+            fused = self._fused(graph)
         names = producer_names(graph)
         return {names[node]: "workers" if node in fused else "threads" for node in graph.operators}
 
@@ -141,9 +142,17 @@ class Reporting(HasArguments, Definable):
             show_ids: without effect, and deprecated.
             use_colors: tell sources, operators and constants apart by colour.
         """
+        from dali_like.graph.dot import dot_of  # noqa: PLC0415  # few programs draw
+
         if show_ids is not None:
             warn("show_ids is deprecated and has no effect", DeprecationWarning)
         with self._call:
             graph = self._make_graph()
-            fused = fused_operators(place(graph, self._arguments, 0))
+            fused = self._fused(graph)
         Path(filename).write_text(dot_of(graph, show_tensors, use_colors, fused), encoding="utf-8")
+
+    def _fused(self, graph: Graph) -> Container[OperatorNode]:
+        """The operators that run in the workers."""
+        from dali_like.graph.placement import fused_operators, place  # noqa: PLC0415  # which the engine imports, too
+
+        return fused_operators(place(graph, self._arguments, 0))

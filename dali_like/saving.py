@@ -12,7 +12,6 @@ from typing import Any, Self
 from dali_like.arguments import Arguments, HasArguments
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, PipelineStateError
-from dali_like.serialization import dumps, loads
 
 
 class Serializable(HasArguments, Definable):
@@ -43,6 +42,8 @@ class Serializable(HasArguments, Definable):
         """
         if define_graph is not None:
             self._set_outputs_by(define_graph)
+        from dali_like.serialization import dumps  # noqa: PLC0415  # with all operators
+
         with self._call:
             text = dumps(self._arguments, self._make_graph())
         if filename is not None:
@@ -93,6 +94,8 @@ class Serializable(HasArguments, Definable):
     def _load(self, text: str | bytes | None, given: dict[str, Any]) -> None:
         if not isinstance(text, (str, bytes, bytearray)):
             raise ArgumentTypeError(f"a serialised pipeline is bytes or a string, not {text!r}")
+        from dali_like.serialization import loads  # noqa: PLC0415  # with all operators
+
         document = loads(text)
         self.set_outputs(*document.outputs)
         for node in document.sinks:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import PipelineStateError
-from dali_like.gpu_tensor_lists import let_wait
-from dali_like.graph.executor import TensorList
+from dali_like.tensors import TensorListCPU
 from dali_like.types import PipelineAPIType
+
+if TYPE_CHECKING:
+    from dali_like.graph.executor import TensorList
 
 
 class Schedulable:
@@ -103,3 +106,15 @@ class Schedulable:
         """Drop what has been scheduled; the next batch begins an epoch."""
         self._scheduled.clear()
         self._begins_epoch = True
+
+
+def let_wait(outputs: Sequence[Any], cuda_stream: Any) -> None:
+    """Let a stream wait until the outputs are there, as far as they are on a GPU; see `Pipeline.run`.
+
+    Raises:
+        ArgumentTypeError: it is no stream.
+    """
+    if not all(isinstance(output, (TensorListCPU, list)) for output in outputs):
+        from dali_like import gpu_tensor_lists  # noqa: PLC0415  # most programs have no need of it
+
+        gpu_tensor_lists.let_wait(outputs, cuda_stream)

@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -684,6 +685,33 @@ def test_ctrl_c_cancels_what_is_in_the_making(
     assert source.cancelled == 4
     gc.collect()
     assert caplog.records == []
+    assert run(pipe) == [4, 5, 6, 7]
+
+
+def test_ctrl_c_may_come_while_samples_are_handed_to_the_thread_of_their_event_loop(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Waiting()
+    pipe = make_pipeline(source, "serial", prefetch_queue_depth=1)
+
+    async def program() -> Any:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        assert run(pipe) == [0, 1, 2, 3]
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", submit_and_interrupt)
+        return run(pipe)
+
+    def submit_and_interrupt(*args: Any, **options: Any) -> Any:
+        future = submit(*args, **options)
+        wait_until(lambda: source.waiting == 4, "the samples")
+        signal.raise_signal(signal.SIGINT)
+        return future
+
+    submit = ThreadPoolExecutor.submit
+    with time_limit(), pytest.raises(KeyboardInterrupt):
+        asyncio.run(program())
+    monkeypatch.undo()
+
+    assert source.cancelled == 4
     assert run(pipe) == [4, 5, 6, 7]
 
 

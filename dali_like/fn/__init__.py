@@ -5,12 +5,8 @@ The functions of operators are made of their descriptions in `dali_like.operator
 
 from __future__ import annotations
 
-from dali_like.fn import decoders, random, reductions
-from dali_like.fn._external_source import external_source
-from dali_like.operators.functions import publish_functions
+from dali_like.fn import decoders, random, reductions  # noqa: F401
+from dali_like.fn._external_source import external_source  # noqa: F401
+from dali_like.publishing import publisher
 
-__all__ = ["decoders", "external_source", "random", "reductions", *publish_functions(__name__)]  # noqa: PLE0604
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = publisher(__name__, "decoders", "external_source", "random", "reductions")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from dali_like.operators.functions import publish_functions
+from dali_like.publishing import publisher
 
-__all__ = [*publish_functions(__name__)]  # noqa: PLE0604
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = publisher(__name__)

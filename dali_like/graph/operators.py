@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.device.copier import Copier, DeviceSamples
 from dali_like.graph.randomness import RandomKey, generator_at
 from dali_like.graph.scratch import scratch
 from dali_like.types import SampleInfo
+
+if TYPE_CHECKING:
+    from dali_like.device.copier import Copier, DeviceSamples
 
 Array: TypeAlias = NDArray[Any]
 #: Given a shape and a dtype: memory for a result, where there is a place that it should lie in.

@@ -8,6 +8,7 @@ Making a generator takes 16 us, setting the counter of one that is there 2.5 us.
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any, TypeAlias
 
@@ -43,12 +44,14 @@ class _Local(threading.local):
         self.words = self.state["state"]
 
 
-_local = _Local()
+@functools.cache  # not made before it is needed, as NumPy imports its generators then
+def _local() -> _Local:
+    return _Local()
 
 
 def generator_at(key: RandomKey, epoch: int, index: int) -> np.random.Generator:
     """The thread's generator, at the beginning of a sample's numbers; good until the next call."""
-    local = _local
+    local = _local()
     local.words["key"][:] = key
     local.words["counter"][:] = (0, 0, index, epoch)
     local.bits.state = local.state  # whose buffer is empty

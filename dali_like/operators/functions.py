@@ -159,13 +159,10 @@ def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
 # Making functions, classes and modules
 
 
-def publish_functions(module_name: str) -> list[str]:
-    """Put the operators of a module of ``fn`` into it: their names."""
-    return _publish(module_name, "dali_like.fn", lambda description: description.path, make_function)
-
-
-def publish_classes(module_name: str) -> list[str]:
-    """Put the operators of a module of ``ops`` into it: their names."""
+def publish(module_name: str) -> list[str]:
+    """Put the operators of a module of ``fn`` or ``ops`` into it: their names."""
+    if module_name.startswith("dali_like.fn"):
+        return _publish(module_name, "dali_like.fn", lambda description: description.path, make_function)
     return _publish(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
 
 

@@ -5,12 +5,8 @@ The classes of operators are made of their descriptions in `dali_like.operators`
 
 from __future__ import annotations
 
-from dali_like.operators.functions import publish_classes
-from dali_like.ops import decoders, random, reductions
-from dali_like.ops._external_source import ExternalSource
+from dali_like.ops import decoders, random, reductions  # noqa: F401
+from dali_like.ops._external_source import ExternalSource  # noqa: F401
+from dali_like.publishing import publisher
 
-__all__ = ["ExternalSource", "decoders", "random", "reductions", *publish_classes(__name__)]  # noqa: PLE0604
-
-
-def __dir__() -> list[str]:
-    return __all__
+__getattr__, __dir__ = publisher(__name__, "ExternalSource", "decoders", "random", "reductions")

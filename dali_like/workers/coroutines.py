@@ -9,37 +9,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import inspect
 import os
 import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+
+from dali_like.interrupts import deferred_interrupts
 
 
 class EventLoop:
-    """The event loop of a process; it is made when the first coroutine comes."""
+    """The event loop of a process."""
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
         self._finalizer: Callable[[], Any] | None = None
 
-    def finish(self, value: Any) -> Any:
-        """The result of a coroutine; any other value as it is.
+    def finish(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """The result of a coroutine.
 
         Raises:
             Exception: what the coroutine raises. That includes StopIteration, which Python itself does not let pass.
         """
-        if not inspect.iscoroutine(value):
-            return value
         if self._runner is None:
             # With a factory it leaves alone what the program has for the current event loop.
             self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
             # Not by __del__: garbage is finalized in any order, the loop before its owner, say.
             self._finalizer = weakref.finalize(self, _end, self._runner, os.getpid())
         try:
-            return _run(self._runner, value)
+            return _run(self._runner, coroutine)
         except asyncio.CancelledError:
             raise _cancelled() from None
         except Exception as error:
@@ -127,11 +126,13 @@ def _run(runner: asyncio.Runner, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(coroutine, context=context)
     loop = runner.get_loop()
     with ThreadPoolExecutor(1) as thread:
-        result = thread.submit(runner.run, coroutine, context=context)
+        result: Future[Any] | None = None
         try:
+            with deferred_interrupts():  # else it might have begun, and nobody would know of it
+                result = thread.submit(runner.run, coroutine, context=context)
             return result.result()
         except BaseException:
-            if not result.done():  # Ctrl-C, which only this thread has seen
+            if result is not None and not result.done():  # Ctrl-C, which only this thread has seen
                 loop.call_soon_threadsafe(_cancel_all, loop)
             raise
 

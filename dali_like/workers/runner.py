@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.types import BatchInfo, Call, SampleInfo, current_call
-from dali_like.workers.coroutines import EventLoop, make_concurrently
+from dali_like.workers.event_loop import LazyEventLoop
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.workers.requests import answer
@@ -56,7 +56,7 @@ class TaskRunner:
         self._cell = cell
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, SlotView] = {}
-        self._loop = EventLoop()
+        self._loop = LazyEventLoop()
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
         #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
@@ -301,7 +301,8 @@ class TaskRunner:
         def progress(i: int) -> None:
             self._cell[0] = i
 
-        errors = self._loop.finish(make_concurrently(make, range(task.start, task.stop), concurrency, is_last, progress))
+        indices = range(task.start, task.stop)
+        errors = self._loop.make_concurrently(make, indices, concurrency, is_last, progress)
         for i, error in sorted(errors.items()):
             self._cell[0] = i
             if is_last(error):

@@ -22,8 +22,6 @@ from dali_like.workers.template import Boot, forked
 from dali_like.workers.transport import announce_exceptions
 from dali_like.workers.worker import Channels, thread_variables
 
-START_METHODS = ("fork", "spawn", "ray")
-
 #: What the fresh interpreter runs. The main module of the program is not imported: sources carry with them what they need
 #: of it, so that programs need no ``if __name__ == "__main__"``.
 _PROGRAM = (

@@ -34,6 +34,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NoReturn
 
+import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in each worker
+
 from dali_like.inheritance import finish_queues
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
