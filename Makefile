@@ -1,7 +1,7 @@
 # Everything happens in virtual environments of its own, made on first use under .venv/.
 #
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
-#   make test                 linters, types and tests
+#   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/test_ring.py: those alone
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
@@ -16,6 +16,8 @@
 
 PYTHON ?= python3
 PIP := -m pip install --quiet --disable-pip-version-check
+# So many tests run at a time: more than there are cores on a small machine, since half of them wait for other processes.
+JOBS ?= 4
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
 .PHONY: demo test ray docs described parity-full bench soak storm gpu lint clean
@@ -24,7 +26,7 @@ demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
-	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(ARGS)
+	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(or $(ARGS),-n $(JOBS) --dist worksteal)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)

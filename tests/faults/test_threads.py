@@ -410,6 +410,17 @@ def test_many_pipelines_leave_nothing_behind(tmp_path: Path) -> None:
 
 
 class TestForkWhileAPipelineRuns:
+    @pytest.fixture(autouse=True)
+    def _threads_that_take_turns_often(self) -> Iterator[None]:
+        """More moments to fork at; and a thread that computes would keep one that is waiting from its turn for seconds.
+
+        It often lets go of the GIL, within NumPy, and has it again before the other one has woken up.
+        """
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
+        yield
+        sys.setswitchinterval(before)
+
     def test_leaves_it_alone(self, way: str, make_pipeline: MakePipeline) -> None:
         """Whatever the thread that runs it is doing at that moment."""
         pipe = make_pipeline(numbers, way)
