@@ -355,10 +355,10 @@ def test_windows_of_random_resized_crop_are_distributed_alike(dali):
     """Of ramps: the first and the last pixel of the result say where the window lay."""
     ramp = np.arange(200, dtype=np.float32)
     image = np.stack(np.broadcast_arrays(ramp[:150, None], ramp[None, :]), axis=2)
-    arguments = {"size": [2, 2], "interp_type": "INTERP_NN", "random_area": [0.1, 0.9]}
+    arguments = {"size": [2, 2], "interp_type": "INTERP_NN", "random_area": [0.1, 0.9], "seed": 1}
 
     def windows(library):
-        (result,) = outputs(library, program("random_resized_crop", arguments), [[image] * 1500], ["HWC"])
+        (result,) = outputs(library, program("random_resized_crop", arguments), [[image] * 5000], ["HWC"])
         corners = np.array(result.samples)
         sides = 2 * (corners[:, 1, 1] - corners[:, 0, 0])  # from the middle of the first quarter to that of the last
         return np.column_stack([sides, sides.prod(axis=1), sides[:, 1] / sides[:, 0], corners[:, 0, 0]])
@@ -368,7 +368,7 @@ def test_windows_of_random_resized_crop_are_distributed_alike(dali):
     for percent in (5, 25, 50, 75, 95):
         spread = np.percentile(theirs, 95, axis=0) - np.percentile(theirs, 5, axis=0)
         apart = np.abs(np.percentile(ours, percent, axis=0) - np.percentile(theirs, percent, axis=0))
-        assert (apart <= 0.08 * spread).all(), percent
+        assert (apart <= 0.05 * spread).all(), percent
 
 
 WRONG = [
