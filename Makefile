@@ -4,6 +4,7 @@
 #   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/test_ring.py: those alone
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
+#   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
 #   make docs                 the documentation as a site, in build/docs
 #   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
@@ -20,7 +21,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 4
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test ray docs described parity-full bench soak storm gpu lint clean
+.PHONY: demo test ray s3 docs described parity-full bench soak storm gpu lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
@@ -30,6 +31,9 @@ test: lint
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
+
+s3: .venv/s3/.ready
+	.venv/s3/bin/python -m pytest tests/on_s3 tests/test_remote.py $(ARGS)
 
 parity-full: .venv/peers/.ready
 	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py $(ARGS)
@@ -65,6 +69,7 @@ gpu:
 .venv/test/.ready: PARTS := --group test
 .venv/docs/.ready: PARTS := --group docs
 .venv/ray/.ready: PARTS := --group test --group ray
+.venv/s3/.ready: PARTS := --group test --group s3
 .venv/peers/.ready: PARTS := --group test --group peers
 
 # `pip install --group` needs pip 25.1.

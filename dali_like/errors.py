@@ -39,6 +39,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   `-- CollateError(ValueError)          samples of a dataset that do not make a batch
     |       |-- CollateTypeError(TypeError)   ... because of their types
     |       `-- CollateKeyError(KeyError)     ... because one lacks a key that the first one has
+    |-- IncompleteReadError(ConnectionError)  a store has sent less of a file than was asked for
     |-- LostItemError(RuntimeError)           an interrupt has cost what cannot be made again
     |-- DecodeError(RuntimeError)             encoded data that no decoder can read
     |-- FolderError(FileNotFoundError)        a folder that has no classes, or a class without files
@@ -79,6 +80,7 @@ __all__ = [
     "DtypeMismatchError",
     "FolderError",
     "ForkedError",
+    "IncompleteReadError",
     "InputNameError",
     "IteratorArgumentError",
     "LayoutMismatchError",
@@ -253,6 +255,10 @@ class CollateKeyError(CollateError, KeyError):
     """A sample lacks a key that the first one of the batch has."""
 
     __str__ = Exception.__str__  # KeyError shows the repr of a message
+
+
+class IncompleteReadError(DaliLikeError, ConnectionError):
+    """A store has sent less of a file than was asked for, or more."""
 
 
 class LostItemError(DaliLikeError, RuntimeError):
