@@ -27,14 +27,14 @@ from dali_like.workers.protocol import (
 #: A batch is cut into a few tasks for each worker, so that the slow and the fast ones even out, but into no more than the
 #: pipes and the main process can take: each costs a report, and each report may wake the main process.
 TASKS_PER_WORKER = 2
-_MAX_TASKS = 32
+MOST_TASKS = 32
 
 _numbers = itertools.count(1)
 
 
 def task_size(batch_size: int, num_workers: int, tasks_per_worker: int = TASKS_PER_WORKER) -> int:
     """How many samples make a task. Without workers, all."""
-    return -(-batch_size // max(1, min(tasks_per_worker * num_workers, _MAX_TASKS)))
+    return -(-batch_size // max(1, min(tasks_per_worker * num_workers, MOST_TASKS)))
 
 
 class OutputLayout(NamedTuple):

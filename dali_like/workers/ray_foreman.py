@@ -4,18 +4,21 @@
 
     pool                     foreman (a thread)                             actor, anywhere
     ----                     ------------------                             ---------------
-    task records --- pipe -> take one for an actor that has room
+    task records --- pipe -> take some for an actor that has room
                              call its `compute`, with the slot's header --> compute in a slot of its own
-                             put the parts into the slot   <--- Ray ------- rows, descriptors, region of the task
+                             put the parts into the slot   <--- Ray ------- rows, descriptors, region of each task
     reports <------- pipe -- report
 
 Ray starts the actors, calls them, moves what they return through its object stores, and says when one is lost, with its
 node or without. It does not make calls again: what a lost actor owes is the pool's affair, as with any worker that dies
 (`dali_like.workers.recovery`).
 
-An actor has two tasks at a time, so that it finds the next when it has ended one, and its results travel meanwhile. Of those
-the first is named by its cell. If it is lost, the other goes back to the front of the queue. No actor is given a second task
-while what is on its way would take more than a part of this node's object store.
+An actor has two calls at a time, so that it finds the next when it has ended one, and its results travel meanwhile. A call
+is for one task, or for several of the same batch where these take too little time for a call each.
+
+Of the tasks of an actor the first is named by its cell. If it is lost, the others go back to the front of the queue, and are
+called for one by one: what may have ended an actor is not to take others with it. No actor is given a second call while what
+is on its way would take more than a part of this node's object store.
 
 Ray calls back in a thread of its own, which only notes what has come and wakes the foreman. What both the foreman and the
 main thread touch is under a lock, which nobody holds while waiting.
@@ -34,11 +37,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.crew import TEMPLATE, End
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.geometry import MOST_TASKS
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
     CELL_PID,
@@ -52,32 +56,23 @@ from dali_like.workers.protocol import (
     Status,
 )
 from dali_like.workers.ray_cluster import Cluster
+from dali_like.workers.ray_orders import Order, Orders
 from dali_like.workers.ray_slots import Slots
-from dali_like.workers.ray_worker import RayWorker, Report, Role, Started
+from dali_like.workers.ray_worker import Answer, RayWorker, Report, Role, Started
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import pack_exception
 from dali_like.workers.worker import START_FAILED
 
-#: The tasks that an actor has at a time.
-_MOST_ORDERS = 2
+#: The calls that an actor has at a time.
+_MOST_CALLS = 2
+#: A call costs some two milliseconds of CPU time, in all processes together. So long one should last, if there is the work.
+_CALL_S = 0.01
+#: The weight of the last call in what is known of how long tasks take.
+_NEWEST = 0.25
 #: How long actors have to finish when they are told to end; then they are killed.
 _GRACE_S = 2.0
 #: Of what Ray says, which gives advice at length.
 _MOST_LETTERS = 300
-
-
-class Order(NamedTuple):
-    """A task that has been taken.
-
-    Attributes:
-        ticket, page, task: its record.
-        worker: who must do it, or ANY_WORKER.
-    """
-
-    ticket: int
-    page: int
-    task: int
-    worker: int
 
 
 class _Actor:
@@ -103,7 +98,12 @@ class _Actor:
 
     @property
     def has_room(self) -> bool:
-        return self.is_ready and self.end is None and len(self.orders) < _MOST_ORDERS
+        return self.is_ready and self.end is None and self.num_calls < _MOST_CALLS
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it has a task already that only it can do."""
+        return any(order.worker != ANY_WORKER for order in self.orders)
 
 
 class Foreman:
@@ -131,13 +131,12 @@ class Foreman:
         self._pid = os.getpid()
         self._options = options
         self._slots = Slots(space, options.num_workers)
-        self._tasks, self._own_tasks, self._done = tasks[0], tasks[1:], done
-        for pipe in tasks:
-            os.set_blocking(pipe.fileno(), False)
+        self._orders, self._done = Orders(tasks), done
         self._class = cluster.actor_class(RayWorker, options.resources)
         self._lock = threading.Lock()
         self._actors: list[_Actor | None] = [None] * options.num_workers
-        self._returned: deque[Order] = deque()
+        #: By source: about how long a task takes.
+        self._task_s: dict[int, float] = {}
         self._answers: deque[tuple[_Actor, Callable[[Any], None], Future[Any]]] = deque()
         self._alarm = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         self._bytes: dict[Order, int] = {}
@@ -149,7 +148,7 @@ class Foreman:
     def has_waiting_tasks(self) -> bool:
         """Whether there are tasks that have been taken from the pipes, and are in no cell."""
         with self._lock:
-            return bool(self._returned) or any(len(actor.orders) > 1 for actor in self._actors if actor is not None)
+            return self._orders.has_waiting or any(len(actor.orders) > 1 for actor in self._actors if actor is not None)
 
     def hire(self, index: int) -> None:
         """Start an actor. It gets tasks when it is there, however long that takes."""
@@ -206,10 +205,7 @@ class Foreman:
         poll.register(self._alarm, select.POLLIN)
         free = self._actors_with_room()
         if free:
-            poll.register(self._tasks, select.POLLIN)
-        for actor in free:
-            if self._own_tasks and not _is_bound(actor):
-                poll.register(self._own_tasks[actor.index], select.POLLIN)
+            self._orders.watch(poll, [actor.index for actor in free if not actor.is_bound])
         return poll
 
     def _listen(self) -> None:
@@ -299,7 +295,7 @@ class Foreman:
             self._actors[actor.index] = None
         for order in actor.orders:
             self._bytes.pop(order, None)
-        self._returned.extend(list(actor.orders)[1:])
+        self._orders.give_back(list(actor.orders)[1:])
         self.reasons[actor.index] = reason
         self._report_end(End(actor.index, actor.pid, exitcode))
 
@@ -317,41 +313,36 @@ class Foreman:
         """Those that may be given a task now, the least busy first."""
         is_full = sum(self._bytes.values()) >= self.cluster.most_bytes
         free = [actor for actor in self._actors if actor is not None and actor.has_room]
-        return sorted((actor for actor in free if not (is_full and actor.orders)), key=lambda actor: len(actor.orders))
+        return sorted((actor for actor in free if not (is_full and actor.orders)), key=lambda actor: actor.num_calls)
 
     def _hand_out(self) -> None:
-        while not self._is_stopping:
-            for actor in self._actors_with_room():
-                if (order := self._next_for(actor)) is not None:
-                    self._give(actor, order)
-                    break
-            else:
-                return
+        while not self._is_stopping and any(self._give_some(actor) for actor in self._actors_with_room()):
+            pass
 
-    def _next_for(self, actor: _Actor) -> Order | None:
-        """The next task that an actor can do."""
-        for order in self._returned:
-            if order.worker == ANY_WORKER or (order.worker == actor.index and not _is_bound(actor)):
-                self._returned.remove(order)
-                return order
-        # Two tasks that only this one can do would be out of order if it were lost with both.
-        own = None
-        if self._own_tasks and not _is_bound(actor):
-            own = _read(self._own_tasks[actor.index], actor.index)
-        return own or _read(self._tasks, ANY_WORKER)
-
-    def _give(self, actor: _Actor, order: Order) -> None:
+    def _give_some(self, actor: _Actor) -> bool:
+        """Give an actor what makes a call; whether there was anything to do."""
+        order = self._orders.next_for(actor.index, actor.is_bound)
+        if order is None:
+            return False
         if order.ticket == NO_TICKET:
             self._tell_to_end(actor)
-            return
+            return True
         header = self._slots.header_of(order.page)
         if header[Header.CANCELLED]:
             self._report(order, actor.index, Status.SKIPPED, 0)
-            return
-        actor.orders.append(order)
+            return True
+        orders = [order, *self._orders.more_like(order, self._tasks_a_call(int(header[Header.SOURCE])) - 1)]
+        actor.orders.extend(orders)
         self._name_first(actor)
-        self._bytes[order] = self._slots.bytes_of(header, order.task)
-        self._call(actor, "compute", partial(self._note_report, actor, order), header.tobytes(), order.task)
+        for each in orders:
+            self._bytes[each] = self._slots.bytes_of(header, each.task)
+        tasks = [each.task for each in orders]
+        self._call(actor, "compute", partial(self._note_made, actor, orders), header.tobytes(), tasks)
+        return True
+
+    def _tasks_a_call(self, source: int) -> int:
+        task_s = self._task_s.get(source, _CALL_S)
+        return min(MOST_TASKS, int(_CALL_S / task_s)) if task_s else MOST_TASKS
 
     def _name_first(self, actor: _Actor) -> None:
         """Let the cell of a worker name the task that it is on."""
@@ -361,6 +352,14 @@ class Foreman:
 
     # Taking results
 
+    def _note_made(self, actor: _Actor, orders: Sequence[Order], answer: Answer) -> None:
+        task_s = answer.seconds / len(orders)
+        self._task_s[answer.source] = _NEWEST * task_s + (1 - _NEWEST) * self._task_s.get(answer.source, task_s)
+        for order, report in zip(orders, answer.reports, strict=True):
+            self._note_report(actor, order, report)
+        if actor.orders:
+            self._name_first(actor)
+
     def _note_report(self, actor: _Actor, order: Order, report: Report) -> None:
         actor.orders.remove(order)
         self._bytes.pop(order, None)
@@ -369,29 +368,10 @@ class Foreman:
         replaced = int.from_bytes(self._slots.read_cell(actor.index, CELL_REPLACED), "little") + report.num_replaced
         self._slots.write_cell(actor.index, CELL_REPLACED, replaced.to_bytes(WORD_BYTES, "little"))
         self._report(order, actor.index, *self._slots.store(order.page, order.task, report))
-        if actor.orders:
-            self._name_first(actor)
 
     def _report(self, order: Order, worker: int, status: int, value: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # nobody wants to know
             os.write(self._done.fileno(), DONE.pack(order.ticket, order.task, worker, status, value))
-
-
-def _is_bound(actor: _Actor) -> bool:
-    """Whether an actor has a task already that only it can do."""
-    return any(order.worker != ANY_WORKER for order in actor.orders)
-
-
-def _read(pipe: Descriptor, worker: int) -> Order | None:
-    """The next task in a pipe, if there is one."""
-    try:
-        record = os.read(pipe.fileno(), TASK.size)
-    except BlockingIOError:
-        return None
-    if not record:  # the pool is gone
-        return None
-    ticket, page, task = TASK.unpack(record)
-    return Order(ticket, page, task, worker)
 
 
 def _text_of(error: BaseException) -> str:

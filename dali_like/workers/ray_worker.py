@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
@@ -111,6 +112,20 @@ class Report(NamedTuple):
     num_replaced: int = 0
 
 
+class Answer(NamedTuple):
+    """What has become of the tasks of a call.
+
+    Attributes:
+        source: whose they were.
+        seconds: how long they have taken.
+        reports: of each.
+    """
+
+    source: int
+    seconds: float
+    reports: list[Report]
+
+
 class RayWorker:
     """A worker. Its methods are called one at a time, in the order of the calls."""
 
@@ -135,14 +150,19 @@ class RayWorker:
             return Started(os.getpid(), pack_exception(error))
         return Started(os.getpid(), b"")
 
-    def compute(self, header: bytes, task: int) -> Report:
-        """Compute one task of a batch.
+    def compute(self, header: bytes, tasks: Sequence[int]) -> Answer:
+        """Compute tasks of one batch.
 
         Args:
             header: that of the batch's slot, with what is expected of the outputs.
-            task: its number.
+            tasks: their numbers.
         """
+        begin = time.perf_counter()
         slot = self._slot_for(np.frombuffer(header, _WORD))
+        reports = [self._compute(slot, task) for task in tasks]
+        return Answer(slot.source, time.perf_counter() - begin, reports)
+
+    def _compute(self, slot: _Slot, task: int) -> Report:
         replaced = self._cell[1]
         slot.view.counts[task] = UNKNOWN
         status, value = self._runner.run(slot.page, task)
@@ -189,6 +209,11 @@ class _Slot:
     def page(self) -> int:
         """The page that it begins on."""
         return self._offset // PAGE_BYTES
+
+    @property
+    def source(self) -> int:
+        """The source of the batch."""
+        return int(self._header[Header.SOURCE])
 
     def take(self, header: NDArray[np.int64]) -> None:
         """Make it the slot of a batch."""

@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline
+from dali_like.workers import ray_foreman
 from tests.conftest import DEADLINE_S, descendants_of, wait_until
 from tests.on_ray.test_ray_pool import content, dense
 
 ON_CALLBACK_NODES = {"num_cpus": 1, "resources": {"callbacks": 1}}
+
+
+@pytest.fixture
+def _each_has_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks do not share calls, or one actor might make all of a batch."""
+    monkeypatch.setattr(ray_foreman, "_CALL_S", 1e-9)
 
 
 def where(_: Any) -> Any:
@@ -24,6 +31,7 @@ def where(_: Any) -> Any:
     return np.frombuffer(bytes.fromhex(ray.get_runtime_context().get_node_id()), np.uint8)
 
 
+@pytest.mark.usefixtures("_each_has_tasks")
 def test_workers_go_where_their_resources_are(make_pipeline: Callable[..., Pipeline], add_node: Callable[..., Any]) -> None:
     nodes = {add_node(resources={"callbacks": 1}).node_id for _ in range(2)}
     pipe = make_pipeline(where, "ray", workers=2, py_worker_options=ON_CALLBACK_NODES)
@@ -33,6 +41,32 @@ def test_workers_go_where_their_resources_are(make_pipeline: Callable[..., Pipel
     places = {np.asarray(sample).tobytes().hex() for _ in range(10) for sample in pipe.run()[0]}
 
     assert places == nodes
+
+
+@pytest.mark.usefixtures("_each_has_tasks")
+def test_workers_go_where_a_scheduling_strategy_says(
+    make_pipeline: Callable[..., Pipeline], add_node: Callable[..., Any]
+) -> None:
+    from ray.util.placement_group import placement_group, remove_placement_group  # noqa: PLC0415
+    from ray.util.scheduling_strategies import (  # noqa: PLC0415
+        NodeAffinitySchedulingStrategy,
+        PlacementGroupSchedulingStrategy,
+    )
+
+    def places_by(strategy: Any) -> set[str]:
+        pipe = make_pipeline(where, "ray", py_worker_options={"num_cpus": 1, "scheduling_strategy": strategy})
+        pipe.run()
+        wait_until(lambda: len(pipe.py_worker_pids) == 2, "the start of both")
+        places = {np.asarray(sample).tobytes().hex() for _ in range(10) for sample in pipe.run()[0]}
+        pipe.close()
+        return places
+
+    nodes = [add_node().node_id for _ in range(2)]
+
+    assert places_by(NodeAffinitySchedulingStrategy(nodes[1], soft=False)) == {nodes[1]}
+    group = placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD")
+    assert len(places_by(PlacementGroupSchedulingStrategy(group))) == 2
+    remove_placement_group(group)
 
 
 def test_workers_wait_for_a_node_that_comes_later(

@@ -336,18 +336,64 @@ def test_results_on_their_way_are_limited_by_their_bytes(
     make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     monkeypatch.setattr(ray_cluster, "_STORE_SHARE", share)
-    given = ray_foreman.Foreman._give
+    given = ray_foreman.Foreman._give_some
     busy: list[int] = []
 
-    def give(self: Any, actor: Any, order: Any) -> None:
-        given(self, actor, order)
-        busy.append(len(actor.orders))
+    def give(self: Any, actor: Any) -> bool:
+        has_given = given(self, actor)
+        busy.append(actor.num_calls)
+        return has_given
 
-    monkeypatch.setattr(ray_foreman.Foreman, "_give", give)
+    monkeypatch.setattr(ray_foreman.Foreman, "_give_some", give)
     pipe = make_pipeline(until(FULL, large), "ray", num_outputs=2, source_options={"prefetch_queue_depth": 3})
 
     assert len(list(pipe)) == NUM_BATCHES
     assert max(busy) == (2 if share == 1 else 1)
+
+
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The tasks of each call of an actor, from now on."""
+    call = ray_foreman.Foreman._call
+    calls: list[list[int]] = []
+
+    def note(self: Any, actor: Any, method: str, then: Any, *args: Any) -> None:
+        if method == "compute":
+            calls.append(args[1])
+        call(self, actor, method, then, *args)
+
+    monkeypatch.setattr(ray_foreman.Foreman, "_call", note)
+    return calls
+
+
+@pytest.mark.parametrize("call_s", [1e-9, 1e6])
+def test_tasks_that_take_little_time_share_a_call(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, call_s: float
+) -> None:
+    monkeypatch.setattr(ray_foreman, "_CALL_S", call_s)
+    calls = calls_of(monkeypatch)
+    pipe, forked = (make_pipeline(until(40 * BATCH_SIZE, ragged), way) for way in ("ray", "fork"))
+
+    assert epochs_of(pipe, 1) == epochs_of(forked, 1)
+    assert sorted({len(tasks) for tasks in calls}) == ([1, 2] if call_s > 1 else [1])
+
+
+def test_a_task_that_ends_its_actor_does_not_take_those_of_its_call_with_it(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_foreman, "_CALL_S", 1e6)
+    calls = calls_of(monkeypatch)
+
+    def source(info: Any) -> Any:
+        return os._exit(3) if info.idx_in_epoch == FULL - 1 else dense(info)
+
+    pipe = make_pipeline(until(FULL, source), "ray", workers=4, seed=5)
+    forked = make_pipeline(until(FULL, dense), "fork", seed=5)
+    batches = [content(pipe.run()) for _ in range(NUM_BATCHES - 1)]
+
+    with pytest.raises(WorkerDiedError, match=f"sample {BATCH_SIZE - 1} of iteration {NUM_BATCHES - 1}"):
+        pipe.run()
+    assert batches == epochs_of(forked, 1)[0][:-1]
+    assert max(map(len, calls)) > 1
 
 
 def test_large_arrays_of_sources_can_be_written_to_unless_they_could_not_before(
