@@ -1,4 +1,4 @@
-"""Runs the benchmarks: ``python -m benchmarks [--quick] [--limit] [--workloads a,b] [--systems a,b]``.
+"""Runs the benchmarks: ``python -m benchmarks [--quick] [--limit] [--plot] [--workloads a,b] [--systems a,b]``.
 
 Each run of a system on a workload is a process of its own (`run_one`). The systems take turns, and who begins changes
 from repeat to repeat. The report goes to the terminal and, as Markdown, beside the CSV file; progress goes to standard
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from benchmarks.adapters import SYSTEMS
+from benchmarks.plot import draw
 from benchmarks.report import environment, publish, tables
 from benchmarks.turns import Job, in_turns, names, option_parser, parse_options, run_all, run_process
 from benchmarks.workloads import WORKLOADS
@@ -34,16 +35,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "python -m benchmarks", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/results.csv"
     )
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="A,B", help=", ".join(SYSTEMS))
+    parser.add_argument("--plot", action="store_true", help="draw the samples per second, beside the CSV file")
     parser.add_argument("--limit", action="store_true", help="add the workload's hardware limit")
     options = parse_options(parser, arguments)
     systems = [*options.systems, "limit"] if options.limit else options.systems
     environment_text = environment()
     print(environment_text, end="\n\n", flush=True)
 
-    planned = list(jobs(options.workloads, systems, options.repeats))
+    absent = [name for name in systems if name in SYSTEMS and SYSTEMS[name].missing]
+    present = [name for name in systems if name not in absent]
+    planned = list(jobs(options.workloads, present, options.repeats))
     measurements, failures = run_all(planned, partial(run_process, "benchmarks.run_one", seconds=options.seconds))
 
-    return publish(options.csv, environment_text, tables(measurements), measurements, failures)
+    left_out = [f"Not measured, since not installed: {', '.join(absent)}."] if absent else []
+    text = "\n\n".join([tables(measurements), *left_out])
+    status = publish(options.csv, environment_text, text, measurements, failures)
+    if options.plot:
+        draw(options.csv.with_suffix(".png"), measurements)
+    return status
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ What "its usual form" is for samples of different sizes:
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from benchmarks.workloads import WORKERS, Sample, Workload
+from benchmarks.workloads import WORKERS, Array, Sample, Workload
 
 __all__ = ["SYSTEMS", "Loader", "System"]
 
@@ -61,6 +62,19 @@ class SampleCallback:
 
 
 @dataclass(frozen=True)
+class InPlaceCallback:
+    """The workload's callback as a per-sample source of dali_like that makes the array where the batch has it."""
+
+    fill: Callable[[int, Array], None]
+    shape: tuple[int, ...]
+
+    def __call__(self, info: Any) -> Sample:
+        array = info.empty(self.shape)
+        self.fill(info.idx_in_epoch, array)
+        return array, np.array([info.idx_in_epoch], np.int32)
+
+
+@dataclass(frozen=True)
 class SampleDataset:
     """The workload's callback as a map-style dataset of torch, which asks for no base class."""
 
@@ -71,6 +85,13 @@ class SampleDataset:
 
     def __len__(self) -> int:
         return sys.maxsize  # an epoch that does not end; torch's sequential sampler is a range, not a list
+
+
+def sample_source(workload: Workload) -> Callable[[Any], Sample]:
+    """The workload's callback as a per-sample source."""
+    if workload.fill is None:
+        return SampleCallback(workload.make)
+    return InPlaceCallback(workload.fill, workload.expected(0)[0].shape)
 
 
 class PipelineLoader:
@@ -92,7 +113,7 @@ class PipelineLoader:
             py_start_method=self._workload.start_method,
             prefetch_queue_depth=2,
         )
-        def pipeline(source: SampleCallback) -> Any:
+        def pipeline(source: Callable[[Any], Sample]) -> Any:
             arrays, labels = dali.fn.external_source(
                 source=source,
                 num_outputs=2,
@@ -102,7 +123,7 @@ class PipelineLoader:
             )
             return arrays, labels
 
-        self._pipeline = pipeline(SampleCallback(self._workload.make))
+        self._pipeline = pipeline(sample_source(self._workload))
         self._pipeline.build()
 
     def consume(self, batches: int) -> Any:
@@ -193,19 +214,57 @@ def _from_bytes(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class System:
-    """How to open a system, and the workloads it is for; None for all of them."""
+    """How to open a system, and what it is for.
+
+    Attributes:
+        open: makes the loader.
+        packages: the modules that must be installed.
+        only: the workloads it is for; None for all.
+        gives_memory: whether a callback can make its sample in the batch's own memory.
+        stacks: whether it can only make batches of samples that are alike.
+    """
 
     open: Callable[[Workload], Loader]
+    packages: tuple[str, ...] = ()
     only: frozenset[str] | None = None
+    gives_memory: bool = False
+    stacks: bool = False
 
     def runs(self, workload: Workload) -> bool:
         """Whether the system is for this workload."""
-        return self.only is None or workload.name in self.only
+        if self.only is not None:
+            return workload.name in self.only
+        return not (self.stacks and workload.ragged) and (self.gives_memory or workload.fill is None)
+
+    @property
+    def missing(self) -> list[str]:
+        """The modules that are not installed."""
+        return [package for package in self.packages if not _is_installed(package)]
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # not even what it is in
+        return False
+
+
+def _other(kind: str) -> Callable[[Workload], Loader]:
+    """A loader of a library that most machines do not have."""
+
+    def open_one(workload: Workload) -> Loader:
+        loader: Loader = getattr(importlib.import_module("benchmarks.other_adapters"), kind)(workload)
+        return loader
+
+    return open_one
 
 
 SYSTEMS = {
-    "dali_like": System(lambda workload: PipelineLoader("dali_like", workload)),
-    "torch": System(TorchLoader),
-    "torch_packed": System(TorchPackedLoader, frozenset({"encoded"})),
-    "dali": System(lambda workload: PipelineLoader("nvidia.dali", workload)),
+    "dali_like": System(lambda workload: PipelineLoader("dali_like", workload), gives_memory=True),
+    "torch": System(TorchLoader, ("torch",)),
+    "torch_packed": System(TorchPackedLoader, ("torch",), frozenset({"encoded"})),
+    "dali": System(lambda workload: PipelineLoader("nvidia.dali", workload), ("nvidia.dali",)),
+    "grain": System(_other("GrainLoader"), ("grain",), stacks=True),
+    "spdl": System(_other("SpdlLoader"), ("spdl.pipeline",), stacks=True),
+    "ray_data": System(_other("RayDataLoader"), ("ray.data", "pyarrow"), stacks=True),
 }

@@ -80,18 +80,22 @@ def _fill(workload: Workload, seconds: float, worker: int, together: Barrier, re
 def _fill_until(workload: Workload, rows: list[Array], labels: Array, first: int, deadline: float) -> int:
     """Fill the rows again and again, a batch's share at a time, until ``deadline``; returns the next index."""
     share = workload.batch_size // WORKERS
-    make, ragged = workload.make, workload.ragged
+    make, fill, ragged = workload.make, workload.fill, workload.ragged
     index = first
     while time.perf_counter() < deadline:
         offset = index // share % WORKERS * share
         for position in range(offset, offset + share):
             info = SampleInfo(index, position, 0, 0)
-            array, label = make(info.idx_in_epoch)
             row = rows[position]
-            if ragged:
-                row = row[: array.size]
-            row[...] = array
-            labels[position] = label
+            if fill is not None:
+                fill(info.idx_in_epoch, row)
+                labels[position] = np.array([index], np.int32)
+            else:
+                array, label = make(info.idx_in_epoch)
+                if ragged:
+                    row = row[: array.size]
+                row[...] = array
+                labels[position] = label
             index += 1
     return index
 

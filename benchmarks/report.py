@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from benchmarks.adapters import SYSTEMS
 from benchmarks.measurement import COLUMNS, Measurement
 from benchmarks.workloads import WORKERS, WORKLOADS, Workload
 
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 OUR_SYSTEM = "dali_like"
-PACKAGES = ("numpy", "torch", "nvidia-dali-cuda120", "dali-like")
+PACKAGES = ("numpy", "torch", "nvidia-dali-cuda120", "grain", "spdl", "ray", "dali-like")
 NOISY_CORES = 0.1
 """More foreign load than this is said under the table."""
 
@@ -114,14 +115,21 @@ class Goal:
 
 
 GOALS = (
-    Goal(workload="tiny", column=RATE, peer="torch", at_least=4),
-    Goal(workload="tiny", column=RATE, peer="dali", at_least=10),
-    Goal(workload="image", column=RATE, peer="torch", at_least=6),
-    Goal(workload="image", column=RATE, peer="dali", at_least=5),
-    Goal(workload="image", column=MAIN_CPU, peer=None, at_most=150),
-    Goal(workload="encoded", column=RATE, peer="torch", at_least=3),
+    Goal(workload="tiny", column=RATE, peer="torch", at_least=6),
+    Goal(workload="tiny", column=RATE, peer="dali", at_least=15),
+    Goal(workload="tiny", column=RATE, peer="grain", at_least=4),
+    Goal(workload="image", column=RATE, peer="torch", at_least=9),
+    Goal(workload="image", column=RATE, peer="dali", at_least=7),
+    Goal(workload="image", column=RATE, peer="grain", at_least=12),
+    Goal(workload="image", column=RATE, peer="spdl", at_least=1),
+    Goal(workload="image", column=RATE, peer="ray_data"),
+    Goal(workload="image", column=ALL_CPU, peer="torch", at_most=0.25),
+    Goal(workload="image", column=MAIN_CPU, peer=None, at_most=120),
+    Goal(workload="large", column=RATE, peer="torch"),
+    Goal(workload="large", column=RATE, peer="spdl", at_least=1),
+    Goal(workload="encoded", column=RATE, peer="torch", at_least=12),
     Goal(workload="encoded", column=RATE, peer="torch_packed"),
-    Goal(workload="encoded", column=RATE, peer="dali", at_least=3),
+    Goal(workload="encoded", column=RATE, peer="dali", at_least=5),
     Goal(workload="slow", column=_FIRST_RUN, peer="torch", at_most=0.6),
     Goal(workload="slow", column=_FIRST_RUN, peer="dali", at_most=1),
     Goal(workload="slow", column=FIRST_BATCH, peer="torch"),
@@ -217,8 +225,7 @@ def _workload_table(workload: Workload, measurements: Sequence[Measurement]) -> 
 
 
 def _place(measurement: Measurement) -> int:
-    order = [OUR_SYSTEM, "torch", "torch_packed", "dali", "limit"]
-    return order.index(measurement.system)
+    return [*SYSTEMS, "limit"].index(measurement.system)
 
 
 def noise(measurements: Sequence[Measurement]) -> list[str]:

@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 
 from benchmarks.measurement import Measurement
 
-__all__ = ["Job", "RunFailedError", "in_turns", "names", "option_parser", "parse_options", "run_all", "run_process"]
+__all__ = [
+    "Job",
+    "RunFailedError",
+    "in_turns",
+    "last_line_of",
+    "names",
+    "option_parser",
+    "parse_options",
+    "run_all",
+    "run_process",
+]
 
 FULL_REPEATS, FULL_SECONDS = 5, 2.5
 QUICK_REPEATS, QUICK_SECONDS = 3, 0.5
@@ -45,21 +55,31 @@ def in_turns(workloads: Sequence[str], systems_of: Callable[[str], Sequence[str]
                 yield Job(repeat, workload, system)
 
 
-def run_process(program: str, job: Job, *, seconds: float) -> Measurement:
+def run_process(program: str, job: Job, *, seconds: float, cwd: Path | None = None) -> Measurement:
     """Make one run in a new process and session; what is left of it afterwards is killed, not to disturb the next.
 
     Args:
         program: the module to run. Its last line of output is the measurement.
+        cwd: the folder to run it in, whose modules come first.
     """
-    command = [sys.executable, "-m", program, job.system, job.workload]
-    command += ["--seconds", str(seconds), "--repeat", str(job.repeat)]
+    arguments = [job.system, job.workload, "--seconds", str(seconds), "--repeat", str(job.repeat)]
+    return Measurement.from_json(last_line_of(program, arguments, deadline_s=START_AND_STOP_S + 20 * seconds, cwd=cwd))
+
+
+def last_line_of(program: str, arguments: Sequence[str], *, deadline_s: float, cwd: Path | None = None) -> str:
+    """Run a module in a new process and session, and return the last line of its output.
+
+    Raises:
+        RunFailedError: it has failed, or has not ended before the deadline.
+    """
+    command = [sys.executable, "-m", program, *arguments]
     # Files instead of pipes: a worker that outlives its parent would keep a pipe open for ever
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True)
+        process = subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True, cwd=cwd)
         try:
-            status = process.wait(START_AND_STOP_S + 20 * seconds)
+            status = process.wait(deadline_s)
         except subprocess.TimeoutExpired:
-            raise RunFailedError(f"no result after {START_AND_STOP_S + 20 * seconds:.0f} s") from None
+            raise RunFailedError(f"no result after {deadline_s:.0f} s") from None
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -69,7 +89,7 @@ def run_process(program: str, job: Job, *, seconds: float) -> Measurement:
         if status != 0:
             last_lines = [line[:ERROR_CHARS] for line in errors.read().strip().splitlines()[-ERROR_LINES:]]
             raise RunFailedError("\n".join([f"exit status {status}", *last_lines]))
-        return Measurement.from_json(output.read().strip().splitlines()[-1])
+        return output.read().strip().splitlines()[-1]
 
 
 def run_all(

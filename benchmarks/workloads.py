@@ -27,6 +27,7 @@ WORKERS = 2
 SLEEP_S = 0.010
 ENCODED_MIN_BYTES = 20_000
 ENCODED_MAX_BYTES = 200_000
+LARGE_BYTES = 64_000_000
 LABEL_BYTES = 4
 
 
@@ -51,6 +52,16 @@ def encoded(index: int) -> Sample:
     return np.full(size, index % 251, np.uint8), np.array([index], np.int32)
 
 
+def fill_image(index: int, row: Array) -> None:
+    """The array of `image`, in memory that is there."""
+    row.fill(index % 251)
+
+
+def large(index: int) -> Sample:
+    """64 MB: a copy of the bytes costs as much as making them."""
+    return np.full(LARGE_BYTES, index % 251, np.uint8), np.array([index], np.int32)
+
+
 def slow(index: int) -> Sample:
     """A tiny sample after 10 ms of waiting: how a batch is split between the workers."""
     time.sleep(SLEEP_S)
@@ -61,7 +72,8 @@ def slow(index: int) -> Sample:
 class Workload:
     """One workload.
 
-    ``make`` is the callback. ``expected`` gives the same sample without waiting. ``part`` says which part of a loader's
+    ``make`` is the callback. ``expected`` gives the same sample without waiting. ``fill``, where there is one, makes the
+    array in the batch's own memory, for systems that give it to the callback. ``part`` says which part of a loader's
     life is measured: "steady" after warming up, "cold" from the first batch on, "startup" up to the first batch.
     """
 
@@ -74,6 +86,7 @@ class Workload:
     part: Literal["steady", "cold", "startup"] = "steady"
     start_method: Literal["fork", "spawn"] = "fork"
     ragged: bool = False
+    fill: Callable[[int, Array], None] | None = None
 
 
 _TINY_BYTES = 28 * 28
@@ -97,6 +110,23 @@ WORKLOADS = {
             expected=image,
             mean_sample_bytes=_IMAGE_BYTES + LABEL_BYTES,
             max_sample_bytes=_IMAGE_BYTES,
+        ),
+        Workload(
+            name="in_place",
+            batch_size=64,
+            make=image,
+            expected=image,
+            mean_sample_bytes=_IMAGE_BYTES + LABEL_BYTES,
+            max_sample_bytes=_IMAGE_BYTES,
+            fill=fill_image,
+        ),
+        Workload(
+            name="large",
+            batch_size=4,
+            make=large,
+            expected=large,
+            mean_sample_bytes=LARGE_BYTES + LABEL_BYTES,
+            max_sample_bytes=LARGE_BYTES,
         ),
         Workload(
             name="encoded",

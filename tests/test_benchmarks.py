@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 def test_a_quick_run_writes_one_row_with_all_columns(tmp_path: Path) -> None:
     results = tmp_path / "results.csv"
-    options = ["--quick", "--systems", "dali_like", "--workloads", "tiny", "--repeats", "1", "--seconds", "0.02"]
+    options = ["--quick", "--systems", "dali_like", "--workloads", "tiny", "--repeats", "1", "--seconds", "0.02", "--plot"]
     command = [sys.executable, "-m", "benchmarks", *options, "--csv", str(results)]
 
     finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
@@ -31,6 +32,7 @@ def test_a_quick_run_writes_one_row_with_all_columns(tmp_path: Path) -> None:
     assert reader.fieldnames == list(COLUMNS)
     assert [(row["system"], row["workload"], row["repeat"]) for row in rows] == [("dali_like", "tiny", "0")]
     assert float(rows[0]["samples_per_s"]) > 0
+    assert results.with_suffix(".png").exists() == (importlib.util.find_spec("matplotlib") is not None)
     assert "### tiny" in results.with_suffix(".md").read_text(encoding="utf-8")
 
 

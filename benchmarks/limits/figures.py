@@ -1,0 +1,237 @@
+"""What is measured while a pipeline runs, each figure with its limit."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from benchmarks import processes
+from benchmarks.adapters import sample_source
+from benchmarks.limit import measure_limit
+from benchmarks.timing import Run, Timed
+from benchmarks.workloads import SLEEP_S, WORKERS, WORKLOADS, Sample, Workload
+from dali_like import Pipeline, fn, pipeline_def
+from dali_like.types import SampleInfo
+
+__all__ = ["Figure", "Figures", "main_cpu", "opened", "throughput"]
+
+
+class Figure(NamedTuple):
+    """A figure of ours, and its limit."""
+
+    ours: float
+    limit: float
+
+
+Figures: TypeAlias = Mapping[str, Figure]
+
+DEPTH = 2
+#: Of the samples that only sleep: so long that the main process always waits for them.
+NAP_S = 0.003
+NAP_BATCH = 8
+#: The slow one among fast ones, and how long the consumer works on each batch.
+STRAGGLER_S = 1.0
+STRAGGLER_BATCH = 10
+STEP_S = 0.03
+EPOCH_BATCHES = 6
+
+
+@contextmanager
+def opened(
+    source: Callable[[SampleInfo], Any], batch_size: int, *, workers: int = WORKERS, method: str = "fork", outputs: int = 2
+) -> Iterator[Pipeline]:
+    """A pipeline of one source, built."""
+
+    @pipeline_def(
+        batch_size=batch_size,
+        num_threads=1,
+        py_num_workers=workers,
+        py_start_method=method,
+        prefetch_queue_depth=DEPTH,
+    )
+    def pipeline() -> Any:
+        made = fn.external_source(source=source, num_outputs=outputs, parallel=True, batch=False)
+        return tuple(made)
+
+    with closing(pipeline()) as pipe:
+        pipe.build()
+        yield pipe
+
+
+def consume(pipe: Pipeline) -> Callable[[int], Any]:
+    """Receives so many batches, and returns the last."""
+
+    def receive(batches: int) -> Any:
+        for _ in range(batches):
+            batch = pipe.run()
+        return batch
+
+    return receive
+
+
+def throughput(workload: Workload, seconds: float) -> Figure:
+    """Samples per second, and those of bare loops."""
+    limit = measure_limit(workload, seconds=seconds, repeat=0).samples_per_s
+    with opened(sample_source(workload), workload.batch_size) as pipe:
+        timed = _steady(pipe, seconds)
+    assert limit is not None
+    return Figure(timed.batches * workload.batch_size / timed.wall_s, limit)
+
+
+def main_cpu(seconds: float) -> Figures:
+    """CPU time of the main process for a batch, in microseconds."""
+    tiny, image = WORKLOADS["tiny"].make, WORKLOADS["image"].make
+    cases = {
+        "images, one worker": (image, 64, 1),
+        "images": (image, 64, WORKERS),
+        "small, one worker": (tiny, 64, 1),
+        "small, many": (tiny, 4096, WORKERS),
+        "small": (tiny, 64, WORKERS),
+    }
+    cpu = {name: _main_cpu_us(*case, seconds=seconds / len(cases)) for name, case in cases.items()}
+    return {
+        "main CPU a batch, one worker": Figure(cpu["images, one worker"], 0),
+        "main CPU a batch, both cores busy": Figure(cpu["images"], 0),
+        "main CPU a batch of 4,096": Figure(cpu["small, many"], cpu["small"]),
+        "main CPU a batch of images": Figure(cpu["images, one worker"], cpu["small, one worker"]),
+    }
+
+
+def hand_over(seconds: float) -> Figures:
+    """Microseconds from the end of the last callback of a batch to the batch in hand, the pipe's from write to read."""
+    batches = max(20, round(seconds / (NAP_S * NAP_BATCH / WORKERS)))
+    with opened(_stamped, NAP_BATCH) as pipe:
+        pipe.run()
+        ours = []
+        for _ in range(batches):
+            _, stamps = pipe.run()
+            ours.append(time.monotonic_ns() - int(stamps.as_cpu().as_array().max()))
+    pipes = _pipe_wake_ups(batches)
+    return {
+        "last sample to batch in hand, median": Figure(statistics.median(ours) / 1e3, statistics.median(pipes) / 1e3),
+        "last sample to batch in hand, 99 %": Figure(_late(ours) / 1e3, _late(pipes) / 1e3),
+    }
+
+
+def slow(_: float) -> Figures:
+    """Seconds from the first `run()` to the first batch, of samples that sleep."""
+    workload = WORKLOADS["slow"]
+    with opened(sample_source(workload), workload.batch_size) as pipe:
+        took = _run(pipe).receive(1)
+    return {"first batch of slow samples": Figure(took, SLEEP_S * workload.batch_size / WORKERS)}
+
+
+def straggler(_: float) -> Figures:
+    """Milliseconds that a consumer waits, which works on each batch for longer than the workers need for it."""
+    waits = []
+    with opened(_with_straggler, NAP_BATCH) as pipe:
+        for _number in range(STRAGGLER_BATCH + 2 + DEPTH):
+            began = time.perf_counter()
+            pipe.run()
+            waits.append(1e3 * (time.perf_counter() - began))
+            time.sleep(STEP_S)
+    return {
+        "longest wait for batches before a slow sample": Figure(max(waits[1:STRAGGLER_BATCH]), 0),
+        "longest wait for those that the ring has room for, after it": Figure(
+            max(waits[STRAGGLER_BATCH + 1 : STRAGGLER_BATCH + 1 + DEPTH]), 0
+        ),
+    }
+
+
+def next_epoch(_: float) -> Figures:
+    """Milliseconds from the last batch of an epoch to the first of the next, of samples that sleep."""
+    gaps: list[float] = []
+    others: list[float] = []
+    with opened(_epoch_of_naps, NAP_BATCH) as pipe:
+        last: float | None = None
+        for _epoch in range(4):
+            for number, _batch in enumerate(pipe):
+                now = time.perf_counter()
+                if last is not None:
+                    (others if number else gaps).append(1e3 * (now - last))
+                last = now
+    return {"first batch of the next epoch": Figure(statistics.median(gaps), statistics.median(others))}
+
+
+def slots(_: float) -> Figures:
+    """Megabytes of the ring after some batches, of which the consumer has held one at a time."""
+    workload = WORKLOADS["image"]
+    with opened(sample_source(workload), workload.batch_size) as pipe:
+        _run(pipe).receive(50)
+        held = max(_memory_files())
+    batch = workload.batch_size * (workload.max_sample_bytes + 4)
+    return {"memory of slots": Figure(held / 1e6, (DEPTH + 2) * batch / 1e6)}
+
+
+def _run(pipe: Pipeline) -> Run:
+    return Run(consume(pipe), lambda batch, number: None)
+
+
+def _steady(pipe: Pipeline, seconds: float) -> Timed:
+    run = _run(pipe)
+    run.receive(1)
+    return run.steady(seconds, processes.descendants(os.getpid()))
+
+
+def _main_cpu_us(make: Callable[[int], Sample], batch_size: int, workers: int, seconds: float) -> float:
+    def source(info: SampleInfo) -> Sample:
+        return make(info.idx_in_epoch)
+
+    with opened(source, batch_size, workers=workers) as pipe:
+        timed = _steady(pipe, seconds)
+    return 1e6 * timed.main_cpu_s / timed.batches
+
+
+def _stamped(_: SampleInfo) -> Sample:
+    time.sleep(NAP_S)
+    return np.zeros(1, np.uint8), np.array([time.monotonic_ns()])
+
+
+def _with_straggler(info: SampleInfo) -> Sample:
+    time.sleep(STRAGGLER_S if info.idx_in_epoch == STRAGGLER_BATCH * NAP_BATCH else NAP_S)
+    return np.zeros(1, np.uint8), np.array([info.idx_in_epoch])
+
+
+def _epoch_of_naps(info: SampleInfo) -> Sample:
+    if info.iteration >= EPOCH_BATCHES:
+        raise StopIteration
+    time.sleep(NAP_S)
+    return np.zeros(1, np.uint8), np.array([info.idx_in_epoch])
+
+
+def _pipe_wake_ups(count: int) -> list[int]:
+    """Nanoseconds from a write into a pipe, by another process that has slept, to the end of the read."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        for _ in range(count):
+            time.sleep(NAP_S * NAP_BATCH / WORKERS)
+            os.write(write, time.monotonic_ns().to_bytes(8, "little"))
+        os._exit(0)
+    try:
+        return [-int.from_bytes(os.read(read, 8), "little") + time.monotonic_ns() for _ in range(count)]
+    finally:
+        os.waitpid(child, 0)
+        os.close(read)
+        os.close(write)
+
+
+def _late(times: list[int]) -> float:
+    """What one of a hundred exceeds."""
+    return float(np.percentile(times, 99))
+
+
+def _memory_files() -> Iterator[int]:
+    """The memory behind each of this process's anonymous files, in bytes."""
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            if os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:dali_like"):
+                yield os.stat(f"/proc/self/fd/{descriptor}").st_blocks * 512
+        except FileNotFoundError:  # that of the listing itself
+            continue

@@ -1,0 +1,135 @@
+"""The rows of the table: what is measured, what its limit is, and how near it is to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from benchmarks.limits import figures, starting
+from benchmarks.limits.figures import Figures
+from benchmarks.workloads import WORKLOADS
+
+__all__ = ["GROUPS", "Group", "Row"]
+
+
+class Row(NamedTuple):
+    """A line of the table.
+
+    Attributes:
+        name: of the figure, as `Group.measure` has it.
+        unit: of ours and of the limit.
+        limit: what it is, in words.
+        judged: how the two make the figure that is judged, in words.
+        figure: how.
+        at_least, at_most: the bound of that figure.
+    """
+
+    name: str
+    unit: str
+    limit: str
+    judged: str
+    figure: Callable[[float, float], float]
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @property
+    def bound(self) -> str:
+        """The bound, as it stands in the table."""
+        return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
+
+    def is_reached(self, figure: float) -> bool:
+        """Whether a figure is within the bound."""
+        if self.at_least is not None:
+            return figure >= self.at_least
+        return self.at_most is not None and figure <= self.at_most
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that are measured together, in a process of their own.
+
+    Attributes:
+        measure: given how many seconds it may take, about, the figures of ours and their limits by the rows' names.
+        rows: the lines.
+    """
+
+    measure: Callable[[float], Figures]
+    rows: tuple[Row, ...]
+
+
+def _ours(ours: float, _: float) -> float:
+    return ours
+
+
+def _share(ours: float, limit: float) -> float:
+    return ours / limit
+
+
+def _more(ours: float, limit: float) -> float:
+    return ours - limit
+
+
+def _throughput(name: str, share: float) -> Group:
+    row = Row(name, "samples/s", "bare loops, no hand-over", "share", _share, at_least=share)
+    return Group(lambda seconds: {name: figures.throughput(WORKLOADS[name], seconds)}, (row,))
+
+
+def _times(name: str, unit: str, limit: str, at_most: float) -> Row:
+    return Row(name, unit, limit, "times", _share, at_most=at_most)
+
+
+def _absolute(name: str, unit: str, limit: str, at_most: float) -> Row:
+    return Row(name, unit, limit, f"ours, {unit}", _ours, at_most=at_most)
+
+
+GROUPS: dict[str, Group] = {
+    "tiny": _throughput("tiny", 0.75),
+    "image": _throughput("image", 0.90),
+    "in_place": _throughput("in_place", 0.90),
+    "encoded": _throughput("encoded", 0.70),
+    "large": _throughput("large", 0.95),
+    "main_cpu": Group(
+        figures.main_cpu,
+        (
+            _absolute("main CPU a batch, one worker", "us", "-", 60),
+            _absolute("main CPU a batch, both cores busy", "us", "-", 120),
+            _times("main CPU a batch of 4,096", "us", "that of a batch of 64", 2),
+            _times("main CPU a batch of images", "us", "that of a batch of as many small samples", 1.2),
+        ),
+    ),
+    "hand_over": Group(
+        figures.hand_over,
+        (
+            _absolute("last sample to batch in hand, median", "us", "a wake-up through a pipe", 60),
+            _absolute("last sample to batch in hand, 99 %", "us", "a wake-up through a pipe", 200),
+        ),
+    ),
+    "slow": Group(figures.slow, (_times("first batch of slow samples", "s", "their time, divided by the workers", 1.05),)),
+    "straggler": Group(
+        figures.straggler,
+        (
+            _absolute("longest wait for batches before a slow sample", "ms", "0", 2),
+            _absolute("longest wait for those that the ring has room for, after it", "ms", "0", 2),
+        ),
+    ),
+    "next_epoch": Group(figures.next_epoch, (_times("first batch of the next epoch", "ms", "any other batch", 1.1),)),
+    "spawn": Group(
+        starting.spawn,
+        (_times("build() to the first batch, spawned", "s", "two interpreters that import numpy and cloudpickle", 1.5),),
+    ),
+    "large_source": Group(
+        starting.large_source,
+        (
+            _absolute("memory for a source with 500 MB, in copies of it", "copies", "one copy", 1.1),
+            Row("time for it", "s", "one copy into shared memory", "more, s", _more, at_most=1),
+        ),
+    ),
+    "import": Group(starting.imports, (Row("import dali_like", "ms", "import numpy", "more, ms", _more, at_most=50),)),
+    "slots": Group(figures.slots, (_times("memory of slots", "MB", "(depth + 2) batches", 1.1),)),
+}
+
+
+def all_rows(groups: Iterable[str]) -> list[Row]:
+    """The lines of these groups."""
+    return [row for group in groups for row in GROUPS[group].rows]

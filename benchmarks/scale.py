@@ -1,0 +1,181 @@
+"""A large machine in a small one: ``python -m benchmarks.scale [--quick]``.
+
+Callbacks that sleep need no cores, so that 64 workers can be busy on two. What is measured is the CPU time that dali_like
+itself takes: that of the main process for a batch of one source, and that of all processes for a sample. Both should be
+flat: from 2 workers to 64, from 1 source to 8, from 1 pipeline to 8 in one process. Each case is a process of its own, the
+cases take turns.
+
+What may be doubted: a sample has the cost of going to sleep and waking up in it, 15 us or so; nobody competes for memory
+bandwidth, as 64 workers that compute would; and the scheduler of a machine with two cores is not that of one with 64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks import processes
+from benchmarks.report import environment, markdown, spread
+from benchmarks.timing import Run
+from benchmarks.turns import START_AND_STOP_S, last_line_of
+from dali_like import Pipeline, fn, pipeline_def
+from dali_like.types import SampleInfo
+
+__all__ = ["CASES", "Case", "Cost", "main", "measure", "table"]
+
+BATCH_SIZE = 64
+SLEEP_S = 0.02
+#: Costs of the largest case of a series, divided by those of its smallest.
+FLAT = 1.5
+
+
+class Case(NamedTuple):
+    """How much there is of everything. Each pipeline has its workers, and they serve all of its sources."""
+
+    workers: int = 8
+    sources: int = 1
+    pipelines: int = 1
+
+    @property
+    def text(self) -> str:
+        """As it stands in the table."""
+        return f"{self.workers} workers, {self.sources} sources, {self.pipelines} pipelines"
+
+
+class Cost(NamedTuple):
+    """What a case costs.
+
+    Attributes:
+        batch_us: CPU time of the main process for a batch of one source.
+        sample_us: CPU time of all processes for a sample.
+        busy: samples a second, divided by what the workers would make if they did nothing but sleep.
+    """
+
+    batch_us: float
+    sample_us: float
+    busy: float
+
+
+SERIES: dict[str, tuple[Case, ...]] = {
+    "workers": tuple(Case(workers=count) for count in (2, 4, 8, 16, 32, 64)),
+    "sources": tuple(Case(sources=count) for count in (1, 2, 4, 8)),
+    "pipelines": tuple(Case(pipelines=count) for count in (1, 2, 4, 8)),
+}
+CASES = tuple(dict.fromkeys(case for cases in SERIES.values() for case in cases))
+
+
+def sleepy(info: SampleInfo) -> Any:
+    """A sample that takes its time and no core."""
+    time.sleep(SLEEP_S)
+    return np.full((28, 28), info.idx_in_epoch % 251, np.uint8)
+
+
+def measure(case: Case, seconds: float) -> Cost:
+    """Run a case for about so long."""
+    with ExitStack() as stack:
+        pipes = [stack.enter_context(closing(_pipeline(case))) for _ in range(case.pipelines)]
+        for pipe in pipes:
+            pipe.build()
+
+        def consume(rounds: int) -> Any:
+            for _ in range(rounds):
+                batch = [pipe.run() for pipe in pipes]
+            return batch
+
+        run = Run(consume, lambda batch, number: None)
+        run.receive(2)
+        while any(len(pipe.py_worker_pids) < case.workers for pipe in pipes):  # they have not all started
+            run.receive(1)
+        timed = run.steady(seconds, processes.descendants(os.getpid()))
+    batches = timed.batches * case.pipelines * case.sources
+    samples = batches * BATCH_SIZE
+    most = case.workers * case.pipelines / SLEEP_S
+    return Cost(1e6 * timed.main_cpu_s / batches, 1e6 * timed.all_cpu_s / samples, samples / timed.wall_s / most)
+
+
+def _pipeline(case: Case) -> Pipeline:
+    @pipeline_def(batch_size=BATCH_SIZE, num_threads=1, py_num_workers=case.workers, py_start_method="fork")
+    def pipeline() -> Any:
+        return tuple(fn.external_source(source=sleepy, parallel=True, batch=False) for _ in range(case.sources))
+
+    return pipeline()
+
+
+def table(costs: Mapping[Case, Sequence[Cost]]) -> str:
+    """What each case costs, and whether the series are flat, in Markdown."""
+    rows = [
+        [
+            case.text,
+            spread([cost.batch_us for cost in of_case]),
+            spread([cost.sample_us for cost in of_case]),
+            spread([100 * cost.busy for cost in of_case]),
+        ]
+        for case, of_case in costs.items()
+    ]
+    parts = [markdown(["", "main CPU us a batch", "all CPU us a sample", "% of the sleepers' rate"], rows)]
+    for name, cases in SERIES.items():
+        if cases[0] in costs and cases[-1] in costs:
+            parts.append(f"{name}, most to fewest: {_growth(costs[cases[-1]], costs[cases[0]])}")
+    return "\n\n".join(parts)
+
+
+def _growth(most: Sequence[Cost], fewest: Sequence[Cost]) -> str:
+    words = []
+    for name in ("batch_us", "sample_us"):
+        ratio = _median(most, name) / _median(fewest, name)
+        words.append(f"{name.removesuffix('_us')} {ratio:.2f} times ({'flat' if ratio <= FLAT else 'NOT FLAT'})")
+    return ", ".join(words)
+
+
+def _median(costs: Sequence[Cost], name: str) -> float:
+    return float(statistics.median(getattr(cost, name) for cost in costs))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure all cases, write the CSV file and the report; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one repeat of 0.5 s")
+    parser.add_argument("--case", help=argparse.SUPPRESS)  # to be measured in this process
+    parser.add_argument("--seconds", type=float)
+    parser.add_argument("--repeats", type=int)
+    parser.add_argument("--csv", type=Path, default=Path("build/benchmarks/scale.csv"), metavar="PATH")
+    options = parser.parse_args(arguments)
+    seconds = options.seconds or (0.5 if options.quick else 3.0)
+    if options.case:
+        print(json.dumps(measure(Case(*json.loads(options.case)), seconds)))
+        return 0
+
+    text = environment()
+    print(text, end="\n\n", flush=True)
+    costs: dict[Case, list[Cost]] = {case: [] for case in CASES}
+    repeats = options.repeats or (1 if options.quick else 3)
+    for repeat in range(repeats):
+        for case in CASES[repeat % len(CASES) :] + CASES[: repeat % len(CASES)]:
+            print(f"[{repeat + 1}/{repeats}] {case.text}", file=sys.stderr, flush=True)
+            given = ["--case", json.dumps(case), "--seconds", str(seconds)]
+            line = last_line_of("benchmarks.scale", given, deadline_s=START_AND_STOP_S + 20 * seconds)
+            costs[case].append(Cost(*json.loads(line)))
+    result = table(costs)
+    options.csv.parent.mkdir(parents=True, exist_ok=True)
+    with options.csv.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*Case._fields, "repeat", *Cost._fields])
+        writer.writerows((*case, number, *cost) for case, made in costs.items() for number, cost in enumerate(made))
+    options.csv.with_suffix(".md").write_text(f"```\n{text}\n```\n\n{result}\n", encoding="utf-8")
+    print(result)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
