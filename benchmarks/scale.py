@@ -95,7 +95,7 @@ def measure(case: Case, seconds: float) -> Cost:
 
         run = Run(consume, lambda batch, number: None)
         run.receive(2)
-        while any(len(pipe.py_worker_pids) < case.workers for pipe in pipes):  # they have not all started
+        while any(len(pipe.py_worker_pids) < (pipe.py_num_workers or 0) for pipe in pipes):  # they have not all started
             run.receive(1)
         timed = run.steady(seconds, processes.descendants(os.getpid()))
     batches = timed.batches * case.pipelines * case.sources

@@ -174,8 +174,11 @@ def _run(pipe: Pipeline) -> Run:
 
 
 def _steady(pipe: Pipeline, seconds: float) -> Timed:
+    """As `Run.steady`, once all workers have started and all slots have got their memory."""
     run = _run(pipe)
-    run.receive(1)
+    run.receive(2 * (DEPTH + 2))
+    while len(pipe.py_worker_pids) < (pipe.py_num_workers or 0):
+        run.receive(1)
     return run.steady(seconds, processes.descendants(os.getpid()))
 
 
