@@ -44,6 +44,8 @@ class Measurement:
     """Proportional set size of the whole tree of processes at the end, workers alive."""
     base_pss_bytes: int | None = None
     """The same after importing the library, before the loader was made."""
+    processes: str | None = None
+    """CPU time and proportional set size of each process, in words."""
     longest_wait_s: float | None = None
     """The longest time that a batch came late, the one with the slow sample left out."""
     restart_s: float | None = None

@@ -24,7 +24,7 @@ from benchmarks import processes
 from benchmarks.adapters import SYSTEMS, Loader
 from benchmarks.limit import measure_limit
 from benchmarks.measurement import Measurement
-from benchmarks.timing import Run, Timed, rates
+from benchmarks.timing import Run, Timed, by_process, rates
 from benchmarks.workloads import SLEEP_S, WORKERS, WORKLOADS, Workload, check_batch
 
 __all__ = ["measure"]
@@ -82,7 +82,8 @@ def _verify(workload: Workload, loader: Loader, batch: Any, number: int) -> None
 
 
 def _rates(workload: Workload, timed: Timed) -> dict[str, Any]:
-    return rates(timed, batch_size=workload.batch_size, sample_bytes=workload.mean_sample_bytes)
+    figures = rates(timed, batch_size=workload.batch_size, sample_bytes=workload.mean_sample_bytes)
+    return {**figures, "processes": by_process(timed)}
 
 
 def _cold_batches(workload: Workload, seconds: float) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from benchmarks import processes
 
-__all__ = ["Run", "Timed", "WorkersChangedError", "rates"]
+__all__ = ["Run", "Timed", "WorkersChangedError", "by_process", "rates"]
 
 WARM_UP_SHARE = 5
 MIN_TIMED_BATCHES = 8
@@ -22,7 +22,7 @@ class WorkersChangedError(Exception):
 
 
 class Timed(NamedTuple):
-    """A timed part: its batches, seconds of wall clock and of CPU."""
+    """A timed part: its batches, seconds of wall clock and of CPU; the last are those of the processes below, by id."""
 
     batches: int
     wall_s: float
@@ -30,6 +30,7 @@ class Timed(NamedTuple):
     main_kernel_cpu_s: float
     all_cpu_s: float
     other_cpu_s: float
+    tree_cpu_s: Mapping[int, float]
 
 
 class Run:
@@ -74,22 +75,37 @@ class Run:
 
     def timed(self, batches: int, tree: frozenset[int]) -> Timed:
         """Receive ``batches`` batches; count the CPU time of this process and of ``tree``, the processes below it."""
-        busy_before, tree_before, main_before = processes.machine_busy_s(), processes.cpu_s(tree), time.process_time()
+        busy_before, tree_before, main_before = processes.machine_busy_s(), _cpu_s_of(tree), time.process_time()
         kernel_before = _kernel_cpu_s()
         wall_s = self.receive(batches)
         main_kernel_cpu_s = _kernel_cpu_s() - kernel_before
         main_cpu_s = time.process_time() - main_before
-        all_cpu_s = main_cpu_s + processes.cpu_s(tree) - tree_before
+        tree_cpu_s = {pid: cpu_s - tree_before[pid] for pid, cpu_s in _cpu_s_of(tree).items()}
+        all_cpu_s = main_cpu_s + sum(tree_cpu_s.values())
         other_cpu_s = max(0.0, processes.machine_busy_s() - busy_before - all_cpu_s)
         tree_now = processes.descendants(os.getpid())
         if tree_now != tree:
             raise WorkersChangedError(f"before the timed part there were {sorted(tree)}, after it {sorted(tree_now)}")
-        return Timed(batches, wall_s, main_cpu_s, main_kernel_cpu_s, all_cpu_s, other_cpu_s)
+        return Timed(batches, wall_s, main_cpu_s, main_kernel_cpu_s, all_cpu_s, other_cpu_s, tree_cpu_s)
+
+
+def _cpu_s_of(tree: Iterable[int]) -> dict[int, float]:
+    return {pid: processes.cpu_s([pid]) for pid in sorted(tree)}
 
 
 def _kernel_cpu_s() -> float:
     """CPU seconds that the kernel has worked for this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_stime
+
+
+def by_process(timed: Timed) -> str:
+    """What each process has taken, for people to read: this one first, then those below it, the oldest first."""
+    main = ("main", timed.main_cpu_s, os.getpid())
+    below = [(f"{number}", cpu_s, pid) for number, (pid, cpu_s) in enumerate(timed.tree_cpu_s.items(), start=1)]
+    return "; ".join(
+        f"{name}: {1e6 * cpu_s / timed.batches:.0f} us/batch, {processes.pss_bytes([pid]) / 2**20:.1f} MiB"
+        for name, cpu_s, pid in (main, *below)
+    )
 
 
 def rates(timed: Timed, *, batch_size: int, sample_bytes: int) -> dict[str, Any]:
