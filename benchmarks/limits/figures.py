@@ -40,6 +40,7 @@ STRAGGLER_S = 1.0
 STRAGGLER_BATCH = 10
 STEP_S = 0.03
 EPOCH_BATCHES = 6
+SLOT_BATCHES = 50
 
 
 @contextmanager
@@ -160,13 +161,19 @@ def next_epoch(_: float) -> Figures:
 
 
 def slots(_: float) -> Figures:
-    """Megabytes of the ring after some batches, of which the consumer has held one at a time."""
+    """Megabytes of the ring after some batches, for a consumer that drops each before it asks for the next, or after."""
     workload = WORKLOADS["image"]
+    batch_mb = workload.batch_size * (workload.max_sample_bytes + 4) / 1e6
     with opened(sample_source(workload), workload.batch_size) as pipe:
-        _run(pipe).receive(50)
-        held = max(_memory_files())
-    batch = workload.batch_size * (workload.max_sample_bytes + 4)
-    return {"memory of slots": Figure(held / 1e6, (DEPTH + 2) * batch / 1e6)}
+        for _ in range(SLOT_BATCHES):
+            pipe.run()
+        dropped_mb = max(_memory_files()) / 1e6
+        consume(pipe)(SLOT_BATCHES)
+        held_mb = max(_memory_files()) / 1e6
+    return {
+        "memory of slots": Figure(dropped_mb, (DEPTH + 2) * batch_mb),
+        "memory for a batch in somebody's hand": Figure(held_mb - dropped_mb, batch_mb),
+    }
 
 
 def _run(pipe: Pipeline) -> Run:

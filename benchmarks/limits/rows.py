@@ -126,7 +126,13 @@ GROUPS: dict[str, Group] = {
         ),
     ),
     "import": Group(starting.imports, (Row("import dali_like", "ms", "import numpy", "more, ms", _more, at_most=50),)),
-    "slots": Group(figures.slots, (_times("memory of slots", "MB", "(depth + 2) batches", 1.1),)),
+    "slots": Group(
+        figures.slots,
+        (
+            _times("memory of slots", "MB", "(depth + 2) batches", 1.1),
+            _times("memory for a batch in somebody's hand", "MB", "a batch", 1.1),
+        ),
+    ),
 }
 
 
