@@ -77,6 +77,15 @@ def test_a_store_that_is_down_for_good_is_an_error_of_the_sample(
     assert store.requests[:3] == ["photographs/train/00.bin"] * 3
 
 
+def test_nobody_else_tries_again(store: HttpStore) -> None:
+    store.faults.append("truncate")
+
+    with pytest.raises(Exception, match="not completed"):  # that of whoever reads the body
+        asyncio.run(files_of(store, attempts=1).read(NAMES[0]))
+
+    assert len(store.requests) == 1
+
+
 def test_a_file_that_is_not_there_is_asked_for_once(store: HttpStore) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         asyncio.run(files_of(store).read("none.bin"))
