@@ -34,6 +34,7 @@ from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.shards import ShardsPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
+from dali_like.sharding import ALONE, Shard
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import enough_descriptors
@@ -82,6 +83,7 @@ class Engine:
         self.device: Device | None = None
         self._buffers: BufferPool | None = None
         self._cpus = _cpus_for(arguments)
+        self._shard = _common_shard(graph)
         parallel = [node for node in graph.sources if node.external.parallel]
         with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
@@ -117,6 +119,7 @@ class Engine:
                 self._batch_size,
                 self.inputs,
                 copier,
+                shard=self._shard or ALONE,
                 ended=ended,
                 cpus=self._cpus,
             )
@@ -241,7 +244,9 @@ class Engine:
             depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
             ahead = max(depth, 1)
             sizes = external.sizes(self._batch_size)
-            feeds.append(Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes))
+            shard = external.shard or ALONE
+            feed = Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes, shard, external.batch)
+            feeds.append(feed)
         return feeds
 
 
@@ -251,6 +256,25 @@ def _cpus_for(arguments: Arguments) -> set[int] | None:
         return None
     check_number(arguments.device_id, "set_affinity=True")
     return cpus_near(arguments.device_id)
+
+
+def _common_shard(graph: Graph) -> Shard | None:
+    """Which part of an epoch all sources that are told positions are to give; None where there are no shards.
+
+    Raises:
+        ArgumentClashError: they do not agree.
+    """
+    externals = [node.external for node in graph.sources]
+    shards: dict[Shard | None, str] = {external.shard: external.name for external in externals if external.shard is not None}
+    for external in externals:
+        if shards and external.shard is None and external.kind is not None and not external.kind.in_order:
+            shards[None] = external.name
+    if len(shards) > 1:
+        told = "; ".join(f"{name}: {shard or 'none'}" for shard, name in shards.items())
+        raise ArgumentClashError(
+            f"all callables of a pipeline must be told of the same shard, since their samples belong together: {told}"
+        )
+    return next(iter(shards), None)
 
 
 def _check_runnable(graph: Graph, arguments: Arguments) -> None:
@@ -273,11 +297,26 @@ def _check_runnable(graph: Graph, arguments: Arguments) -> None:
 def _warn_of_lost_samples(external: ExternalSource, batch_size: int) -> None:
     """Nobody has said what becomes of the last samples, or even, in so many words, how many there are."""
     given = external.arguments
+    if external.shard is not None:
+        _warn_of_lost_rest(external, external.shard, batch_size)
+        return
     if external.batch or external.length is None or given.size is not None or given.last_batch_policy is not None:
         return
     if rest := external.length % batch_size:
         warn(
             f"{external.name} has a len() of {external.length}, which does not fill batches of {batch_size}: the last "
             f'{rest} samples of each epoch are left out. Say last_batch_policy="partial" or "fill" to have them, or "drop"',
+            UserWarning,
+        )
+
+
+def _warn_of_lost_rest(external: ExternalSource, shard: Shard, batch_size: int) -> None:
+    if external.length is None or external.arguments.shard_rest is not None:
+        return
+    global_batch = shard.count if external.batch else shard.count * batch_size
+    if rest := external.length % global_batch:
+        warn(
+            f"{external.name} has a length of {external.length}, of which {shard.count} ranks take {global_batch} at once: "
+            f'the last {rest} of each epoch are left out. Say shard_rest="pad" or "uneven" to have them, or "drop"',
             UserWarning,
         )

@@ -8,7 +8,9 @@ from typing import Any, TypedDict
 
 from dali_like.checks import error_policy
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
-from dali_like.sources import Kind, Use, check_cycle, grouped, kind_of
+from dali_like.ranks import choose_shard
+from dali_like.sharding import Division, Rest, Shard
+from dali_like.sources import Kind, Use, check_cycle, grouped, kind_of, padded
 from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
 from dali_like.workers.batch import Sizes
 from dali_like.workers.geometry import OutputLayout
@@ -17,6 +19,11 @@ from dali_like.workers.samples import LastBatch, Source
 
 #: In the place of what the user has not declared.
 _UNSAID = object()
+#: The arguments that an input without a source cannot have.
+_FOR_SOURCES = (
+    *("parallel", "sharded", "size", "concurrency", "worker_setup", "worker_teardown", "cycle", "batch_info"),
+    *("shard", "shard_id", "num_shards"),
+)
 #: Pickled objects travel as bytes.
 _OBJECT_LAYOUT = OutputLayout(DTYPE_CODES[to_numpy_type(DALIDataType.UINT8)], 1)
 
@@ -48,6 +55,10 @@ class SourceOptions(TypedDict, total=False):
     last_batch_policy: str | LastBatch | None
     sharded: bool
     concurrency: int | None
+    shard: str | None
+    shard_id: int | None
+    num_shards: int | None
+    shard_rest: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +89,10 @@ class SourceArguments:
     last_batch_policy: str | LastBatch | None = None
     sharded: bool = False
     concurrency: int | None = None
+    shard: str | None = None
+    shard_id: int | None = None
+    num_shards: int | None = None
+    shard_rest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -95,8 +110,10 @@ class ExternalSource:
         batch: whether the source makes batches, rather than samples.
         parallel: whether worker processes call the source.
         sharded: whether each of them walks through an iterable of its own.
-        length: how many samples, or batches, an epoch has; None if that is not known.
+        length: how many samples, or batches, an epoch has, of all shards together; None if that is not known.
         last_batch: what becomes of an incomplete batch.
+        shard: which part of the epoch is this process's; None: all of it.
+        rest: what becomes of what does not divide evenly among the shards.
         arguments: all else that the user has said.
     """
 
@@ -112,6 +129,8 @@ class ExternalSource:
     sharded: bool
     length: int | None
     last_batch: LastBatch
+    shard: Shard | None
+    rest: Rest
     arguments: SourceArguments
 
     @property
@@ -137,6 +156,9 @@ class ExternalSource:
         """The batches of an epoch, if their number is known."""
         if self.length is None:
             return None
+        if (division := self._division(batch_size)) is not None:
+            num_batches, last = division.sizes()
+            return Sizes(num_batches, batch_size if self.batch else last)
         if self.batch:
             return Sizes(self.length, batch_size)
         full, rest = divmod(self.length, batch_size)
@@ -147,6 +169,9 @@ class ExternalSource:
         kind, arguments = self.kind, self.arguments
         assert kind is not None
         batch = self.batch
+        division = self._division(batch_size)
+        if division is not None and self.rest is Rest.PAD:
+            kind = padded(kind, division)
         if self.parallel and kind.in_order and not batch:
             kind = grouped(kind, batch_size, self.num_outputs, drop_last=self.last_batch is LastBatch.DROP)
             batch = True
@@ -166,6 +191,12 @@ class ExternalSource:
             takes_gpu=self.may_be_on_gpu,
         )
 
+    def _division(self, batch_size: int) -> Division | None:
+        """What the shard has of an epoch whose length is known; None where there are no shards."""
+        if self.shard is None or self.length is None:
+            return None
+        return Division(self.length, 1 if self.batch else batch_size, self.shard, self.rest)
+
 
 def make_external_source(source: Any, num_outputs: int | None, arguments: SourceArguments) -> ExternalSource:
     """Check the arguments of ``fn.external_source``; see there.
@@ -181,6 +212,7 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
     _check_functions(arguments)
     cycle = check_cycle(arguments.cycle)
     last_batch = _check_last_batch(arguments.last_batch_policy, batch)
+    shard, rest = _check_shard(arguments)
     count = 1 if num_outputs is None else num_outputs
     layouts = tuple(_per_output("layout", arguments.layout, count, str, ""))
     dtypes = _per_output("dtype", arguments.dtype, count, object, _UNSAID)
@@ -199,6 +231,9 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
         kind = kind_of(source, use)
         length = _check_length(arguments, kind, label)
         _check_kind(kind, arguments, label, batch=batch)
+        if shard is not None:
+            _check_rest(rest, length, label)
+            last_batch = LastBatch.PARTIAL if rest is Rest.UNEVEN and not batch else LastBatch.DROP
     return ExternalSource(
         label,
         name,
@@ -212,6 +247,8 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
         parallel and arguments.sharded,
         length,
         last_batch,
+        shard,
+        rest,
         arguments,
     )
 
@@ -253,12 +290,32 @@ def _check_last_batch(policy: str | LastBatch | None, batch: bool) -> LastBatch:
     return last_batch
 
 
+def _check_shard(given: SourceArguments) -> tuple[Shard | None, Rest]:
+    shard, rest = choose_shard(given.shard, given.shard_id, given.num_shards, given.shard_rest)
+    if shard is not None and given.last_batch_policy is not None:
+        raise ArgumentClashError("of shards, shard_rest says what becomes of the last samples; leave last_batch_policy out")
+    if shard is not None and given.sharded:
+        raise ArgumentClashError(
+            "with sharded=True the source divides itself among the workers, and must do so among all ranks; leave shard, "
+            "shard_id and num_shards out"
+        )
+    return shard, rest
+
+
+def _check_rest(rest: Rest, length: int | None, label: str) -> None:
+    if length is None and rest is not Rest.UNEVEN:
+        raise ArgumentClashError(
+            f"{label}: with shard_rest={rest.value!r} all ranks have as many batches, for which the length of an epoch must "
+            'be known: give size=, or the source a __len__; or say shard_rest="uneven"'
+        )
+
+
 def _check_input(arguments: SourceArguments, num_outputs: int | None) -> None:
     """What does not go with an input that has no source."""
     if num_outputs is not None:
         raise ArgumentError("num_outputs is only valid when using ``source``; make one input for each")
-    for name in ("parallel", "sharded", "size", "concurrency", "worker_setup", "worker_teardown", "cycle", "batch_info"):
-        if getattr(arguments, name):
+    for name in _FOR_SOURCES:
+        if getattr(arguments, name) not in (None, False):
             raise DefinitionError(f"{name} is only valid when using ``source``, which this external_source does not have")
 
 

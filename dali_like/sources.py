@@ -10,10 +10,11 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.sharding import Division, Padded
 from dali_like.workers.streams import Grouped, Stream, Walk
 
 #: What ``cycle`` may be, by what it means.
@@ -187,6 +188,13 @@ def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) 
     assert isinstance(kind.callback, Stream)
     walk = Grouped(kind.callback.begin, size, num_outputs, drop_last=drop_last)
     return Kind(Stream(walk, once=kind.goes_on), kind.in_order, kind.goes_on)
+
+
+def padded(kind: Kind, division: Division) -> Kind:
+    """A kind that begins again where it is asked for more items than there are."""
+    if isinstance(kind.callback, Stream):
+        return replace(kind, callback=Stream(kind.callback.begin, length=division.length))
+    return replace(kind, callback=Padded(kind.callback, division))
 
 
 def _is_generator_function(source: Any) -> bool:

@@ -77,12 +77,23 @@ def external_source(
         worker_teardown: likewise, when the worker is told to end, or the pipeline is closed. Workers that are killed do
             without.
         size: how many samples (with ``batch=True``, batches) an epoch has, where the source does not end it. Default: the
-            ``len()`` of the source, if it has one.
+            ``len()`` of the source, if it has one. With shards: of all of them together.
         last_batch_policy: what becomes of the samples of a batch that the end of the epoch leaves incomplete. "drop": they
             are dropped, as in DALI. "partial": they are a batch. "fill": they are, and the last of them is repeated until
             it is full. Also as a `dali_like.plugin.LastBatchPolicy`.
         sharded: True: every worker walks through an iterable of its own, and learns from `dali_like.get_worker_info` which
             part is its. The epoch is one batch of each worker in turn, as in PyTorch.
+        shard: "auto": this process is one of several ranks, each of which delivers its part of every epoch. Which it is, is
+            found out; see `dali_like.ranks.detect_shard`.
+        shard_id, num_shards: in the place of "auto": which rank this is, from 0 on, and of how many. A callable is told the
+            position in the epoch of all ranks: by ``idx_in_epoch``, or the number of the batch. In iteration i, rank r
+            makes batch ``i * num_shards + r``, so that what all ranks make in one iteration lies side by side. Nothing
+            comes twice, and nothing is missing, up to the rest. Of an iterable, each rank walks through all, and delivers
+            what is its. All callables of a pipeline name the same shard.
+        shard_rest: what becomes of the last samples of an epoch that do not fill a batch on each rank. "drop", the default:
+            they are left out. "pad": the first samples come again. Either way all ranks have as many full batches.
+            "uneven": the first ranks have a last batch of them, or a part of one, and the others have none; the only one
+            where the length of an epoch is not known.
         concurrency: how many samples a coroutine function makes at once in each worker. Default: as many as it is given,
             which is its share of a batch.
 

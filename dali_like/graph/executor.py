@@ -35,6 +35,7 @@ from dali_like.graph.operators import Call, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
 from dali_like.graph.program import Key, Program, key
 from dali_like.interrupts import PATIENCE_S, check_interrupts, interruptible
+from dali_like.sharding import ALONE, Shard
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Output
@@ -51,6 +52,7 @@ class _Place(NamedTuple):
 
     epoch: int
     iteration: int
+    first: int  # the position of its first sample
 
 
 class _Work:
@@ -73,6 +75,7 @@ class Executor:
         num_threads: for operators.
         depth: how many batches operators work, or copies to a GPU are begun, ahead.
         capacity: the largest batch; that of a graph without sources.
+        shard: which of the batches of an epoch are this process's.
         inputs: those of the sources that are fed.
         copier: copies outputs to the GPU; None: all are on the CPU.
         ended: whether the end of that epoch has been seen.
@@ -91,6 +94,7 @@ class Executor:
         inputs: Mapping[SourceNode, InputPool],
         copier: Copier | None = None,
         *,
+        shard: Shard = ALONE,
         ended: bool = False,
         cpus: set[int] | None = None,
     ) -> None:
@@ -109,6 +113,7 @@ class Executor:
         self._in_order = any(map(_is_in_order, placement.stages))
         self._depth = 1 if self._in_order else depth
         self._capacity = capacity
+        self._shard = shard
         bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
         self._threads = ThreadPoolExecutor(num_threads, "dali_like", bind) if placement.stages else None
         self._queue: deque[_Work] = deque()
@@ -215,7 +220,8 @@ class Executor:
             self._begin(_Work(outputs, place))
 
     def _next_place(self) -> _Place:
-        return _Place(self._lockstep.epoch, self._lockstep.iteration)
+        iteration = self._lockstep.iteration
+        return _Place(self._lockstep.epoch, iteration, self._shard.first(iteration, self._capacity))
 
     def _begin(self, work: _Work) -> None:
         self._heed_layouts()
@@ -289,7 +295,7 @@ class Executor:
         self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: _Place
     ) -> None:
         def make(i: int) -> None:
-            info = SampleInfo(place.iteration * self._capacity + i, i, place.iteration, place.epoch)
+            info = SampleInfo(place.first + i, i, place.iteration, place.epoch)
             samples = [_sample(samples, i) for samples in inputs]
             results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
             for output, result in zip(memory, results, strict=True):
@@ -302,7 +308,7 @@ class Executor:
     ) -> None:
         registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
         registers += [None] * len(stage.outputs)
-        info = SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch)
+        info = SampleInfo(place.first, 0, place.iteration, place.epoch)
         stage.step.run(registers, info, count=size)
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
             for i, result in enumerate(results):
@@ -322,7 +328,7 @@ class Executor:
 
             self._for_each(count, call)
 
-        call = Call(SampleInfo(place.iteration * self._capacity, 0, place.iteration, place.epoch))
+        call = Call(SampleInfo(place.first, 0, place.iteration, place.epoch))
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
         return made
 

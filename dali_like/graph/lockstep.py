@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dali_like.sharding import ALONE, Shard
 from dali_like.workers.base import Pool
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output, Sizes
 
@@ -33,6 +34,8 @@ class Feed:
         worker: the only one that can compute it, or ANY_WORKER.
         goes_on: whether an epoch begins where the one before has left off.
         sizes: how many samples the batches of an epoch have; None: full ones, until StopIteration.
+        shard: which of the batches are this process's.
+        batch: whether it makes whole batches, which are numbered through all shards; of samples, positions are.
     """
 
     pool: Pool
@@ -42,6 +45,12 @@ class Feed:
     worker: int = ANY_WORKER
     goes_on: bool = False
     sizes: Sizes | None = None
+    shard: Shard = ALONE
+    batch: bool = False
+
+    def number(self, iteration: int) -> int:
+        """How the source calls the batch of an iteration."""
+        return int(self.shard.batch(iteration)) if self.batch else iteration
 
 
 class Position(NamedTuple):
@@ -210,7 +219,7 @@ class Lockstep:
         for i, (feed, output) in enumerate(zip(self._feeds, outputs, strict=False)):
             if feed.goes_on:
                 self._passed[i] -= 1
-                batch = Batch(BatchKey(feed.index, 0, self._passed[i], 0, self._batch_size))
+                batch = Batch(BatchKey(feed.index, 0, feed.number(self._passed[i]), 0, self._batch_size))
                 batch.outcome = output
                 self._left_over[i].insert(0, batch)
 
@@ -279,7 +288,8 @@ class Lockstep:
         size = self._batch_size
         if feed.sizes is not None and iteration == feed.sizes.num_batches - 1:
             size = feed.sizes.last
-        return BatchKey(feed.index, epoch, iteration, iteration * self._batch_size, size, feed.worker, step.turn)
+        first = feed.shard.first(iteration, self._batch_size)
+        return BatchKey(feed.index, epoch, feed.number(iteration), first, size, feed.worker, step.turn)
 
     def _end_behind(self, step: _Step) -> None:
         """Let the epoch end behind the first step."""

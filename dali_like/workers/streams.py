@@ -29,14 +29,16 @@ class Stream:
     Args:
         begin: begins a walk.
         once: what has been taken cannot be had again, at least not in this process: there is one walk for all epochs.
+        length: beyond so many items, the first ones are meant again; None: there is nothing beyond the end.
 
     Attributes:
         on_skip: called for each item that is taken only to get past it.
     """
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False) -> None:
+    def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, length: int | None = None) -> None:
         self.begin = begin
         self.once = once
+        self._length = length
         self.on_skip: Callable[[], None] | None = None
         self._iterator: Iterator[Any] = iter(())
         self._epoch: int | None = None  # before the first walk
@@ -47,6 +49,8 @@ class Stream:
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration
+        if self._length is not None:
+            position %= self._length
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
             self._begin_walk(info.epoch_idx)
         self._given = position
