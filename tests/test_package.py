@@ -67,6 +67,7 @@ PUBLIC = {
         "DataLoader",
         *("StackDataset", "Subset", "random_split"),
         *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
+        "ShardedBatchSampler",
         *("SubsetRandomSampler", "WeightedRandomSampler", "resumable", "BlockPermutation", "Permutation"),
         *("default_collate", "default_collate_fn_map", "default_convert"),
         *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),

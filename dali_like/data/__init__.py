@@ -35,6 +35,7 @@ from dali_like.data.samplers import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
+from dali_like.data.sharded import ShardedBatchSampler
 from dali_like.data.transforms import (
     CenterCrop,
     Compose,
@@ -68,6 +69,7 @@ __all__ = [
     "RandomSampler",
     "Resize",
     "Sampler",
+    "ShardedBatchSampler",
     "SamplerIterator",
     "SequentialSampler",
     "StackDataset",

@@ -50,6 +50,15 @@ class SamplerIterator(Iterator[T_co]):
         """The next so many; fewer where the pass ends before."""
         return list(itertools.islice(self, count))
 
+    def skip(self, count: int) -> None:
+        """Go past so many.
+
+        Raises:
+            StopIteration: the pass ends before.
+        """
+        for _ in range(count):
+            next(self)
+
     @abc.abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """How far the pass has come, as numbers and text."""
@@ -143,7 +152,7 @@ class _Counted(SamplerIterator[T_co]):
         return {"taken": self._taken}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        taken = _count(state_dict, "taken")
+        taken = count_in(state_dict, "taken")
         if self._taken:
             self._iterator = iter(self._iterable)
         self._taken = sum(1 for _ in itertools.islice(self._iterator, taken))
@@ -204,7 +213,7 @@ class SequenceIterator(IndexIterator[int]):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         _check_total(state_dict, len(self._indices))
-        self._taken = _count(state_dict, "taken", len(self._indices))
+        self._taken = count_in(state_dict, "taken", len(self._indices))
 
 
 class EpochIterator(IndexIterator[int]):
@@ -284,8 +293,8 @@ class DrawingIterator(IndexIterator[int]):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         draws = self._draws
         _check_total(state_dict, draws.total)
-        drawn = _count(state_dict, "drawn", draws.blocks)
-        taken = _count(state_dict, "taken", draws.size(drawn - 1) if drawn else 0)
+        drawn = count_in(state_dict, "drawn", draws.blocks)
+        taken = count_in(state_dict, "taken", draws.size(drawn - 1) if drawn else 0)
         if self._source is None:
             self._source = self._kind.of_epoch(0, 0)  # a fresh one would take a number from the global state
         self._randomness().restore(_part(state_dict, "generator", Mapping))
@@ -362,7 +371,12 @@ def _part(state: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
     return state[key]
 
 
-def _count(state: Mapping[str, Any], key: str, limit: int | None = None) -> int:
+def count_in(state: Mapping[str, Any], key: str, limit: int | None = None) -> int:
+    """A number of things that have been counted, from a state.
+
+    Raises:
+        CheckpointError: there is none, or it is too large.
+    """
     number: int = _part(state, key, int)
     if number < 0 or (limit is not None and number > limit):
         allowed = "0 or more" if limit is None else f"from 0 to {limit}"
@@ -371,6 +385,6 @@ def _count(state: Mapping[str, Any], key: str, limit: int | None = None) -> int:
 
 
 def _check_total(state: Mapping[str, Any], total: int) -> None:
-    of_state = _count(state, "total")
+    of_state = count_in(state, "total")
     if of_state != total:
         raise CheckpointError(f"Invalid state_dict: it is of a pass over {of_state} indices, this is one over {total}")

@@ -84,13 +84,12 @@ class Pass(Iterator[Any]):
             self.progress.sampler = self._indices.state_dict()
             return
         self._indices.load_state_dict(self.progress.sampler)
-        for _ in range(self.progress.yielded):
-            try:
-                next(self._indices)
-            except StopIteration:
-                raise CheckpointError(
-                    f"Invalid state_dict: {self.progress.yielded} batches had been delivered, and the sampler has fewer"
-                ) from None
+        try:
+            self._indices.skip(self.progress.yielded)
+        except StopIteration:
+            raise CheckpointError(
+                f"Invalid state_dict: {self.progress.yielded} batches had been delivered, and the sampler has fewer"
+            ) from None
 
     def _warn_of_length(self) -> None:
         plan = self._plan
