@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.checkpoints import Checkpoint, IteratorPosition
+from dali_like.checkpoints import Checkpoint
 from dali_like.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.notices import warn
@@ -173,7 +173,7 @@ class HasArguments:
 
     @property
     def enable_checkpointing(self) -> bool:
-        """Whether `checkpoint` may be called."""
+        """Whether `checkpoint` and `state_dict` may be called."""
         return self._arguments.enable_checkpointing
 
     @property
@@ -182,10 +182,10 @@ class HasArguments:
         return self._arguments.checkpoint is not None
 
     @property
-    def _iterator_position(self) -> IteratorPosition | None:
-        """From which position an iterator over the pipeline goes on."""
+    def _restored(self) -> Checkpoint | None:
+        """The checkpoint that the pipeline goes on from."""
         checkpoint: Checkpoint | None = self._arguments.checkpoint
-        return None if checkpoint is None else checkpoint.iterator
+        return checkpoint
 
     @property
     def exec_pipelined(self) -> bool:
@@ -268,7 +268,7 @@ def _number_of_workers(name: str, value: Any) -> int:
 
 
 def _checkpoint(name: str, value: Any) -> Checkpoint:
-    return value if isinstance(value, Checkpoint) else Checkpoint.loads(value)
+    return Checkpoint.of(value)
 
 
 def _start_method(name: str, value: Any) -> str:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dali_like import pickling
 from dali_like.arguments import Arguments
@@ -22,7 +23,7 @@ from dali_like.device.nvml import bound_to, cpus_near
 from dali_like.device.opening import check_device, check_number, open_device
 from dali_like.device.pinned import PinnedMemory
 from dali_like.device.protocol import Device
-from dali_like.errors import ArgumentClashError, ArgumentError, CudaForkError
+from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError, CudaForkError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.executor import Executor
@@ -35,6 +36,7 @@ from dali_like.graph.shards import ShardsPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
 from dali_like.sharding import ALONE, Shard
+from dali_like.source_states import SourceStates
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import enough_descriptors
@@ -84,6 +86,13 @@ class Engine:
         self._buffers: BufferPool | None = None
         self._cpus = _cpus_for(arguments)
         self._shard = _common_shard(graph)
+        self._shards_pools: list[ShardsPool] = []
+        self._states = SourceStates([node.external for node in graph.sources])
+        if arguments.checkpoint is not None:
+            self._check(arguments.checkpoint)
+            self._states.restore(arguments.checkpoint.sources)
+        if arguments.enable_checkpointing:
+            self._states.remember(2 * (self._depth + sum(arguments.queue_sizes)) + 2)
         parallel = [node for node in graph.sources if node.external.parallel]
         with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
@@ -119,7 +128,7 @@ class Engine:
                 self._batch_size,
                 self.inputs,
                 copier,
-                shard=self._shard or ALONE,
+                shard=self._shard,
                 ended=ended,
                 cpus=self._cpus,
             )
@@ -140,14 +149,38 @@ class Engine:
         executor = self.build()
         epoch, iteration, passed = executor.position
         goes_on = [node.external.goes_on for node in self._graph.sources]
-        return Checkpoint(
-            self._batch_size,
-            epoch,
-            iteration - num_scheduled,
-            executor.ended and not num_scheduled,
-            self._entropy,
-            tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, goes_on, strict=True)),
-        )
+        passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, goes_on, strict=True))
+        position = Position(epoch, iteration - num_scheduled, passed)
+        ended = executor.ended and not num_scheduled
+        numbers = [executor.number(i, position) for i in range(len(passed))]
+        states = self._states.now() if ended else self._states.before(numbers)
+        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, states)
+
+    def go_to(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint with the same seed.
+
+        Raises:
+            CheckpointError: it is of another pipeline; or an iterator would have to go back.
+        """
+        self._check(checkpoint)
+        if any(pool.has_begun for pool in self._shards_pools) and any(
+            node.external.sharded and node.external.goes_on for node in self._graph.sources
+        ):
+            raise CheckpointError("iterators that run in every worker cannot go back; load the state into another pipeline")
+        self._arguments = replace(self._arguments, checkpoint=checkpoint)
+        if self.executor is None:
+            self._states.restore(checkpoint.sources, started=self.process_pool is not None)
+            return
+        passed = [
+            now if node.external.kind is None else then
+            for node, now, then in zip(self._graph.sources, self.executor.position.passed, checkpoint.passed, strict=True)
+        ]
+        position = Position(checkpoint.epoch, checkpoint.iteration, tuple(passed))
+        restored = self._states.restorable(checkpoint.sources, started=True)
+        self.executor.go_to(position, restored, ended=checkpoint.ended)
+        for pool in self._shards_pools:
+            pool.forget()
+        self._states.restore(checkpoint.sources, started=True)
 
     def stop_waiting(self) -> None:
         """Let whoever waits for a batch raise ClosedError. May be called in any thread."""
@@ -207,16 +240,21 @@ class Engine:
         checkpoint: Checkpoint | None = self._arguments.checkpoint
         if checkpoint is None:
             return None, False
-        externals = [node.external for node in self._graph.sources]
-        checkpoint.check(self._batch_size, [external.goes_on for external in externals])
-        for external in externals:
-            if external.kind is not None and external.kind.ignores_info:
+        for i, node in enumerate(self._graph.sources):
+            external = node.external
+            if external.kind is not None and external.kind.ignores_info and checkpoint.sources[i] is None:
                 warn(
                     f"{external.name} takes no argument, so that it cannot be told where to go on from the checkpoint; "
                     "it begins at its beginning",
                     UserWarning,
                 )
         return Position(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
+
+    def _check(self, checkpoint: Checkpoint) -> None:
+        externals = [node.external for node in self._graph.sources]
+        divides_batches = any(external.batch and external.shard is not None for external in externals)
+        go_on = [external.goes_on for external in externals]
+        checkpoint.check(self._batch_size, self._shard.count, go_on, divides_batches=divides_batches)
 
     def _feeds(self, inline_pool: InlinePool) -> list[Feed]:
         """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
@@ -236,6 +274,7 @@ class Engine:
                 pool, index = self.process_pool, next(parallel)
                 if external.sharded:
                     pool = ShardsPool(pool, self._num_workers)
+                    self._shards_pools.append(pool)
                 elif external.kind.in_order:
                     worker = next(homes) % self._num_workers
             # Operators have a queue of their own, as deep as the pipeline says.
@@ -258,8 +297,8 @@ def _cpus_for(arguments: Arguments) -> set[int] | None:
     return cpus_near(arguments.device_id)
 
 
-def _common_shard(graph: Graph) -> Shard | None:
-    """Which part of an epoch all sources that are told positions are to give; None where there are no shards.
+def _common_shard(graph: Graph) -> Shard:
+    """Which part of an epoch all sources that are told positions are to give; all of it where there are no shards.
 
     Raises:
         ArgumentClashError: they do not agree.
@@ -274,7 +313,7 @@ def _common_shard(graph: Graph) -> Shard | None:
         raise ArgumentClashError(
             f"all callables of a pipeline must be told of the same shard, since their samples belong together: {told}"
         )
-    return next(iter(shards), None)
+    return next(iter(shards), None) or ALONE
 
 
 def _check_runnable(graph: Graph, arguments: Arguments) -> None:

@@ -6,8 +6,7 @@ import contextlib
 import importlib
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
@@ -18,6 +17,7 @@ from dali_like.graph.expectations import Expectation, check_outputs, make_expect
 from dali_like.graph.nodes import DataNode
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.reporting import PipelineStatistics, Reporting
+from dali_like.resuming import Resumable
 from dali_like.saving import Serializable
 from dali_like.scheduling import Schedulable, let_wait
 from dali_like.types import PipelineAPIType
@@ -46,7 +46,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class Pipeline(Feedable, Schedulable, Serializable, Reporting):
+class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting):
     """Feeds a training loop with batches.
 
     A pipeline is made by a function under `pipeline_def`, or by hand: ``Pipeline(...)`` and `set_outputs`. Then `run`
@@ -76,8 +76,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             None: with cloudpickle, by value where workers could not import them; see `dali_like.pickling`.
         py_worker_options: what Ray is to find a place for each worker by, as for ``ray.remote``: ``{"num_cpus": 1,
             "resources": {...}}`` and the like. Default: one CPU.
-        enable_checkpointing: whether `checkpoint` may be called.
-        checkpoint: what `checkpoint` has returned; the pipeline goes on from there.
+        enable_checkpointing: whether `state_dict` and `checkpoint` may be called.
+        checkpoint: what `checkpoint` or `state_dict` has returned; the pipeline goes on from there.
         output_dtype, output_ndim, output_layout: what `run` holds the outputs against, each batch: one value for all, or a
             list with one for each, of which None and an empty layout allow anything. Dtypes may be NumPy's, too.
         exec_pipelined: False: the first `schedule_run` schedules one batch, not as many as are computed ahead.
@@ -115,7 +115,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
         *,
         enable_memory_stats: bool = False,
         enable_checkpointing: bool = False,
-        checkpoint: bytes | str | None = None,
+        checkpoint: bytes | str | Mapping[str, Any] | None = None,
         py_num_workers: int | None = 1,
         py_start_method: str = "fork",
         py_callback_pickler: Any = None,
@@ -308,29 +308,6 @@ class Pipeline(Feedable, Schedulable, Serializable, Reporting):
             self._final_statistics = self.statistics()
             self._engine = None  # whoever still holds a batch keeps the mapping; nobody else does
             self._forget_graph()
-
-    def checkpoint(self, filename: str | os.PathLike[str] | None = None) -> bytes:
-        """How far the pipeline has come: another one of the same definition goes on from there, if that is given to it.
-
-        Batches that have been delivered count; so do none that have been computed ahead, or scheduled. Iterables are walked
-        through up to the same place again.
-
-        Args:
-            filename: a file to write it to, as well.
-
-        Returns:
-            JSON, which is safe to load from anybody.
-
-        Raises:
-            PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
-        """
-        if not self.enable_checkpointing:
-            raise PipelineStateError("a pipeline makes checkpoints if it is made with enable_checkpointing=True")
-        with self._call:
-            checkpoint = self._start().checkpoint(len(self._scheduled)).dumps()
-        if filename is not None:
-            Path(filename).write_bytes(checkpoint)
-        return checkpoint
 
     def __len__(self) -> int:
         """The number of batches in an epoch.

@@ -15,6 +15,7 @@ from typing import Any
 
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.sharding import Division, Padded
+from dali_like.workers.states import Remembered, knows_its_state
 from dali_like.workers.streams import Grouped, Stream, Walk
 
 #: What ``cycle`` may be, by what it means.
@@ -132,13 +133,19 @@ def _iterable_kind(source: Any, use: Use) -> Kind:
     goes_on = use.cycle == "no" or _cannot_begin_anew(source)
     walk = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
     length = None if goes_on or use.cycle == "quiet" else _length_of(source)
-    return Kind(Stream(walk, once=goes_on), in_order=True, goes_on=goes_on, length=length)
+    owner = source if knows_its_state(source) else None
+    return Kind(Stream(walk, once=goes_on, owner=owner), in_order=True, goes_on=goes_on, length=length)
 
 
 def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
     if inspect.isasyncgenfunction(source):
         raise DefinitionError(f"{use.label} is an async generator function; an async source returns one sample a call")
-    kind = functools.partial(Kind, is_async=is_async(source), length=_length_of(source))
+    owner = None if use.parallel else _knower(source)
+
+    def kind(callback: Callable[[Any], Any], *, ignores_info: bool = False) -> Kind:
+        callback = callback if owner is None else Remembered(callback, owner)
+        return Kind(callback, is_async=is_async(source), ignores_info=ignores_info, length=_length_of(source))
+
     told = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
     try:
         signature = inspect.signature(source)
@@ -193,8 +200,14 @@ def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) 
 def padded(kind: Kind, division: Division) -> Kind:
     """A kind that begins again where it is asked for more items than there are."""
     if isinstance(kind.callback, Stream):
-        return replace(kind, callback=Stream(kind.callback.begin, length=division.length))
+        kind.callback.length = division.length
+        return kind
     return replace(kind, callback=Padded(kind.callback, division))
+
+
+def _knower(source: Any) -> Any:
+    """What knows the state of a callable: itself, or the object that it is a method of; None if nobody does."""
+    return next(filter(knows_its_state, (source, getattr(source, "__self__", None))), None)
 
 
 def _is_generator_function(source: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from conftest import in_both_places
 
 from dali_like import Pipeline, fn
+from dali_like.checkpoints import Checkpoint
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
@@ -89,9 +91,8 @@ class ScriptedPipeline(Pipeline):
         if self._position[1] or not self._script:
             self._position = (self._position[0] + 1, 0)
 
-    def checkpoint(self, filename: Any = None) -> bytes:
-        """The position."""
-        return repr(self._position).encode()
+    def _take_checkpoint(self) -> Checkpoint:
+        return Checkpoint(4, 1, *self._position, False, 0, (), ())
 
 
 def plain(batch: Any) -> Any:
@@ -645,31 +646,42 @@ def test_size_and_batch_size(size: int) -> None:
 # Checkpoints
 
 
+def places_of(iterator: Any) -> list[tuple[int, int]]:
+    """Where the pipelines are, as the iterator's state has it."""
+    return [(state["epoch"], state["iteration"]) for state in iterator.state_dict()["pipelines"]]
+
+
 @either_preparation
 def test_checkpoints_are_where_the_user_is(prepare: bool) -> None:
     pipelines = [ScriptedPipeline([4, 4, 4], enable_checkpointing=True) for _ in range(2)]
     iterator = DALIGenericIterator(pipelines, ["x"], prepare_first_batch=prepare)
 
-    checkpoints = [iterator.checkpoints()]
+    places = [places_of(iterator)]
     for _ in range(2):
         next(iterator)
-        checkpoints.append(iterator.checkpoints())
+        places.append(places_of(iterator))
 
-    assert checkpoints == [[b"(0, 0)"] * 2, [b"(0, 1)"] * 2, [b"(0, 2)"] * 2]
+    assert places == [[(0, 0)] * 2, [(0, 1)] * 2, [(0, 2)] * 2]
+
+
+def test_checkpoints_are_states_as_text() -> None:
+    iterator = DALIGenericIterator(ScriptedPipeline([4], enable_checkpointing=True), ["x"], size=4)
+
+    assert [json.loads(checkpoint) for checkpoint in iterator.checkpoints()] == iterator.state_dict()["pipelines"]
 
 
 def test_checkpoint_behind_an_epoch_is_the_beginning_of_the_next() -> None:
     iterator = DALIGenericIterator(ScriptedPipeline([4], enable_checkpointing=True), ["x"], auto_reset=True)
     epoch_of(iterator)
 
-    assert iterator.checkpoints() == [b"(1, 0)"]
+    assert places_of(iterator) == [(1, 0)]
 
 
 def test_checkpoint_behind_an_epoch_without_batches() -> None:
     iterator = DALIGenericIterator(ScriptedPipeline([], [4], enable_checkpointing=True), ["x"], auto_reset=True)
     epoch_of(iterator)
 
-    assert iterator.checkpoints() == [b"(1, 0)"]
+    assert places_of(iterator) == [(1, 0)]
 
 
 def going_on(length: int | None, checkpoints: Sequence[Any], **options: Any) -> Any:

@@ -103,7 +103,7 @@ def valid() -> dict[str, Any]:
     "change",
     [
         {"format": "another"},
-        {"version": 2},
+        {"version": 1},
         {"epoch": -1},
         {"epoch": 1.5},
         {"epoch": True},
@@ -115,6 +115,9 @@ def valid() -> dict[str, Any]:
         {"passed": 0},
         {"passed": [[]]},
         {"passed": [-1]},
+        {"sources": []},
+        {"sources": None},
+        {"num_shards": 1.0},
         {"batch_size": None},
         {"another": 1},
         {"iterator": 1},
@@ -135,7 +138,9 @@ def test_garbage_is_refused(data: Any) -> None:
         pipeline_of("samples", "serial", checkpoint=data)
 
 
-@pytest.mark.parametrize(("change", "words"), [({"batch_size": 5}, "batch_size=5"), ({"passed": []}, "0 sources, not 1")])
+@pytest.mark.parametrize(
+    ("change", "words"), [({"batch_size": 5}, "batch_size=5"), ({"passed": [], "sources": []}, "0 sources, not 1")]
+)
 def test_checkpoint_of_another_pipeline_is_refused(change: dict[str, Any], words: str) -> None:
     pipe = pipeline_of("samples", "serial", checkpoint=json.dumps(valid() | change))
 

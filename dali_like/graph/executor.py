@@ -15,7 +15,7 @@ import functools
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
@@ -131,6 +131,10 @@ class Executor:
         """Whether the user has seen the end of the epoch."""
         return self._ended
 
+    def number(self, source: int, position: Position) -> tuple[int, int]:
+        """See `Lockstep.number`."""
+        return self._lockstep.number(source, position)
+
     def run(self) -> tuple[TensorList, ...]:
         """The next batch.
 
@@ -151,13 +155,23 @@ class Executor:
     def reset(self) -> None:
         """Begin the next epoch, unless nothing has been taken from this one yet."""
         if self.position.iteration or self._ended:
-            for work in reversed(self._queue):
-                if not work.future.cancel() and self._in_order:
-                    self._wait_for(work)
-                self._lockstep.put_back(work.outputs)
-            self._queue.clear()
+            self._put_back()
             self._lockstep.reset()
             self._ended = False
+
+    def go_to(self, position: Position, restored: Container[int], *, ended: bool) -> None:
+        """Go on from anywhere; see `Lockstep.go_to`."""
+        self._put_back()
+        self._lockstep.go_to(position, restored)
+        self._ended = ended
+
+    def _put_back(self) -> None:
+        """Drop what has been computed ahead, but for what cannot be had again."""
+        for work in reversed(self._queue):
+            if not work.future.cancel() and self._in_order:
+                self._wait_for(work)
+            self._lockstep.put_back(work.outputs)
+        self._queue.clear()
 
     def end_epoch(self) -> None:
         """Let the epoch end here, whatever the sources still have."""

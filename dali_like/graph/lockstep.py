@@ -13,12 +13,14 @@ epoch: the next one goes on with it.
 
 from __future__ import annotations
 
+import sys
 from bisect import insort
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dali_like.errors import CheckpointError
 from dali_like.sharding import ALONE, Shard
 from dali_like.workers.base import Pool
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output, Sizes
@@ -153,6 +155,13 @@ class Lockstep:
         """Whether there is a source that `put_back` gives something back to."""
         return self._any_goes_on
 
+    def number(self, source: int, position: Position) -> tuple[int, int]:
+        """How a source calls the batch that comes next at a position: by what epoch and number."""
+        feed = self._feeds[source]
+        if feed.goes_on:
+            return 0, feed.number(position.passed[source])
+        return position.epoch, feed.number(position.iteration)
+
     def passed(self, steps_ahead: int) -> tuple[int, ...]:
         """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
         return tuple(
@@ -222,6 +231,32 @@ class Lockstep:
                 batch = Batch(BatchKey(feed.index, 0, feed.number(self._passed[i]), 0, self._batch_size))
                 batch.outcome = output
                 self._left_over[i].insert(0, batch)
+
+    def go_to(self, position: Position, restored: Container[int]) -> None:
+        """Go on from anywhere.
+
+        Args:
+            restored: the sources that have been brought there by what they know of their state.
+
+        Raises:
+            CheckpointError: one that cannot go back has been further.
+        """
+        for i, feed in enumerate(self._feeds):
+            if feed.goes_on and position.passed[i] < self._passed[i] and i not in restored:
+                raise CheckpointError(
+                    f"source {i} is an iterator of which {self._passed[i]} batches have been taken; it cannot go back to "
+                    f"{position.passed[i]}. Load the state into another pipeline"
+                )
+        while self._window:
+            self._drop(self._window.popleft())
+        for i, (feed, passed) in enumerate(zip(self._feeds, position.passed, strict=True)):
+            if feed.goes_on:
+                first = feed.number(passed) if i not in restored else sys.maxsize
+                self._left_over[i] = [batch for batch in self._left_over[i] if batch.key.iteration >= first]
+                self._submitted[i] = passed if i in restored else max(self._submitted[i], passed)
+        self._epoch, self._iteration = position.epoch, position.iteration
+        self._passed = list(position.passed)
+        self._finished = False
 
     def reset(self) -> None:
         """Leave the epoch, ended or not, and begin the next one."""

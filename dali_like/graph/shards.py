@@ -53,6 +53,15 @@ class ShardsPool:
         batch.outcome = None
 
     def close(self) -> None:
+        self.forget()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything has been asked for."""
+        return bool(self._epochs)
+
+    def forget(self) -> None:
+        """Be as if nothing had been asked for. What has been must be cancelled."""
         self._epochs.clear()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 import numpy as np
@@ -102,12 +102,13 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             raise ArgumentClashError(f"with DROP, nothing is left of an epoch of {size} samples: a full batch has {step}")
         self._is_checkpointed = _checked_checkpointing(self._pipelines)
         self._gathered: list[Sequence[Any]] = []  # what pipelines have given for the next step
-        self._initial_checkpoints: list[bytes] | None = None  # of pipelines that are ahead by the first batch
+        self._initial_checkpoints: list[Checkpoint] | None = None  # of pipelines that are ahead by the first batch
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end
         self._goes_on = False  # whether it began within an epoch of the pipelines
         self._restore()
         self._build()
+        self._prepares = prepare_first_batch
         if prepare_first_batch:
             self._prepare()
 
@@ -190,25 +191,64 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             self._begun = self._ended = False
 
     def checkpoints(self) -> list[bytes]:
-        """Where the pipelines are: one checkpoint for each, from which an equal pipeline goes on with the next batch.
-
-        With a size, they also say how far the iterator is, and an equal iterator over those pipelines goes on there.
+        """`state_dict` as text, one for each pipeline, for ``Pipeline(checkpoint=...)``: DALI's way to go on.
 
         Raises:
             ArgumentClashError: the pipelines were made without ``enable_checkpointing``.
         """
+        return [checkpoint.dumps() for checkpoint in self._take_checkpoints()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the iterator and its pipelines are, as what JSON consists of: an equal iterator goes on with the next batch.
+
+        What may be different there, and what is in it, says `Pipeline.state_dict`. With a size, the ranks must be as many.
+
+        Raises:
+            ArgumentClashError: the pipelines were made without ``enable_checkpointing``.
+            CheckpointError: JSON cannot hold the state of a source.
+        """
+        return {"pipelines": [checkpoint.words() for checkpoint in self._take_checkpoints()]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a state that `state_dict` has returned. At any time; see `Pipeline.load_state_dict`.
+
+        Raises:
+            CheckpointError: it is no state, or one of another iterator; or an iterator would have to go back.
+        """
+        words = state_dict.get("pipelines") if isinstance(state_dict, Mapping) else None
+        if not isinstance(words, list):
+            raise CheckpointError("this is no state of an iterator over pipelines")
+        saved = [Checkpoint.of_words(each) for each in words]
+        if len(saved) != len(self._pipelines):
+            raise CheckpointError(f"the state is of an iterator over {len(saved)} pipelines, not {len(self._pipelines)}")
+        self._gathered.clear()
+        self._initial_checkpoints = None
+        for pipe, checkpoint in zip(self._pipelines, saved, strict=True):
+            pipe.load_state_dict(checkpoint.words())
+        self._progress.begin_anew()
+        self._begun = self._ended = self._goes_on = False
+        self._restore()
+        if self._prepares:
+            self._prepare()
+
+    def _take_checkpoints(self) -> list[Checkpoint]:
         if not self._is_checkpointed:
-            raise ArgumentClashError("checkpoints() needs pipelines that are made with enable_checkpointing=True")
+            raise ArgumentClashError("state_dict() and checkpoints() need pipelines made with enable_checkpointing=True")
         saved = self._initial_checkpoints if self._initial_checkpoints is not None else self._current_checkpoints()
         if self._size < 0:
             return saved
         position = IteratorPosition(self._size, *self._progress.position, self._goes_on, self._ended)
-        return [Checkpoint.with_iterator(checkpoint, position) for checkpoint in saved]
+        return [checkpoint.with_iterator(position) for checkpoint in saved]
 
     def _restore(self) -> None:
         """Go on from where an iterator was whose checkpoints the pipelines go on from."""
-        positions = {pipe._iterator_position for pipe in self._pipelines}
+        restored = [pipe._restored for pipe in self._pipelines]
+        positions = {None if checkpoint is None else checkpoint.iterator for checkpoint in restored}
         if positions == {None}:
+            self._begun = any(checkpoint is not None and checkpoint.iteration > 0 for checkpoint in restored)
+            self._ended = any(
+                checkpoint is not None and checkpoint.ended for checkpoint in restored
+            )  # the first to be asked
             return
         position = positions.pop()
         if positions or position is None:
@@ -293,8 +333,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         for pipe in self._pipelines:
             pipe.reset()
 
-    def _current_checkpoints(self) -> list[bytes]:
-        return [pipe.checkpoint() for pipe in self._pipelines]
+    def _current_checkpoints(self) -> list[Checkpoint]:
+        return [pipe._take_checkpoint() for pipe in self._pipelines]
 
 
 def _length(outputs: Sequence[TensorListCPU]) -> int:

@@ -15,10 +15,12 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from types import NoneType
 from typing import Any
 
-from dali_like.errors import LostItemError, OutputCountError
+from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
+from dali_like.workers.states import Memory, check_saved, knows_its_state
 
 
 class Stream:
@@ -29,16 +31,21 @@ class Stream:
     Args:
         begin: begins a walk.
         once: what has been taken cannot be had again, at least not in this process: there is one walk for all epochs.
-        length: beyond so many items, the first ones are meant again; None: there is nothing beyond the end.
+        owner: what is walked through, if it knows its state.
 
     Attributes:
         on_skip: called for each item that is taken only to get past it.
+        length: beyond so many items, the first ones are meant again; None: there is nothing beyond the end.
+        memory: takes note of the states that it has had.
     """
 
-    def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, length: int | None = None) -> None:
+    def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, owner: Any = None) -> None:
         self.begin = begin
         self.once = once
-        self._length = length
+        self.owner = owner
+        self.length: int | None = None
+        self.memory: Memory | None = None
+        self._saved: dict[str, Any] | None = None
         self.on_skip: Callable[[], None] | None = None
         self._iterator: Iterator[Any] = iter(())
         self._epoch: int | None = None  # before the first walk
@@ -49,8 +56,12 @@ class Stream:
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration
-        if self._length is not None:
-            position %= self._length
+        if self.length is not None:
+            position %= self.length
+        if self._saved is not None:
+            self._go_on(info.epoch_idx, position)
+        if self.memory is not None:
+            self.memory.note(info)
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
             self._begin_walk(info.epoch_idx)
         self._given = position
@@ -61,8 +72,8 @@ class Stream:
                 raise StopIteration
             if self.once:
                 raise LostItemError(
-                    f"an interrupt has cost item {position} of an iterator, which cannot go back to it; the next is item "
-                    f"{self._position}"
+                    f"item {position} of an iterator is gone: an interrupt has cost it, or it was taken before a state was "
+                    f"loaded. It cannot go back, and the next is item {self._position}"
                 )
             self._begin_walk(info.epoch_idx)
         try:
@@ -75,6 +86,48 @@ class Stream:
     def put_back(self, item: Any) -> None:
         """What was given last could not be used, and will be asked for again, though maybe not at once."""
         self._put_back[self._given] = item
+
+    def save(self) -> dict[str, Any]:
+        """Where it is, and the state of the iterator or else of the iterable, in the form that `restore` takes."""
+        by_iterator = knows_its_state(self._iterator)
+        knower: Any = self._iterator if by_iterator else self.owner
+        return {
+            "epoch": self._epoch,
+            "position": self._position,
+            "of_iterator": by_iterator,
+            "state": knower.state_dict() if knower is not None else None,
+        }
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Go on from what `save` has returned, as soon as something is asked for.
+
+        Raises:
+            CheckpointError: it has not returned that.
+        """
+        check_saved(saved, {"epoch": (int, NoneType), "position": int, "of_iterator": bool, "state": object})
+        if not saved["of_iterator"] and self.owner is None:
+            raise CheckpointError(
+                "the checkpoint has the state of an iterable; in this pipeline it has no load_state_dict()"
+            )
+        self._saved = saved
+
+    def _go_on(self, epoch: int, position: int) -> None:
+        saved, self._saved = self._saved, None
+        assert saved is not None
+        if saved["state"] is None:
+            return
+        is_on_the_way = saved["position"] <= position and (self.once or saved["epoch"] == epoch)
+        if not saved["of_iterator"] and (is_on_the_way or saved["epoch"] != epoch):
+            self.owner.load_state_dict(saved["state"])
+        if not is_on_the_way:
+            return  # an epoch that has ended, or a place before: it is walked to
+        self._begin_walk(epoch)
+        if saved["of_iterator"]:
+            knower: Any = self._iterator
+            if not knows_its_state(knower):
+                raise CheckpointError("the checkpoint has the state of an iterator; this one has no load_state_dict()")
+            knower.load_state_dict(saved["state"])
+        self._position = saved["position"]
 
     def _begin_walk(self, epoch: int) -> None:
         self._put_back.clear()

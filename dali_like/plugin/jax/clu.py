@@ -6,7 +6,7 @@ The names are those of ``nvidia.dali.plugin.jax.clu`` 1.53; the package ``clu`` 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Sharding
 from numpy.typing import NDArray
 
+from dali_like.checkpoints import Checkpoint
 from dali_like.errors import PipelineStateError, SpecError
 from dali_like.plugin.jax.iterator import DALIGenericIterator, decorator_of
 from dali_like.plugin.progress import LastBatchPolicy
@@ -89,18 +90,19 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
             self._peeked = None
             super().reset()
 
-    def checkpoints(self) -> list[bytes]:
-        """As `DALIGenericIterator.checkpoints`.
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """As `DALIGenericIterator.load_state_dict`. A batch that has been peeked at is dropped."""
+        with self._lock:
+            self._peeked = None
+            super().load_state_dict(state_dict)
 
-        Raises:
-            PipelineStateError: a batch has been peeked at and not been taken, and would be in no checkpoint.
-        """
+    def _take_checkpoints(self) -> list[Checkpoint]:
         with self._lock:
             if self._peeked is not None:
                 raise PipelineStateError(
-                    "checkpoints() does not know of a batch that has been peeked at; take it by next() before"
+                    "a state does not know of a batch that has been peeked at; take it by next() before"
                 )
-            return super().checkpoints()
+            return super()._take_checkpoints()
 
     @property
     def element_spec(self) -> dict[str, jax.ShapeDtypeStruct]:

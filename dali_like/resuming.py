@@ -1,0 +1,115 @@
+"""Going on where a pipeline was: `Pipeline.state_dict` and `load_state_dict`, and DALI's `Pipeline.checkpoint`."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dali_like.arguments import Arguments, HasArguments
+from dali_like.checkpoints import Checkpoint
+from dali_like.engine import Engine
+from dali_like.errors import PipelineStateError
+from dali_like.graph.executor import Executor, TensorList
+
+
+class Resumable(HasArguments):
+    """The methods that say how far a pipeline has come, and bring one there. It is the same state, as words and as text."""
+
+    _call: AbstractContextManager[None]
+    _engine: Engine | None
+    _entropy: int
+    _scheduled: deque[tuple[TensorList, ...]]
+
+    def checkpoint(self, filename: str | os.PathLike[str] | None = None) -> bytes:
+        """`state_dict` as text, for ``Pipeline(checkpoint=...)``: DALI's way to go on.
+
+        Args:
+            filename: a file to write it to, as well.
+
+        Returns:
+            JSON, which is safe to load from anybody.
+
+        Raises:
+            PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
+        """
+        checkpoint = self._take_checkpoint().dumps()
+        if filename is not None:
+            Path(filename).write_bytes(checkpoint)
+        return checkpoint
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the pipeline has come, as what JSON consists of. Another one of the same definition goes on from there.
+
+        Batches that have been delivered count; so do none that have been computed ahead, or scheduled. The number of
+        workers, how they are started and the prefetch depths may be others. With shards, so may the number of ranks, if
+        the product of that and the ``batch_size`` stays the same; the state of any rank is good for all.
+
+        Sources that are called in this process, or their iterators, may have ``state_dict`` and ``load_state_dict``: what
+        they say of themselves is part of it. Other iterables are walked through up to the same place again.
+
+        Raises:
+            PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
+            CheckpointError: JSON cannot hold the state of a source.
+        """
+        return self._take_checkpoint().words()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Go on from a state that `state_dict` has returned, in place of ``Pipeline(checkpoint=...)``.
+
+        At any time; but workers that run already are started anew if the state has another seed than the pipeline. So give
+        pipelines a ``seed``.
+
+        Raises:
+            CheckpointError: it is no state, or one of another pipeline; or an iterator would have to go back.
+            ArgumentError, CudaForkError, PicklingError: see `start_py_workers`.
+        """
+        checkpoint = Checkpoint.of(state_dict)
+        with self._call:
+            self._check_open()
+            engine, executor = self._engine, self._executor
+            if engine is not None and checkpoint.seed == self._entropy:
+                engine.go_to(checkpoint)
+            elif engine is not None:
+                self._engine = None
+                engine.close()
+            self._adopt(replace(self._arguments, checkpoint=checkpoint))
+            self._forget_schedule()
+            if self._engine is None and engine is not None:
+                self._start()
+                if executor is not None:
+                    self._build()
+
+    def _take_checkpoint(self) -> Checkpoint:
+        if not self.enable_checkpointing:
+            raise PipelineStateError("a pipeline makes checkpoints if it is made with enable_checkpointing=True")
+        with self._call:
+            return self._start().checkpoint(len(self._scheduled))
+
+    @property
+    def _executor(self) -> Executor | None:
+        raise NotImplementedError
+
+    def _adopt(self, arguments: Arguments) -> None:
+        """Be a pipeline with these arguments."""
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        """Raise, unless the pipeline can be used."""
+        raise NotImplementedError
+
+    def _forget_schedule(self) -> None:
+        """Drop what has been scheduled."""
+        raise NotImplementedError
+
+    def _start(self) -> Engine:
+        """Start the workers, unless that has been done."""
+        raise NotImplementedError
+
+    def _build(self) -> Executor:
+        """Prepare to run, unless that has been done."""
+        raise NotImplementedError

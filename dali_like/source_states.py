@@ -1,0 +1,87 @@
+"""What the sources of a pipeline say of their states, for checkpoints; and what checkpoints say to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dali_like.errors import CheckpointError
+from dali_like.external_source import ExternalSource
+from dali_like.workers.states import Memory, Remembered
+from dali_like.workers.streams import Stream
+
+
+class SourceStates:
+    """The states of the sources of a pipeline, by their numbers; None stands for a source that does not know its own.
+
+    Args:
+        externals: the sources.
+    """
+
+    def __init__(self, externals: Sequence[ExternalSource]) -> None:
+        self._externals = externals
+        self._knowers = [_knower_of(external) for external in externals]
+
+    def remember(self, limit: int) -> None:
+        """From now on take note of what the states are before each batch; `limit` is how many are made ahead."""
+        for external, knower in zip(self._externals, self._knowers, strict=True):
+            if knower is not None and not external.parallel:
+                knower.memory = Memory(knower.save, limit)
+
+    def before(self, batches: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
+        """The states before batches of these epochs and numbers, one for each source.
+
+        Raises:
+            CheckpointError: JSON cannot hold one.
+        """
+        memories = self._memories()
+        return self._checked(memory and memory.before(*batch) for memory, batch in zip(memories, batches, strict=True))
+
+    def now(self) -> tuple[Any, ...]:
+        """The states of this moment.
+
+        Raises:
+            CheckpointError: JSON cannot hold one.
+        """
+        return self._checked(memory and memory.now() for memory in self._memories())
+
+    def restorable(self, states: Sequence[Any], *, started: bool) -> set[int]:
+        """The sources that can be brought to these states; those in workers cannot where these have been started."""
+        return {
+            i
+            for i, (external, knower, state) in enumerate(zip(self._externals, self._knowers, states, strict=True))
+            if state is not None and knower is not None and not (external.parallel and (started or external.sharded))
+        }
+
+    def restore(self, states: Sequence[Any], *, started: bool = False) -> None:
+        """Bring the sources to these states, as far as they can be. Others are walked through up to their places.
+
+        Raises:
+            CheckpointError: one is no state of its source.
+        """
+        for memory in filter(None, self._memories()):
+            memory.clear()
+        for i in self.restorable(states, started=started):
+            knower = self._knowers[i]
+            assert knower is not None
+            knower.restore(states[i])
+
+    def _memories(self) -> list[Memory | None]:
+        return [None if knower is None else knower.memory for knower in self._knowers]
+
+    def _checked(self, states: Iterable[Any]) -> tuple[Any, ...]:
+        checked = []
+        for external, state in zip(self._externals, states, strict=True):
+            known = None if state is None or state["state"] is None else state
+            try:
+                json.dumps(known)
+            except (TypeError, ValueError, RecursionError) as error:
+                raise CheckpointError(f"{external.name}: state_dict() must return what JSON can hold: {error}") from None
+            checked.append(known)
+        return tuple(checked)
+
+
+def _knower_of(external: ExternalSource) -> Stream | Remembered | None:
+    callback = None if external.kind is None else external.kind.callback
+    return callback if isinstance(callback, (Stream, Remembered)) else None

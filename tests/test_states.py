@@ -1,0 +1,484 @@
+"""States of pipelines and iterators: loaded at any time, by other ranks and workers, with what sources say of themselves."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Self
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, fn
+from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
+from dali_like.plugin.base_iterator import BaseIterator
+from dali_like.tensors import TensorListCPU
+from dali_like.types import SampleInfo
+
+END = "end"
+
+
+def through_json(state: Any) -> Any:
+    """A state that has been stored and read again."""
+    return json.loads(json.dumps(state))
+
+
+def samples(info: SampleInfo) -> Any:
+    if info.idx_in_epoch >= 40:
+        raise StopIteration
+    return np.array([info.epoch_idx, info.idx_in_epoch, info.rng().integers(1 << 30)])
+
+
+def pipeline_of(source: Any, way: str = "serial", batch_size: int = 4, **options: Any) -> Pipeline:
+    """A pipeline of one source, and of random numbers behind it."""
+    method = {} if way == "serial" else {"py_start_method": way, "py_num_workers": 2}
+    names = ("batch", "size", "shard_id", "num_shards", "shard_rest", "sharded")
+    source_options = {name: options.pop(name) for name in names if name in options}
+    pipe = Pipeline(batch_size, num_threads=2, **method, **{"seed": 1, "enable_checkpointing": True, **options})
+    node = fn.external_source(source, parallel=way != "serial", **source_options)
+    pipe.set_outputs(node, fn.random.uniform(node))
+    return pipe
+
+
+def take(pipe: Any, count: int) -> list[Any]:
+    """So many steps; the end of an epoch is one, and reset() comes after it."""
+    log: list[Any] = []
+    for _ in range(count):
+        try:
+            outputs = next(pipe)
+        except StopIteration:
+            log.append(END)
+            pipe.reset()
+        else:
+            log.append([output.as_array().tolist() for output in outputs])
+    return log
+
+
+def states_and_rest(pipe: Pipeline, steps: int, behind: int = 6) -> list[tuple[Any, list[Any]]]:
+    """The state after each of so many steps, and what comes then."""
+    states, log = [], []
+    for _ in range(steps):
+        states.append(through_json(pipe.state_dict()))
+        log += take(pipe, 1)
+    log += take(pipe, behind)
+    return [(state, log[i : i + behind]) for i, state in enumerate(states)]
+
+
+# Pipelines
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_a_pipeline_goes_on_from_any_state(way: str) -> None:
+    with closing(pipeline_of(samples, batch=False)) as pipe:
+        expected = states_and_rest(pipe, 13)
+
+    with closing(pipeline_of(samples, way, batch=False)) as pipe:
+        for state, rest in reversed(expected):
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
+def test_before_it_is_built_it_takes_the_seed_of_the_state() -> None:
+    with closing(pipeline_of(samples, batch=False, seed=None)) as pipe:
+        ((state, rest),) = states_and_rest(pipe, 1)
+
+    with closing(pipeline_of(samples, batch=False, seed=None)) as pipe:
+        pipe.load_state_dict(state)
+        assert take(pipe, 6) == rest
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_running_it_takes_another_seed_too(way: str) -> None:
+    with closing(pipeline_of(samples, way, batch=False, seed=2)) as pipe:
+        (_, (state, rest)) = states_and_rest(pipe, 2)
+
+    with closing(pipeline_of(samples, way, batch=False, seed=3)) as pipe:
+        take(pipe, 3)
+        pipe.load_state_dict(state)
+        assert take(pipe, 6) == rest
+
+
+def test_the_workers_stay() -> None:
+    def worker(info: SampleInfo) -> Any:
+        return np.array(os.getpid())
+
+    with closing(pipeline_of(worker, "fork", batch=False)) as pipe:
+        pids = set(np.concatenate([pipe.run()[0].as_array() for _ in range(8)]))
+        pipe.load_state_dict(pipe.state_dict())
+
+        assert set(pipe.run()[0].as_array()) <= pids
+
+
+def test_what_has_been_scheduled_does_not_count() -> None:
+    with closing(pipeline_of(samples, batch=False)) as pipe:
+        pipe.schedule_run()
+        state = pipe.state_dict()
+        first = pipe.outputs()[0].as_array()
+        pipe.load_state_dict(state)
+        pipe.schedule_run()
+
+        assert state["iteration"] == 0
+        assert np.array_equal(pipe.outputs()[0].as_array(), first)
+
+
+def test_a_state_is_a_checkpoint() -> None:
+    with closing(pipeline_of(samples, batch=False)) as pipe:
+        take(pipe, 3)
+        state = pipe.state_dict()
+
+        assert json.loads(pipe.checkpoint()) == state
+        expected = take(pipe, 3)
+
+    with closing(pipeline_of(samples, batch=False, checkpoint=state)) as pipe:
+        assert take(pipe, 3) == expected
+
+
+def test_states_must_be_asked_for() -> None:
+    with closing(pipeline_of(samples, batch=False, enable_checkpointing=False)) as pipe, pytest.raises(PipelineStateError):
+        pipe.state_dict()
+
+
+@pytest.mark.parametrize("state", [{}, [], None, {"format": "dali_like checkpoint"}, {"pipelines": []}], ids=str)
+def test_what_is_no_state_is_refused_and_changes_nothing(state: Any) -> None:
+    with closing(pipeline_of(samples, batch=False)) as pipe:
+        expected = take(pipe, 4)[2:]
+        pipe.reset()
+        pipe.reset()
+    with closing(pipeline_of(samples, batch=False)) as pipe:
+        take(pipe, 2)
+        with pytest.raises(CheckpointError):
+            pipe.load_state_dict(state)
+
+        assert take(pipe, 2) == expected
+
+
+# Ranks
+
+
+def ranks_of(ranks: int, batch_size: int, **options: Any) -> list[Pipeline]:
+    return [
+        pipeline_of(samples, batch_size=batch_size, batch=False, shard_id=rank, num_shards=ranks, **options)
+        for rank in range(ranks)
+    ]
+
+
+def steps_of(pipes: list[Pipeline], count: int) -> list[Any]:
+    """What all ranks give in each step, one behind the other."""
+    steps = zip(*(take(pipe, count) for pipe in pipes), strict=True)
+    return [END if END in step else [[*itertools.chain(*parts)] for parts in zip(*step, strict=True)] for step in steps]
+
+
+@pytest.mark.parametrize(("before", "after"), [((4, 3), (3, 4)), ((1, 12), (6, 2)), ((2, 6), (1, 12))], ids=str)
+@pytest.mark.parametrize("rest", ["drop", "pad"])
+def test_other_ranks_go_on_with_the_same_order(before: tuple[int, int], after: tuple[int, int], rest: str) -> None:
+    options = {"size": 40, "shard_rest": rest}
+    whole, first = ranks_of(1, 12, **options), ranks_of(*before, **options)
+    expected = steps_of(whole, 10)
+
+    seen = steps_of(first, 2)
+    state = through_json(first[-1].state_dict())
+    second = ranks_of(*after, **options)
+    for pipe in second:
+        pipe.load_state_dict(state)
+    seen += steps_of(second, 8)
+
+    for pipe in (*whole, *first, *second):
+        pipe.close()
+    assert seen == expected
+
+
+def test_ranks_that_take_more_at_once_are_refused() -> None:
+    with closing(pipeline_of(samples, batch_size=12, batch=False)) as pipe:
+        state = pipe.state_dict()
+
+    with closing(ranks_of(3, 5, size=45)[0]) as pipe:
+        pipe.build()
+        with pytest.raises(
+            CheckpointError, match="of a pipeline with batch_size=12, not batch_size=5 on 3 ranks; all ranks"
+        ):
+            pipe.load_state_dict(state)
+
+
+def test_whole_batches_are_divided_among_as_many_ranks() -> None:
+    def of(ranks: int, batch_size: int) -> Pipeline:
+        return pipeline_of(lambda number: np.full(2, number), batch_size=batch_size, size=12, shard_id=0, num_shards=ranks)
+
+    with closing(of(2, 6)) as pipe:
+        state = pipe.state_dict()
+
+    with closing(of(3, 4)) as pipe:
+        pipe.build()
+        with pytest.raises(CheckpointError, match="goes on with as many ranks only"):
+            pipe.load_state_dict(state)
+
+
+# Sources that know their state
+
+
+class Counter:
+    """Numbers that only their own state leads back to: what has been skipped is counted, too."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.number = start
+
+    def state_dict(self) -> dict[str, int]:
+        return {"number": self.number}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.number = state["number"]
+
+    def count(self) -> Any:
+        self.number += 1
+        return np.array([self.number])
+
+
+class Callable(Counter):
+    def __call__(self) -> Any:
+        return self.count()
+
+
+class Told(Counter):
+    def __call__(self, info: SampleInfo) -> Any:
+        if info.idx_in_epoch >= 14:
+            raise StopIteration
+        return self.count()
+
+
+class Iterable(Counter):
+    """Its position is in its state, and begins anew at the end; the numbers go on."""
+
+    position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"number": self.number, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.number, self.position = state["number"], state["position"]
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.position < 14:
+            self.position += 1
+            yield self.count()
+        self.position = 0
+
+
+class Cursor(Counter):
+    """An iterator that cannot begin anew."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return self.count()
+
+
+class Shelf:
+    """An iterable whose iterators know their state."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return Book()
+
+
+class Book(Counter):
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        if self.number == 14:
+            raise StopIteration
+        return self.count()
+
+
+KNOWERS = {
+    "callable": Callable,
+    "method": lambda: Callable().__call__,
+    "told": Told,
+    "iterable": Iterable,
+    "iterator": Cursor,
+    "iterators of an iterable": Shelf,
+}
+
+
+@pytest.mark.parametrize("batch_first", [False, True], ids=["new", "running"])
+@pytest.mark.parametrize("name", KNOWERS)
+def test_sources_go_on_from_what_they_have_said(name: str, batch_first: bool) -> None:
+    with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
+        expected = states_and_rest(pipe, 7)
+
+    for state, rest in expected:
+        with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
+            if batch_first:
+                take(pipe, 2)
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
+class Batches(Iterable):
+    """The same, as batches."""
+
+    def count(self) -> Any:
+        return np.repeat(super().count(), 4)[:, np.newaxis]
+
+
+def test_sources_of_batches_do_too() -> None:
+    with closing(pipeline_of(Batches())) as pipe:
+        expected = states_and_rest(pipe, 16)
+
+    for state, rest in expected:
+        with closing(pipeline_of(Batches(), checkpoint=state)) as pipe:
+            assert take(pipe, 6) == rest
+
+
+def test_in_a_worker_that_is_started_later_an_iterable_goes_on_from_its_state() -> None:
+    """Not by its position alone: the numbers of the state are others."""
+    with closing(pipeline_of(Batches(100))) as pipe:
+        take(pipe, 3)
+        state = through_json(pipe.state_dict())
+        expected = [step[0] for step in take(pipe, 5)]
+
+    with closing(pipeline_of(Batches(0), "fork", checkpoint=state)) as pipe:
+        assert [step[0] for step in take(pipe, 5)] == expected
+
+
+def test_an_iterator_without_a_state_is_walked_to_its_place() -> None:
+    numbers = [np.array([number]) for number in range(40)]
+    with closing(pipeline_of(iter(numbers), batch=False)) as pipe:
+        expected = states_and_rest(pipe, 3)
+
+    for state, rest in expected:
+        with closing(pipeline_of(iter(numbers), batch=False)) as pipe:
+            take(pipe, 0)
+            pipe.build()
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
+def test_an_iterator_without_a_state_does_not_go_back() -> None:
+    with closing(pipeline_of(map(np.array, [[number] for number in range(40)]), batch=False)) as pipe:
+        state = pipe.state_dict()
+        take(pipe, 1)
+
+        with pytest.raises(CheckpointError, match="of which 1 batches have been taken; it cannot go back to 0"):
+            pipe.load_state_dict(state)
+
+        assert take(pipe, 1)[0][0] == [[4], [5], [6], [7]]
+
+
+def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_either() -> None:
+    with closing(pipeline_of(map(np.array, [[number] for number in range(40)]), batch=False)) as pipe:
+        state = pipe.state_dict()
+        take(pipe, 1)
+        pipe.load_state_dict({**state, "seed": 5})
+
+        with pytest.raises(LostItemError, match="was taken before a state was loaded"):
+            pipe.run()
+
+
+def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:
+    class Source(Callable):
+        def state_dict(self) -> Any:
+            return {"number": {1, 2}}
+
+    with closing(pipeline_of(Source(), batch=False)) as pipe, pytest.raises(CheckpointError, match="what JSON can hold"):
+        pipe.state_dict()
+
+
+@pytest.mark.parametrize("name", ["callable", "iterable"])
+@pytest.mark.parametrize("saved", [5, {}, {"state": 1, "more": 2}, {"epoch": "0", "position": 1}], ids=str)
+def test_what_is_no_state_of_a_source_is_refused(name: str, saved: Any) -> None:
+    with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
+        state = {**pipe.state_dict(), "sources": [saved]}
+
+    with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
+        pipe.load_state_dict(state)
+        with pytest.raises(CheckpointError, match="a state of a source that is none of this one"):
+            pipe.build()
+
+
+# Iterators
+
+
+class PlainIterator(BaseIterator[Any, Any]):
+    def _convert(self, name: str, output: TensorListCPU) -> Any:
+        return output.as_array()
+
+    def _combine(self, batches: list[dict[str, Any]]) -> Any:
+        return [batch["samples"].tolist() for batch in batches]
+
+
+ITERATORS: dict[str, dict[str, Any]] = {
+    "epochs of the source": {},
+    "restarted by itself": {"auto_reset": True},
+    "with a size": {"size": 17},
+    "with nothing prepared": {"prepare_first_batch": False},
+}
+
+
+def iterator_of(**options: Any) -> PlainIterator:
+    pipes = [
+        pipeline_of(samples, batch=False, shard_id=i, num_shards=2, size=40, shard_rest="drop", seed=1) for i in range(2)
+    ]
+    return PlainIterator(pipes, ["samples", "noise"], **options)
+
+
+def close(iterator: PlainIterator) -> None:
+    for pipe in iterator._pipelines:
+        pipe.close()
+
+
+def play(iterator: PlainIterator, count: int) -> list[Any]:
+    """So many steps; the end of an epoch is one, and reset() comes after it."""
+    log: list[Any] = []
+    for _ in range(count):
+        try:
+            log.append(next(iterator))
+        except StopIteration:
+            log.append(END)
+            iterator.reset()
+    return log
+
+
+@pytest.mark.parametrize("name", ITERATORS)
+def test_an_iterator_goes_on_from_any_state(name: str) -> None:
+    iterator = iterator_of(**ITERATORS[name])
+    states, log = [], []
+    for _ in range(13):
+        states.append(through_json(iterator.state_dict()))
+        log += play(iterator, 1)
+    log += play(iterator, 6)
+    other = iterator_of(**ITERATORS[name])
+
+    for i, state in reversed(list(enumerate(states))):
+        other.load_state_dict(state)
+        assert play(other, 6) == log[i : i + 6], i
+
+    close(iterator)
+    close(other)
+
+
+def test_behind_the_end_of_an_epoch_a_loop_has_the_next() -> None:
+    iterator, other = iterator_of(), iterator_of()
+    list(iterator)
+    state = through_json(iterator.state_dict())
+
+    other.load_state_dict(state)
+
+    assert list(other) == list(iterator)
+    close(iterator)
+    close(other)
+
+
+def test_an_iterator_over_another_number_of_pipelines_is_refused() -> None:
+    iterator = iterator_of()
+    state = iterator.state_dict()
+    state["pipelines"].pop()
+
+    with pytest.raises(CheckpointError, match="over 1 pipelines, not 2"):
+        iterator.load_state_dict(state)
+    with pytest.raises(CheckpointError, match="no state of an iterator"):
+        iterator.load_state_dict({})
+
+    close(iterator)
