@@ -6,13 +6,15 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 FROM_PYTORCH = DOCS / "migrating-from-pytorch.md"
+SCALING = DOCS / "scaling.md"
 
 
 def program_of(document: Path, language: str) -> str:
     """All blocks of code of a document that are in a language, as one program; blank lines keep the numbers of lines.
 
     Args:
-        language: what stands behind the backquotes: "python", or "python torch" where PyTorch is needed.
+        language: what stands behind the backquotes: "python", or "python torch" where PyTorch is needed; in documents that
+            have pieces of programs besides, "python run".
     """
     program, inside = [], False
     for line in document.read_text("utf-8").splitlines():

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from documents import FROM_PYTORCH, run_program_of
+from documents import FROM_PYTORCH, SCALING, run_program_of
 
 from dali_like import errors
 from dali_like.data.options import LoaderOptions
@@ -51,6 +51,10 @@ def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
 
     run_program_of(document, "python")
+
+
+def test_programs_among_pieces_of_programs_run() -> None:
+    run_program_of(SCALING, "python run")
 
 
 def test_arguments_of_the_loader_are_all_told() -> None:
