@@ -2,10 +2,10 @@
 
     python -m benchmarks.checkpoints [seconds]
 
-Pipelines and loaders in the middle of an epoch, asked again and again without a batch between: medians, and in brackets the
-99th percentile, in microseconds. "As JSON" includes making it text. What a pipeline has computed ahead is dropped when a state
-is loaded; so the next batch, which is not measured, takes as long as the first of an epoch. What an index of a permutation
-costs is measured, too.
+Pipelines and loaders in the middle of an epoch, asked again and again without a batch between: medians, and in brackets
+the 99th percentile, in microseconds. "As JSON" includes making it text. What a pipeline has computed ahead is dropped when
+a state is loaded; so the next batch, which is not measured, takes as long as the first of an epoch. What an index of a
+permutation costs is measured, too.
 
 What may be doubted: nothing else runs. In training, other threads take the GIL.
 """

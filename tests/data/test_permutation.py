@@ -182,6 +182,8 @@ def test_blocks_have_each_number_once(length: int, block_size: int, together: in
 
         assert sorted(order) == list(range(length))
         assert [permutation.index(number) for number in order] == list(range(length))
+        assert permutation[np.arange(length)].tolist() == order
+        assert permutation.index(np.array(order, np.int64)).tolist() == list(range(length))
 
 
 @pytest.mark.parametrize("together", [1, 3])
@@ -213,6 +215,7 @@ def test_blocks_of_a_huge_one() -> None:
     number = permutation[HUGE // 2]
 
     assert permutation.index(number) == HUGE // 2
+    assert permutation[np.array([[HUGE // 2, 5]])].tolist() == [[number, permutation[5]]]
 
 
 # What is refused
@@ -252,5 +255,8 @@ def test_positions_and_numbers_beyond_the_end(permutation: Permutation | BlockPe
 
 @pytest.mark.parametrize("positions", [np.array([0, 5]), np.array([-1]), np.array([0.0])])
 def test_arrays_of_positions_beyond_the_end(positions: NDArray[np.int64]) -> None:
-    with pytest.raises(IndexError, match="positions"):
-        Permutation(5)[positions]
+    for permutation in (Permutation(5), BlockPermutation(5, 2)):
+        with pytest.raises(IndexError, match="positions"):
+            permutation[positions]
+        with pytest.raises(ValueError, match="does not have"):
+            permutation.index(positions)
