@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from dali_like import Pipeline, fn
+from dali_like import Pipeline, fn, get_worker_info
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.tensors import TensorListCPU
@@ -153,6 +153,60 @@ def test_what_is_no_state_is_refused_and_changes_nothing(state: Any) -> None:
             pipe.load_state_dict(state)
 
         assert take(pipe, 2) == expected
+
+
+def batches() -> Iterator[Any]:
+    for number in range(5):
+        yield np.full((2, 1), number)
+
+
+def shards() -> Iterator[Any]:
+    worker = get_worker_info()
+    assert worker is not None
+    for number in range(3 + worker.id):
+        yield np.full((2, 1), 10 * worker.id + number)
+
+
+WALKED: dict[str, tuple[Any, str, dict[str, bool]]] = {
+    "in this process": (batches, "serial", {}),
+    "in a worker": (batches, "fork", {}),
+    "in each worker": (shards, "fork", {"sharded": True}),
+}
+
+
+@pytest.mark.parametrize("name", WALKED)
+def test_iterables_are_walked_to_any_state(name: str) -> None:
+    source, way, options = WALKED[name]
+    with closing(pipeline_of(source, way, **options)) as pipe:
+        expected = states_and_rest(pipe, 11)
+
+    with closing(pipeline_of(source, way, **options)) as pipe:
+        for state, rest in (*reversed(expected), *expected):
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
+def test_iterators_in_each_worker_do_not_go_back() -> None:
+    with closing(pipeline_of(map(np.array, [[[number]] for number in range(9)]), "fork", sharded=True)) as pipe:
+        state = pipe.state_dict()
+        take(pipe, 1)
+
+        with pytest.raises(CheckpointError, match="iterators that run in every worker cannot go back"):
+            pipe.load_state_dict(state)
+
+
+def test_inputs_go_on_with_what_is_fed() -> None:
+    pipe = Pipeline(2, num_threads=1, seed=1, enable_checkpointing=True)
+    pipe.set_outputs(fn.external_source(name="fed"))
+    with closing(pipe):
+        state = pipe.state_dict()
+        for number in range(4):
+            pipe.feed_input("fed", np.full((2, 1), number))
+        seen = [pipe.run()[0].as_array()[0, 0] for _ in range(2)]
+        pipe.load_state_dict(state)
+        seen += [pipe.run()[0].as_array()[0, 0] for _ in range(2)]
+
+    assert seen == [0, 1, 2, 3]
 
 
 # Ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -384,3 +385,27 @@ def test_objects_come_as_lists(make_pipeline: MakePipeline) -> None:
     [batch] = next(pytorch.DALIGenericIterator(pipe, ["x"]))
 
     assert batch["x"] == [{"number": i} for i in range(4)]
+
+
+def test_a_training_loop_goes_on_from_a_state() -> None:
+    """Each rank has the tensors that it would have had."""
+
+    def rank(number: int) -> Any:
+        pipe = Pipeline(3, num_threads=1, seed=1, enable_checkpointing=True)
+        pipe.set_outputs(
+            OURS.fn.external_source(numbered, batch=False, size=20, shard_id=number, num_shards=2, shard_rest="pad")
+        )
+        return pipe, pytorch.DALIGenericIterator(pipe, ["x"], auto_reset=True)
+
+    ranks = [rank(number) for number in range(2)]
+    for _, iterator in ranks:
+        list(iterator)
+        next(iterator)
+    state = json.loads(json.dumps(ranks[0][1].state_dict()))
+    others = [rank(number) for number in range(2)]
+    for (_, iterator), (_, other) in zip(ranks, others, strict=True):
+        other.load_state_dict(state)
+
+        assert [batch["x"].tolist() for [batch] in other] == [batch["x"].tolist() for [batch] in iterator]
+    for pipe, _ in (*ranks, *others):
+        pipe.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -187,6 +188,23 @@ def test_iterators_go_on_from_checkpoints(taken: int) -> None:
 
     expected = [batch["number"].tolist() for batch in iterator]
     assert [batch["number"].tolist() for batch in resumed] == expected
+    assert expected
+
+
+@pytest.mark.parametrize("taken", [0, 1, 4, 6])
+def test_iterators_go_on_from_states(taken: int) -> None:
+    iterator = count(batch_size=4, seed=1, enable_checkpointing=True)
+    batches = itertools.chain.from_iterable(itertools.repeat(iterator))
+    for _ in range(taken):
+        next(batches)
+    state = json.loads(json.dumps(iterator.state_dict()))
+    other = count(batch_size=4, seed=1, enable_checkpointing=True)
+    next(other)
+
+    other.load_state_dict(state)
+
+    expected = [batch["number"].tolist() for batch in iterator]
+    assert [batch["number"].tolist() for batch in other] == expected
     assert expected
 
 

@@ -125,6 +125,19 @@ def test_checkpoints_do_not_know_of_what_is_peeked_at(library: Library, theirs: 
         assert library is not OURS or isinstance(caught.value, PipelineStateError)
 
 
+def test_loading_a_state_drops_what_is_peeked_at(make_pipeline: MakePipeline) -> None:
+    iterator = clu.DALIGenericPeekableIterator(make_pipeline(counted(12), "serial", enable_checkpointing=True), ["x"])
+    state = iterator.state_dict()
+    first = next(iterator)["x"]
+    iterator.peek()
+    with pytest.raises(PipelineStateError, match="peeked"):
+        iterator.state_dict()
+
+    iterator.load_state_dict(state)
+
+    assert np.array_equal(iterator.peek()["x"], first)
+
+
 def test_reset_drops_what_is_peeked_at(make_pipeline: MakePipeline) -> None:
     """DALI ignores it within an epoch."""
     iterator = clu.DALIGenericPeekableIterator(make_pipeline(counted(12), "serial"), ["x"])
