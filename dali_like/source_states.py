@@ -62,10 +62,12 @@ class SourceStates:
         """
         for memory in filter(None, self._memories()):
             memory.clear()
-        for i in self.restorable(states, started=started):
-            knower = self._knowers[i]
-            assert knower is not None
-            knower.restore(states[i])
+        restorable = self.restorable(states, started=started)
+        for i, knower in enumerate(self._knowers):
+            if knower is not None and i in restorable:
+                knower.restore(states[i])
+            elif isinstance(knower, Stream):
+                knower.forget()
 
     def _memories(self) -> list[Memory | None]:
         return [None if knower is None else knower.memory for knower in self._knowers]

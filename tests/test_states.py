@@ -319,8 +319,15 @@ class Iterable(Counter):
         self.position = 0
 
 
+class Tape(Counter, Iterator[Any]):
+    """An iterator that cannot begin anew: epochs go on with it."""
+
+    def __next__(self) -> Any:
+        return self.count()
+
+
 class Cursor(Counter):
-    """An iterator that cannot begin anew."""
+    """An iterator that is asked for itself in each epoch."""
 
     def __iter__(self) -> Self:
         return self
@@ -348,26 +355,39 @@ class Book(Counter):
 
 KNOWERS = {
     "callable": Callable,
-    "method": lambda: Callable().__call__,
+    "method": lambda start: Callable(start).__call__,
     "told": Told,
     "iterable": Iterable,
     "iterator": Cursor,
-    "iterators of an iterable": Shelf,
+    "iterator that goes on": Tape,
+    "iterators of an iterable": lambda start: Shelf(),
 }
 
 
-@pytest.mark.parametrize("batch_first", [False, True], ids=["new", "running"])
+@pytest.mark.parametrize("is_running", [False, True], ids=["new", "running"])
 @pytest.mark.parametrize("name", KNOWERS)
-def test_sources_go_on_from_what_they_have_said(name: str, batch_first: bool) -> None:
-    with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
+def test_sources_go_on_from_what_they_have_said(name: str, is_running: bool) -> None:
+    with closing(pipeline_of(KNOWERS[name](100), batch=False)) as pipe:
         expected = states_and_rest(pipe, 7)
 
     for state, rest in expected:
-        with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
-            if batch_first:
+        with closing(pipeline_of(KNOWERS[name](0), batch=False)) as pipe:
+            if is_running:
                 take(pipe, 2)
             pipe.load_state_dict(state)
+            assert through_json(pipe.state_dict()) == state
             assert take(pipe, 6) == rest
+
+
+def test_behind_the_end_of_an_epoch_they_have_said_something_else() -> None:
+    with closing(pipeline_of(Iterable(100), batch=False)) as pipe:
+        assert len(list(pipe)) == 3
+        state = through_json(pipe.state_dict())
+        expected = take(pipe, 5)
+
+    with closing(pipeline_of(Iterable(0), batch=False)) as pipe:
+        pipe.load_state_dict(state)
+        assert take(pipe, 5) == expected
 
 
 class Batches(Iterable):
@@ -408,6 +428,16 @@ def test_an_iterator_without_a_state_is_walked_to_its_place() -> None:
             pipe.build()
             pipe.load_state_dict(state)
             assert take(pipe, 6) == rest
+
+
+def test_of_an_iterator_nothing_is_lost_that_has_been_made_ahead() -> None:
+    walk = map(np.array, [[[number]] * 4 for number in range(20)])
+    with closing(pipeline_of(walk, shard_id=1, num_shards=2, shard_rest="uneven")) as pipe:
+        seen = take(pipe, 2)
+        pipe.load_state_dict(pipe.state_dict())
+        seen += take(pipe, 2)
+
+    assert [step[0][0] for step in seen] == [[1], [3], [5], [7]]
 
 
 def test_an_iterator_without_a_state_does_not_go_back() -> None:
@@ -536,3 +566,17 @@ def test_an_iterator_over_another_number_of_pipelines_is_refused() -> None:
         iterator.load_state_dict({})
 
     close(iterator)
+
+
+def test_an_iterator_with_a_size_counts_anew_from_the_state_of_one_without() -> None:
+    unsized, sized = iterator_of(), iterator_of(size=17)
+    expected = play(sized, 4)
+    assert expected[3] == END
+    sized.load_state_dict(unsized.state_dict())
+    play(sized, 1)
+
+    sized.load_state_dict(unsized.state_dict())
+
+    assert play(sized, 4) == expected
+    close(unsized)
+    close(sized)

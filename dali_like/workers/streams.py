@@ -89,6 +89,8 @@ class Stream:
 
     def save(self) -> dict[str, Any]:
         """Where it is, and the state of the iterator or else of the iterable, in the form that `restore` takes."""
+        if self._saved is not None:
+            return self._saved  # nobody has asked for anything since
         by_iterator = knows_its_state(self._iterator)
         knower: Any = self._iterator if by_iterator else self.owner
         return {
@@ -110,6 +112,11 @@ class Stream:
                 "the checkpoint has the state of an iterable; in this pipeline it has no load_state_dict()"
             )
         self._saved = saved
+
+    def forget(self) -> None:
+        """Begin anew with what is asked for next, if that can be."""
+        if not self.once:
+            self._iterator, self._epoch, self._position, self._end = iter(()), None, 0, None
 
     def _go_on(self, epoch: int, position: int) -> None:
         saved, self._saved = self._saved, None
