@@ -50,7 +50,8 @@ class Resumable(HasArguments):
         the product of that and the ``batch_size`` stays the same; the state of any rank is good for all.
 
         Sources that are called in this process, or their iterators, may have ``state_dict`` and ``load_state_dict``: what
-        they say of themselves is part of it. Other iterables are walked through up to the same place again.
+        they say of themselves is part of it. Other iterables, and those in workers, are walked through up to the same place
+        again.
 
         Raises:
             PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
