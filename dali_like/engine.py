@@ -33,10 +33,11 @@ from dali_like.graph.lockstep import Feed, Lockstep, Position
 from dali_like.graph.nodes import Graph, SourceNode, unused_outputs
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.shards import ShardsPool
+from dali_like.graph.telling import TellingPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
 from dali_like.sharding import ALONE, Shard
-from dali_like.source_states import SourceStates
+from dali_like.source_states import SourceStates, told_by
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import enough_descriptors
@@ -45,6 +46,7 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.telling import telling
 
 
 class Engine:
@@ -87,17 +89,24 @@ class Engine:
         self._cpus = _cpus_for(arguments)
         self._shard = _common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
+        self._telling: dict[int, TellingPool] = {}
         self._states = SourceStates([node.external for node in graph.sources])
         if arguments.checkpoint is not None:
             self._check(arguments.checkpoint)
             self._states.restore(arguments.checkpoint.sources)
         if arguments.enable_checkpointing:
-            self._states.remember(2 * (self._depth + sum(arguments.queue_sizes)) + 2)
+            self._states.remember(self._most_ahead)
         parallel = [node for node in graph.sources if node.external.parallel]
         with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
+
+    @property
+    def _most_ahead(self) -> int:
+        """How many batches may have been begun that nobody has taken, and some more."""
+        most = max((node.external.prefetch_queue_depth for node in self._graph.sources), default=0)
+        return 2 * (most + self._depth + sum(self._arguments.queue_sizes)) + 2
 
     def build(self) -> Executor:
         """Make all the rest, unless that has been done.
@@ -153,11 +162,19 @@ class Engine:
         position = Position(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
         numbers = [executor.number(i, position) for i in range(len(passed))]
-        states = self._states.now() if ended else self._states.before(numbers)
-        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, states)
+        states = [*(self._states.now() if ended else self._states.before(numbers))]
+        for i, pool in self._telling.items():
+            states[i] = told_by(executor, pool, i, None if ended else position)
+        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, tuple(states))
+
+    def can_go_to(self, checkpoint: Checkpoint) -> bool:
+        """Whether the workers that run can go on from a checkpoint, if it is of this pipeline."""
+        there = enumerate(checkpoint.sources[: len(self._graph.sources)])
+        must_be_told = any(state is not None and self._states.tells(i) for i, state in there)
+        return checkpoint.seed == self._entropy and not (must_be_told and self.process_pool is not None)
 
     def go_to(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint with the same seed.
+        """Go on from a checkpoint, for which `can_go_to` is true.
 
         Raises:
             CheckpointError: it is of another pipeline; or an iterator would have to go back.
@@ -233,7 +250,12 @@ class Engine:
         source = node.external.source(self._batch_size, (self._entropy, self._graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
+        if self._tells(node):
+            return telling(source, node.external.declared, self._batch_size)
         return source, node.external.declared
+
+    def _tells(self, node: SourceNode) -> bool:
+        return self._arguments.enable_checkpointing and self._states.tells(self._graph.sources.index(node))
 
     def _first_position(self) -> tuple[Position | None, bool]:
         """Where to begin, and whether the end of that epoch has been seen."""
@@ -277,6 +299,9 @@ class Engine:
                     self._shards_pools.append(pool)
                 elif external.kind.in_order:
                     worker = next(homes) % self._num_workers
+                if self._tells(node):
+                    pool = TellingPool(pool, len(external.declared), self._most_ahead)
+                    self._telling[self._graph.sources.index(node)] = pool
             # Operators have a queue of their own, as deep as the pipeline says.
             depth = 0 if self.placement.stages else self._depth
             # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.

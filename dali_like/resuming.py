@@ -49,9 +49,9 @@ class Resumable(HasArguments):
         workers, how they are started and the prefetch depths may be others. With shards, so may the number of ranks, if
         the product of that and the ``batch_size`` stays the same; the state of any rank is good for all.
 
-        Sources that are called in this process, or their iterators, may have ``state_dict`` and ``load_state_dict``: what
-        they say of themselves is part of it. Other iterables, and those in workers, are walked through up to the same place
-        again.
+        Sources, or the iterators of iterables, may have ``state_dict`` and ``load_state_dict``: what they say of themselves is
+        part of it. In workers that goes for iterables that have both methods themselves, and are not in every worker; there
+        the batch that comes next may be waited for. Other iterables are walked through up to the same place again.
 
         Raises:
             PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
@@ -62,8 +62,8 @@ class Resumable(HasArguments):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a state that `state_dict` has returned, in place of ``Pipeline(checkpoint=...)``.
 
-        At any time; but workers that run already are started anew if the state has another seed than the pipeline. So give
-        pipelines a ``seed``.
+        At any time; but workers that run already are started anew if the state has another seed than the pipeline, so give
+        pipelines a ``seed``; and if it has the state of an iterable that they walk through.
 
         Raises:
             CheckpointError: it is no state, or one of another pipeline; or an iterator would have to go back.
@@ -73,7 +73,7 @@ class Resumable(HasArguments):
         with self._call:
             self._check_open()
             engine, executor = self._engine, self._executor
-            if engine is not None and checkpoint.seed == self._entropy:
+            if engine is not None and engine.can_go_to(checkpoint):
                 engine.go_to(checkpoint)
             elif engine is not None:
                 self._engine = None

@@ -8,6 +8,9 @@ from typing import Any
 
 from dali_like.errors import CheckpointError
 from dali_like.external_source import ExternalSource
+from dali_like.graph.executor import Executor
+from dali_like.graph.lockstep import Position
+from dali_like.graph.telling import TellingPool
 from dali_like.workers.states import Memory, Remembered
 from dali_like.workers.streams import Stream
 
@@ -28,6 +31,12 @@ class SourceStates:
         for external, knower in zip(self._externals, self._knowers, strict=True):
             if knower is not None and not external.parallel:
                 knower.memory = Memory(knower.save, limit)
+
+    def tells(self, source: int) -> bool:
+        """Whether it is an iterable in a worker that may be asked for its state there."""
+        external, knower = self._externals[source], self._knowers[source]
+        is_asked = external.parallel and not external.sharded and external.arguments.on_error == "raise"
+        return is_asked and isinstance(knower, Stream) and knower.owner is not None
 
     def before(self, batches: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
         """The states before batches of these epochs and numbers, one for each source.
@@ -82,6 +91,19 @@ class SourceStates:
                 raise CheckpointError(f"{external.name}: state_dict() must return what JSON can hold: {error}") from None
             checked.append(known)
         return tuple(checked)
+
+
+def told_by(executor: Executor, pool: TellingPool, source: int, position: Position | None) -> Any:
+    """The state of an iterable in a worker before the batch that comes next, which may have to be waited for.
+
+    Args:
+        position: of that batch; None: it is the first of the next epoch.
+    """
+    state = None if position is None else pool.before(*executor.number(source, position))
+    for _ in range(2):  # what comes next may turn out to be the end of the epoch; then it is the batch behind that
+        if state is None and (batch := executor.upcoming(source)) is not None:
+            state = pool.peek(batch)
+    return None if state is None or state["state"] is None else state
 
 
 def _knower_of(external: ExternalSource) -> Stream | Remembered | None:

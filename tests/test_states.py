@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pytest
 
-from dali_like import Pipeline, fn, get_worker_info
+from dali_like import Pipeline, fn, get_worker_info, types
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.tensors import TensorListCPU
@@ -406,15 +406,107 @@ def test_sources_of_batches_do_too() -> None:
             assert take(pipe, 6) == rest
 
 
-def test_in_a_worker_that_is_started_later_an_iterable_goes_on_from_its_state() -> None:
-    """Not by its position alone: the numbers of the state are others."""
-    with closing(pipeline_of(Batches(100))) as pipe:
-        take(pipe, 3)
+class Reel(Tape):
+    """Batches that cannot begin anew."""
+
+    def count(self) -> Any:
+        return np.repeat(super().count(), 4)[:, np.newaxis]
+
+
+class Pages(Shelf, Counter):
+    """Its iterators know where they are, and it knows nothing that matters."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return Page()
+
+
+class Page(Book):
+    def count(self) -> Any:
+        return np.repeat(super().count(), 4)[:, np.newaxis]
+
+
+IN_WORKERS = {"iterable": Batches, "iterator that goes on": Reel, "iterators of an iterable": Pages}
+
+
+@pytest.mark.parametrize("is_running", [False, True], ids=["new", "running"])
+@pytest.mark.parametrize("name", IN_WORKERS)
+def test_in_workers_they_are_asked_for_what_they_were_before_the_next_batch(name: str, is_running: bool) -> None:
+    """Not by their positions alone: the numbers of the states are others."""
+    with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
+        expected = states_and_rest(pipe, 17)
+
+    for state, rest in expected[::3] if is_running else expected[:2] + expected[12:]:
+        with closing(pipeline_of(IN_WORKERS[name](0), "fork")) as pipe:
+            if is_running:
+                take(pipe, 1)
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
+@pytest.mark.parametrize("name", IN_WORKERS)
+def test_between_workers_and_this_process_states_are_the_same(name: str) -> None:
+    with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
+        in_worker = states_and_rest(pipe, 16)
+    with closing(pipeline_of(IN_WORKERS[name](100))) as pipe:
+        here = states_and_rest(pipe, 16)
+
+    assert [rest for _, rest in here] == [rest for _, rest in in_worker]
+    for (state, rest), way in [*((pair, "serial") for pair in in_worker[::3]), (here[4], "fork"), (here[15], "spawn")]:
+        with closing(pipeline_of(IN_WORKERS[name](0), way)) as pipe:
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
+def test_beside_a_source_in_this_process_they_are_asked_too() -> None:
+    def both(start: int) -> Pipeline:
+        pipe = Pipeline(4, num_threads=1, py_num_workers=1, seed=1, enable_checkpointing=True)
+        pipe.set_outputs(fn.external_source(Batches(start), parallel=True), fn.external_source(Batches(start)))
+        return pipe
+
+    with closing(both(100)) as pipe:
+        expected = states_and_rest(pipe, 16)
+        list(pipe)
+        expected.append((through_json(pipe.state_dict()), take(pipe, 3)))
+
+    for state, rest in expected[::4]:
+        with closing(both(0)) as pipe:
+            pipe.load_state_dict(state)
+            assert take(pipe, len(rest)) == rest
+
+
+def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:
+    with closing(pipeline_of(Batches(100), "fork")) as pipe:
+        assert len(list(pipe)) == 14
         state = through_json(pipe.state_dict())
-        expected = [step[0] for step in take(pipe, 5)]
+        expected = take(pipe, 5)
 
     with closing(pipeline_of(Batches(0), "fork", checkpoint=state)) as pipe:
-        assert [step[0] for step in take(pipe, 5)] == expected
+        assert take(pipe, 5) == expected
+
+
+def test_what_is_said_in_a_worker_is_no_output() -> None:
+    def pairs() -> Iterator[Any]:
+        yield from ([np.full((2, 1), number), [object, {"number": number}]] for number in range(3))
+
+    class Pairs(Counter):
+        def __iter__(self) -> Iterator[Any]:
+            return pairs()
+
+    pipe = Pipeline(4, num_threads=1, py_num_workers=1, seed=1, enable_checkpointing=True)
+    pipe.set_outputs(*fn.external_source(Pairs(), num_outputs=2, parallel=True, dtype=[types.INT64, types.OBJECT]))
+    with closing(pipe):
+        outputs = [(numbers.as_array().tolist(), things) for numbers, things in pipe]
+
+    assert outputs == [([[number]] * 2, [object, {"number": number}]) for number in range(3)]
+
+
+def test_a_state_in_a_worker_that_json_cannot_hold_is_pointed_out() -> None:
+    class Source(Batches):
+        def state_dict(self) -> Any:
+            return {"number": {1, 2}}
+
+    with closing(pipeline_of(Source(), "fork")) as pipe, pytest.raises(CheckpointError, match="what JSON can hold"):
+        pipe.run()
 
 
 def test_an_iterator_without_a_state_is_walked_to_its_place() -> None:
@@ -471,7 +563,7 @@ def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:
 
 
 @pytest.mark.parametrize("name", ["callable", "iterable"])
-@pytest.mark.parametrize("saved", [5, {}, {"state": 1, "more": 2}, {"epoch": "0", "position": 1}], ids=str)
+@pytest.mark.parametrize("saved", [5, {}, {"state": 1, "more": 2}, {"epoch": "0", "position": 1, "end": None}], ids=str)
 def test_what_is_no_state_of_a_source_is_refused(name: str, saved: Any) -> None:
     with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
         state = {**pipe.state_dict(), "sources": [saved]}

@@ -38,7 +38,7 @@ from dali_like.interrupts import PATIENCE_S, check_interrupts, interruptible
 from dali_like.sharding import ALONE, Shard
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
-from dali_like.workers.batch import Output
+from dali_like.workers.batch import Batch, Output
 from dali_like.workers.samples import load_objects
 
 TensorList = TensorListCPU | TensorListGPU
@@ -134,6 +134,10 @@ class Executor:
     def number(self, source: int, position: Position) -> tuple[int, int]:
         """See `Lockstep.number`."""
         return self._lockstep.number(source, position)
+
+    def upcoming(self, source: int) -> Batch | None:
+        """See `Lockstep.upcoming`."""
+        return self._lockstep.upcoming(source)
 
     def run(self) -> tuple[TensorList, ...]:
         """The next batch.

@@ -162,6 +162,22 @@ class Lockstep:
             return 0, feed.number(position.passed[source])
         return position.epoch, feed.number(position.iteration)
 
+    def upcoming(self, source: int) -> Batch | None:
+        """The batch of a parallel source that comes next, which is begun if need be: beyond an end, of the next epoch.
+
+        None: the epoch ends for another reason than that this source does.
+        """
+        self._fill(serial=False)
+        if self._left_over[source]:
+            return self._left_over[source][0]
+        step = next((step for step in self._window if step.end != _BEFORE), None)
+        if step is None:
+            step = self._make_step(self._epoch + 1, 0)
+            self._window.append(step)
+        if step.batches[source] is None and not step.is_beyond:
+            step.batches[source] = self._begin(step, source)
+        return step.batches[source]
+
     def passed(self, steps_ahead: int) -> tuple[int, ...]:
         """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
         return tuple(

@@ -37,6 +37,7 @@ class Stream:
         on_skip: called for each item that is taken only to get past it.
         length: beyond so many items, the first ones are meant again; None: there is nothing beyond the end.
         memory: takes note of the states that it has had.
+        teller: adds these to the items, which are batches; see `dali_like.workers.telling`.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, owner: Any = None) -> None:
@@ -45,6 +46,7 @@ class Stream:
         self.owner = owner
         self.length: int | None = None
         self.memory: Memory | None = None
+        self.teller: Any = None
         self._saved: dict[str, Any] | None = None
         self.on_skip: Callable[[], None] | None = None
         self._iterator: Iterator[Any] = iter(())
@@ -62,6 +64,7 @@ class Stream:
             self._go_on(info.epoch_idx, position)
         if self.memory is not None:
             self.memory.note(info)
+        told = None if self.teller is None else self.teller.text_of(self.save())
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
             self._begin_walk(info.epoch_idx)
         self._given = position
@@ -77,7 +80,8 @@ class Stream:
                 )
             self._begin_walk(info.epoch_idx)
         try:
-            return self._go_to(position)
+            item = self._go_to(position)
+            return item if told is None else self.teller.with_state(item, told)
         except BaseException as error:
             if not (self.once or isinstance(error, Exception)):
                 self._epoch = None  # an interrupt ends a generator
@@ -96,6 +100,7 @@ class Stream:
         return {
             "epoch": self._epoch,
             "position": self._position,
+            "end": self._end,
             "of_iterator": by_iterator,
             "state": knower.state_dict() if knower is not None else None,
         }
@@ -106,7 +111,8 @@ class Stream:
         Raises:
             CheckpointError: it has not returned that.
         """
-        check_saved(saved, {"epoch": (int, NoneType), "position": int, "of_iterator": bool, "state": object})
+        numbers = {"epoch": (int, NoneType), "position": int, "end": (int, NoneType)}
+        check_saved(saved, {**numbers, "of_iterator": bool, "state": object})
         if not saved["of_iterator"] and self.owner is None:
             raise CheckpointError(
                 "the checkpoint has the state of an iterable; in this pipeline it has no load_state_dict()"
@@ -115,6 +121,7 @@ class Stream:
 
     def forget(self) -> None:
         """Begin anew with what is asked for next, if that can be."""
+        self._saved = None
         if not self.once:
             self._iterator, self._epoch, self._position, self._end = iter(()), None, 0, None
 
@@ -123,9 +130,13 @@ class Stream:
         assert saved is not None
         if saved["state"] is None:
             return
-        is_on_the_way = saved["position"] <= position and (self.once or saved["epoch"] == epoch)
-        if not saved["of_iterator"] and (is_on_the_way or saved["epoch"] != epoch):
+        is_of_epoch = self.once or saved["epoch"] == epoch
+        is_beyond = is_of_epoch and saved["end"] is not None and position >= saved["end"]
+        is_on_the_way = is_of_epoch and saved["position"] <= position and not is_beyond
+        if not saved["of_iterator"] and (is_on_the_way or is_beyond or not is_of_epoch):
             self.owner.load_state_dict(saved["state"])
+        if is_beyond:
+            self._iterator, self._epoch, self._position, self._end = iter(()), epoch, saved["position"], saved["end"]
         if not is_on_the_way:
             return  # an epoch that has ended, or a place before: it is walked to
         self._begin_walk(epoch)

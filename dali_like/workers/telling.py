@@ -1,0 +1,72 @@
+"""Iterables in workers that say what their state is: with each batch, what it was before.
+
+It travels as one more output, whose first sample is the state as JSON; the others are empty. So it comes when the batch
+comes, through the same memory, and nobody has to ask a worker that is elsewhere by then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import CheckpointError
+from dali_like.types import UINT8, to_numpy_type
+from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.protocol import DTYPE_CODES
+from dali_like.workers.samples import Source, as_columns
+from dali_like.workers.streams import Stream
+
+_NOTHING = np.empty(0, np.uint8)
+
+
+def telling(source: Source, declared: Sequence[OutputLayout], capacity: int) -> tuple[Source, tuple[OutputLayout, ...]]:
+    """A source of batches, which walks through an iterable, as one that says what the state is before each.
+
+    Args:
+        declared: what is known of its outputs.
+        capacity: the largest batch.
+    """
+    assert isinstance(source.callback, Stream)
+    source.callback.teller = Teller(replace(source, callback=_never_called), capacity)
+    objects = (*source.objects, False) if source.objects else ()
+    layout = OutputLayout(DTYPE_CODES[to_numpy_type(UINT8)], 1)
+    return replace(source, num_outputs=source.output_count + 1, objects=objects), (*declared, layout)
+
+
+@dataclass(frozen=True)
+class Teller:
+    """Adds the state to batches.
+
+    Attributes:
+        source: what the batches are of, without the state.
+        capacity: the largest batch.
+    """
+
+    source: Source
+    capacity: int
+
+    def text_of(self, state: Any) -> NDArray[np.uint8]:
+        """A state as it travels.
+
+        Raises:
+            CheckpointError: JSON cannot hold it.
+        """
+        try:
+            return np.frombuffer(json.dumps(state).encode(), np.uint8)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"{self.source.name}: state_dict() must return what JSON can hold: {error}") from None
+
+    def with_state(self, batch: Any, text: NDArray[np.uint8]) -> tuple[Any, ...]:
+        """A batch with one more output."""
+        columns = as_columns(batch, self.source, self.capacity)
+        count = len(columns[0])
+        return (*columns, [text, *[_NOTHING] * (count - 1)][:count])
+
+
+def _never_called(info: Any) -> Any:
+    raise NotImplementedError
