@@ -49,9 +49,9 @@ class Resumable(HasArguments):
         workers, how they are started and the prefetch depths may be others. With shards, so may the number of ranks, if
         the product of that and the ``batch_size`` stays the same; the state of any rank is good for all.
 
-        Sources, or the iterators of iterables, may have ``state_dict`` and ``load_state_dict``: what they say of themselves is
-        part of it. In workers that goes for iterables that have both methods themselves, and are not in every worker; there
-        the batch that comes next may be waited for. Other iterables are walked through up to the same place again.
+        Sources, or the iterators of iterables, may have ``state_dict`` and ``load_state_dict``: what they say of themselves
+        is part of it. In workers that goes for iterables that have both methods themselves, and are not in every worker; the
+        batch that comes next may be waited for then. Other iterables are walked through up to the same place again.
 
         Raises:
             PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.

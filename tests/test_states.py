@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,9 @@ import pytest
 
 from dali_like import Pipeline, fn, get_worker_info, types
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
+from dali_like.graph.lockstep import Position
 from dali_like.plugin.base_iterator import BaseIterator
+from dali_like.source_states import told_by
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 
@@ -472,6 +475,25 @@ def test_beside_a_source_in_this_process_they_are_asked_too() -> None:
         with closing(both(0)) as pipe:
             pipe.load_state_dict(state)
             assert take(pipe, len(rest)) == rest
+
+
+def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
+    with closing(pipeline_of(Reel(100), "fork", prefetch_queue_depth=5)) as pipe:
+        take(pipe, 2)
+        pipe.reset()
+        state = through_json(pipe.state_dict())
+        expected = take(pipe, 5)
+
+    with closing(pipeline_of(Reel(0), "fork", checkpoint=state)) as pipe:
+        assert take(pipe, 5) == expected
+
+
+def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
+    upcoming, states = ["end", "first of the next epoch"], {"first of the next epoch": {"state": 5}}
+    executor: Any = SimpleNamespace(number=lambda source, position: (0, 3), upcoming=lambda source: upcoming.pop(0))
+    pool: Any = SimpleNamespace(before=lambda epoch, number: None, peek=states.get)
+
+    assert told_by(executor, pool, 0, Position(0, 3, (0,))) == {"state": 5}
 
 
 def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:

@@ -168,8 +168,6 @@ class Lockstep:
         None: the epoch ends for another reason than that this source does.
         """
         self._fill(serial=False)
-        if self._left_over[source]:
-            return self._left_over[source][0]
         step = next((step for step in self._window if step.end != _BEFORE), None)
         if step is None:
             step = self._make_step(self._epoch + 1, 0)
