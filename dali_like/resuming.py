@@ -32,7 +32,7 @@ class Resumable(HasArguments):
             filename: a file to write it to, as well.
 
         Returns:
-            JSON, which is safe to load from anybody.
+            JSON, which is safe to load from anybody, if sources that know their state check what they are handed.
 
         Raises:
             PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
@@ -56,6 +56,7 @@ class Resumable(HasArguments):
         Raises:
             PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
             CheckpointError: JSON cannot hold the state of a source.
+            WorkerDiedError and others: see `run`, where a batch is waited for.
         """
         return self._take_checkpoint().words()
 
