@@ -81,7 +81,8 @@ class SampleInfo(NamedTuple):
     """Which sample a per-sample callback is to make.
 
     Everything counts from 0. ``idx_in_epoch`` runs over the samples of an epoch, ``idx_in_batch`` over those of a batch,
-    ``iteration`` over the batches of an epoch, and ``epoch_idx`` over the calls of `Pipeline.reset`.
+    ``iteration`` over the batches of an epoch, and ``epoch_idx`` over the calls of `Pipeline.reset`. With shards,
+    ``idx_in_epoch`` runs over the samples of all ranks, of which this one has a part; ``iteration`` over its own batches.
     """
 
     idx_in_epoch: int
@@ -124,7 +125,10 @@ class SampleInfo(NamedTuple):
 
 
 class BatchInfo(NamedTuple):
-    """Which batch a batch callback is to make: its number in the epoch, and the number of the epoch."""
+    """Which batch a batch callback is to make: its number in the epoch, and the number of the epoch.
+
+    Of a source with shards, batches are numbered through all ranks.
+    """
 
     iteration: int
     epoch_idx: int
