@@ -161,10 +161,11 @@ class Engine:
         passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, goes_on, strict=True))
         position = Position(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
-        numbers = [executor.number(i, position) for i in range(len(passed))]
-        states = [*(self._states.now() if ended else self._states.before(numbers))]
+        # Behind the end of an epoch, what begins anew is asked for what it is now.
+        batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(goes_on)]
+        states = [*self._states.before(batches)]
         for i, pool in self._telling.items():
-            states[i] = told_by(executor, pool, i, None if ended else position)
+            states[i] = told_by(executor, pool, i, batches[i])
         return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, tuple(states))
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:

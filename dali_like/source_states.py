@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dali_like.errors import CheckpointError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.executor import Executor
-from dali_like.graph.lockstep import Position
 from dali_like.graph.telling import TellingPool
 from dali_like.workers.states import Memory, Remembered
 from dali_like.workers.streams import Stream
@@ -38,22 +37,19 @@ class SourceStates:
         is_asked = external.parallel and not external.sharded and external.arguments.on_error == "raise"
         return is_asked and isinstance(knower, Stream) and knower.owner is not None
 
-    def before(self, batches: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
-        """The states before batches of these epochs and numbers, one for each source.
+    def before(self, batches: Sequence[tuple[int, int] | None]) -> tuple[Any, ...]:
+        """The states of sources in this process before batches of these epochs and numbers; None: those of this moment.
 
         Raises:
             CheckpointError: JSON cannot hold one.
         """
-        memories = self._memories()
-        return self._checked(memory and memory.before(*batch) for memory, batch in zip(memories, batches, strict=True))
-
-    def now(self) -> tuple[Any, ...]:
-        """The states of this moment.
-
-        Raises:
-            CheckpointError: JSON cannot hold one.
-        """
-        return self._checked(memory and memory.now() for memory in self._memories())
+        states = []
+        for external, memory, batch in zip(self._externals, self._memories(), batches, strict=True):
+            state = None
+            if memory is not None:
+                state = memory.now() if batch is None else memory.before(*batch)
+            states.append(_checked(external, state))
+        return tuple(states)
 
     def restorable(self, states: Sequence[Any], *, started: bool) -> set[int]:
         """The sources that can be brought to these states; those in workers cannot where these have been started."""
@@ -81,28 +77,27 @@ class SourceStates:
     def _memories(self) -> list[Memory | None]:
         return [None if knower is None else knower.memory for knower in self._knowers]
 
-    def _checked(self, states: Iterable[Any]) -> tuple[Any, ...]:
-        checked = []
-        for external, state in zip(self._externals, states, strict=True):
-            known = None if state is None or state["state"] is None else state
-            try:
-                json.dumps(known)
-            except (TypeError, ValueError, RecursionError) as error:
-                raise CheckpointError(f"{external.name}: state_dict() must return what JSON can hold: {error}") from None
-            checked.append(known)
-        return tuple(checked)
+
+def _checked(external: ExternalSource, state: Any) -> Any:
+    """What a source has said of its state, if it can be stored; None if it knows none."""
+    known = None if state is None or state["state"] is None else state
+    try:
+        json.dumps(known)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{external.name}: state_dict() must return what JSON can hold: {error}") from None
+    return known
 
 
-def told_by(executor: Executor, pool: TellingPool, source: int, position: Position | None) -> Any:
+def told_by(executor: Executor, pool: TellingPool, source: int, batch: tuple[int, int] | None) -> Any:
     """The state of an iterable in a worker before the batch that comes next, which may have to be waited for.
 
     Args:
-        position: of that batch; None: it is the first of the next epoch.
+        batch: its epoch and number; None: it is the first of the next epoch.
     """
-    state = None if position is None else pool.before(*executor.number(source, position))
+    state = None if batch is None else pool.before(*batch)
     for _ in range(2):  # what comes next may turn out to be the end of the epoch; then it is the batch behind that
-        if state is None and (batch := executor.upcoming(source)) is not None:
-            state = pool.peek(batch)
+        if state is None and (coming := executor.upcoming(source)) is not None:
+            state = pool.peek(coming)
     return None if state is None or state["state"] is None else state
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from dali_like import Pipeline, fn, get_worker_info, types
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
-from dali_like.graph.lockstep import Position
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.source_states import told_by
 from dali_like.tensors import TensorListCPU
@@ -461,9 +460,11 @@ def test_between_workers_and_this_process_states_are_the_same(name: str) -> None
 
 
 def test_beside_a_source_in_this_process_they_are_asked_too() -> None:
+    """That one has no end: a walk that is cut short by the end of another may, or may not, have come to its own."""
+
     def both(start: int) -> Pipeline:
         pipe = Pipeline(4, num_threads=1, py_num_workers=1, seed=1, enable_checkpointing=True)
-        pipe.set_outputs(fn.external_source(Batches(start), parallel=True), fn.external_source(Batches(start)))
+        pipe.set_outputs(fn.external_source(Batches(start), parallel=True), fn.external_source(Reel(start)))
         return pipe
 
     with closing(both(100)) as pipe:
@@ -490,10 +491,10 @@ def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
 
 def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
     upcoming, states = ["end", "first of the next epoch"], {"first of the next epoch": {"state": 5}}
-    executor: Any = SimpleNamespace(number=lambda source, position: (0, 3), upcoming=lambda source: upcoming.pop(0))
+    executor: Any = SimpleNamespace(upcoming=lambda source: upcoming.pop(0))
     pool: Any = SimpleNamespace(before=lambda epoch, number: None, peek=states.get)
 
-    assert told_by(executor, pool, 0, Position(0, 3, (0,))) == {"state": 5}
+    assert told_by(executor, pool, 0, (0, 3)) == {"state": 5}
 
 
 def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:
