@@ -38,8 +38,9 @@ _Column = list[Any] | NDArray[Any] | Any
 class Gathering:
     """A batch while a source makes it; to who computes it, a task: see `dali_like.workers.task.Task`."""
 
-    #: As if all samples were described: none has a row.
+    #: As if all samples had been described: none goes to a row.
     region: Any = SimpleNamespace(used=0)
+    has_rows = True
 
     def __init__(self, source: Source, key: BatchKey) -> None:
         self.source = source
@@ -55,6 +56,10 @@ class Gathering:
         if not isinstance(column, list):
             column = self.columns[output] = []
         column[i:] = [value if is_on_gpu(value) else np.array(as_array(value, source, output))]
+
+    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
+        """Samples come here one output at a time."""
+        return False
 
     def put_all(self, output: int, samples: Any, source: Source) -> None:
         """Take one output of all samples, as one array."""

@@ -196,7 +196,7 @@ class TaskRunner:
         """Make the samples from `begin` on, up to the end of the task or the first that must be replaced; the next index."""
         source, cell = task.source, self._cell
         fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
-        if begin == task.start and not task.view.all_rows:
+        if begin == task.start and not task.has_rows:
             task.clean_region()
         i = begin
         try:

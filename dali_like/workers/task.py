@@ -107,7 +107,6 @@ class SlotView:
         self._cells: dict[int, list[tuple[Cell, ...]]] = {}
         self._capacity = capacity
         self.rows = [self._rows_of(space, expected) for expected in self.expected]
-        self.all_rows = all(rows is not None for rows in self.rows)
 
     @property
     def num_cells(self) -> int:
@@ -136,6 +135,7 @@ class Task:
         start, stop: the samples of the batch that it consists of.
         first: idx_in_epoch of the batch's first sample.
         cells: the rows of each sample.
+        has_rows: whether each output has rows.
         region: where samples go that have no row; None as long as all had one.
         lent: the memory that the callback has been given to make samples in, by sample and output.
         request: what the main process has sent along with the batch.
@@ -157,6 +157,7 @@ class Task:
         self.start = number * view.task_size
         self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
         self.cells = view.cells_of(number)
+        self.has_rows = all(rows is not None for rows in view.rows)
         request = view.offset + words[Header.REQUEST_OFFSET]
         self.request = memoryview(space.map)[request : request + words[Header.REQUEST_BYTES]]
         self.region: Region | None = None
