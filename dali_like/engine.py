@@ -58,6 +58,7 @@ class Engine:
         entropy: what `SampleInfo.rng` and the random numbers of operators depend on.
 
     Attributes:
+        graph, arguments: as given.
         placement: where the operators run.
         pid: the process that it belongs to.
         space: the shared memory.
@@ -67,15 +68,17 @@ class Engine:
         gpu_pool: makes those that are wanted on the GPU, and may be there; None if there is none.
         executor: delivers the outputs; None before `build`.
         device: the GPU that outputs are copied to, if any are; None before `build`.
+        copier: what copies them there; None if there is none.
     """
 
     def __init__(self, graph: Graph, arguments: Arguments, entropy: int) -> None:
         _check_runnable(graph, arguments)
-        self._graph = graph
-        self._arguments = arguments
+        self.graph = graph
+        self.arguments = arguments
         self._entropy = entropy
         self._batch_size = arguments.batch_size or 0
         self._num_workers = arguments.py_num_workers or 0
+        self.copier: Copier | None = None
         self._depth = arguments.queue_sizes[0]
         self.placement = place(graph, arguments, entropy)
         self.pid = os.getpid()
@@ -105,8 +108,8 @@ class Engine:
     @property
     def _most_ahead(self) -> int:
         """How many batches may have been begun that nobody has taken, and some more."""
-        most = max((node.external.prefetch_queue_depth for node in self._graph.sources), default=0)
-        return 2 * (most + self._depth + sum(self._arguments.queue_sizes)) + 2
+        most = max((node.external.prefetch_queue_depth for node in self.graph.sources), default=0)
+        return 2 * (most + self._depth + sum(self.arguments.queue_sizes)) + 2
 
     def build(self) -> Executor:
         """Make all the rest, unless that has been done.
@@ -116,24 +119,24 @@ class Engine:
         """
         if self.executor is None:
             position, ended = self._first_position()
-            sources = [node for node in self._graph.sources if not node.external.parallel]
+            sources = [node for node in self.graph.sources if not node.external.parallel]
             inputs = [node for node in sources if node.external.kind is None]
             on_gpu = [node for node in sources if node.external.kind is not None and node.external.may_be_on_gpu]
             serial = [node for node in sources if node.external.kind is not None and not node.external.may_be_on_gpu]
             self._buffers = BufferPool(self.space)
-            copier = self._open_gpu(self._buffers) if self._graph.wants_gpu else None
+            copier = self.copier = self._open_gpu(self._buffers) if self.graph.wants_gpu else None
             self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
             self.inline_pool = InlinePool([self._source_of(node) for node in serial], self._batch_size, self.space)
             if copier is not None:
                 externals = [(node.external, self._source_of(node)[0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
             self.executor = Executor(
-                self._graph,
-                functools.partial(place, self._graph, self._arguments, self._entropy),
+                self.graph,
+                functools.partial(place, self.graph, self.arguments, self._entropy),
                 Lockstep(self._feeds(self.inline_pool), self._batch_size, position),
                 self._buffers,
-                self._arguments.num_threads or len(os.sched_getaffinity(0)),
-                self._depth if copier is None else self._arguments.queue_sizes[1],
+                self.arguments.num_threads or len(os.sched_getaffinity(0)),
+                self._depth if copier is None else self.arguments.queue_sizes[1],
                 self._batch_size,
                 self.inputs,
                 copier,
@@ -145,9 +148,9 @@ class Engine:
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
         """The GPU, which page-locks what batches lie in from now on."""
-        assert self._arguments.device_id is not None
-        self.device = open_device(self._arguments.device_id)
-        users_see_host = any(node.device == "cpu" for node in self._graph.outputs)
+        assert self.arguments.device_id is not None
+        self.device = open_device(self.arguments.device_id)
+        users_see_host = any(node.device == "cpu" for node in self.graph.outputs)
         self.space.observer = PinnedMemory(self.device, fenced=users_see_host)
         copier = Copier(self.device, buffers.bytes)
         self.space.register(copier)
@@ -157,7 +160,7 @@ class Engine:
         """How far the user has come, to whom the last `num_scheduled` batches have not been given yet."""
         executor = self.build()
         epoch, iteration, passed = executor.position
-        goes_on = [node.external.goes_on for node in self._graph.sources]
+        goes_on = [node.external.goes_on for node in self.graph.sources]
         passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, goes_on, strict=True))
         position = Position(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
@@ -170,7 +173,7 @@ class Engine:
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:
         """Whether the workers that run can go on from a checkpoint, if it is of this pipeline."""
-        there = enumerate(checkpoint.sources[: len(self._graph.sources)])
+        there = enumerate(checkpoint.sources[: len(self.graph.sources)])
         must_be_told = any(state is not None and self._states.tells(i) for i, state in there)
         return checkpoint.seed == self._entropy and not (must_be_told and self.process_pool is not None)
 
@@ -182,16 +185,16 @@ class Engine:
         """
         self._check(checkpoint)
         if any(pool.has_begun for pool in self._shards_pools) and any(
-            node.external.sharded and node.external.goes_on for node in self._graph.sources
+            node.external.sharded and node.external.goes_on for node in self.graph.sources
         ):
             raise CheckpointError("iterators that run in every worker cannot go back; load the state into another pipeline")
-        self._arguments = replace(self._arguments, checkpoint=checkpoint)
+        self.arguments = replace(self.arguments, checkpoint=checkpoint)
         if self.executor is None:
             self._states.restore(checkpoint.sources, started=self.process_pool is not None)
             return
         passed = [
             now if node.external.kind is None else then
-            for node, now, then in zip(self._graph.sources, self.executor.position.passed, checkpoint.passed, strict=True)
+            for node, now, then in zip(self.graph.sources, self.executor.position.passed, checkpoint.passed, strict=True)
         ]
         position = Position(checkpoint.epoch, checkpoint.iteration, tuple(passed))
         restored = self._states.restorable(checkpoint.sources, started=True)
@@ -217,7 +220,7 @@ class Engine:
                     stack.callback(part.close)
 
     def _start_pool(self, parallel: list[SourceNode]) -> ProcessPool:
-        given = self._arguments
+        given = self.arguments
         if self._num_workers < 1:
             raise ArgumentClashError(
                 "The pipeline contains `fn.external_source` with `parallel` argument specified to True, which needs worker "
@@ -248,7 +251,7 @@ class Engine:
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputLayout]]:
         """What makes the samples of a source, and what has been declared of them."""
-        source = node.external.source(self._batch_size, (self._entropy, self._graph.sources.index(node)))
+        source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
         if self._tells(node):
@@ -256,14 +259,23 @@ class Engine:
         return source, node.external.declared
 
     def _tells(self, node: SourceNode) -> bool:
-        return self._arguments.enable_checkpointing and self._states.tells(self._graph.sources.index(node))
+        return self.arguments.enable_checkpointing and self._states.tells(self.graph.sources.index(node))
+
+    def ahead_of(self, node: SourceNode) -> int:
+        """How many batches of a source are made ahead."""
+        external = node.external
+        # Operators have a queue of their own, as deep as the pipeline says.
+        depth = 0 if self.placement.stages else self._depth
+        # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.
+        depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
+        return max(depth, 1)
 
     def _first_position(self) -> tuple[Position | None, bool]:
         """Where to begin, and whether the end of that epoch has been seen."""
-        checkpoint: Checkpoint | None = self._arguments.checkpoint
+        checkpoint: Checkpoint | None = self.arguments.checkpoint
         if checkpoint is None:
             return None, False
-        for i, node in enumerate(self._graph.sources):
+        for i, node in enumerate(self.graph.sources):
             external = node.external
             if external.kind is not None and external.kind.ignores_info and checkpoint.sources[i] is None:
                 warn(
@@ -274,7 +286,7 @@ class Engine:
         return Position(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
 
     def _check(self, checkpoint: Checkpoint) -> None:
-        externals = [node.external for node in self._graph.sources]
+        externals = [node.external for node in self.graph.sources]
         divides_batches = any(external.batch and external.shard is not None for external in externals)
         go_on = [external.goes_on for external in externals]
         checkpoint.check(self._batch_size, self._shard.count, go_on, divides_batches=divides_batches)
@@ -283,7 +295,7 @@ class Engine:
         """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
         feeds = []
         serial, on_gpu, parallel, homes = (itertools.count() for _ in range(4))
-        for node in self._graph.sources:
+        for node in self.graph.sources:
             external = node.external
             index, worker = 0, ANY_WORKER
             pool: Pool
@@ -302,12 +314,8 @@ class Engine:
                     worker = next(homes) % self._num_workers
                 if self._tells(node):
                     pool = TellingPool(pool, len(external.declared), self._most_ahead)
-                    self._telling[self._graph.sources.index(node)] = pool
-            # Operators have a queue of their own, as deep as the pipeline says.
-            depth = 0 if self.placement.stages else self._depth
-            # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.
-            depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
-            ahead = max(depth, 1)
+                    self._telling[self.graph.sources.index(node)] = pool
+            ahead = self.ahead_of(node)
             sizes = external.sizes(self._batch_size)
             shard = external.shard or ALONE
             feed = Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes, shard, external.batch)

@@ -16,7 +16,8 @@ from dali_like.feeding import Feedable
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
 from dali_like.graph.nodes import DataNode
 from dali_like.interrupts import InterruptSafeLock
-from dali_like.reporting import PipelineStatistics, Reporting
+from dali_like.monitor.loops import LoopMeter
+from dali_like.reporting import Reporting
 from dali_like.resuming import Resumable
 from dali_like.saving import Serializable
 from dali_like.scheduling import Schedulable, let_wait
@@ -27,7 +28,6 @@ __all__ = [
     "DataNode",
     "OperatorConcurrency",
     "Pipeline",
-    "PipelineStatistics",
     "StreamPolicy",
     "do_not_convert",
     "pipeline_def",
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from dali_like.definition import do_not_convert, pipeline_def
     from dali_like.engine import Engine
     from dali_like.graph.executor import Executor, TensorList
+    from dali_like.monitor.statistics import Statistics
 else:
 
     def __getattr__(name: str) -> Any:
@@ -171,7 +172,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting):
         self._call: _Call = _Call(self)
         self._engine: Engine | None = None
         self._expectations: tuple[Expectation, ...] = ()
-        self._final_statistics: PipelineStatistics | None = None
+        self._meter = LoopMeter()
+        self._final_statistics: Statistics | None = None
         self._closed = False
 
     def _adopt(self, arguments: Arguments) -> None:
@@ -257,8 +259,14 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting):
     def _take(self) -> tuple[TensorList, ...]:
         if getattr(self.iter_setup, "__func__", None) is not Definable.iter_setup:
             self._set_up_iteration()
-        with self._call:
-            batch = self._build().run()
+        self._meter.begin()
+        try:
+            with self._call:
+                batch = self._build().run()
+        except BaseException as error:
+            self._meter.fail(error)
+            raise
+        self._meter.end()
         if self._expectations:
             check_outputs(self._expectations, batch)
         return batch
@@ -279,6 +287,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting):
         """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
         with self._call:
             self._check_open()
+            self._meter.pause()
             if (executor := self._executor) is not None:
                 executor.reset()
                 self._forget_schedule()

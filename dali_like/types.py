@@ -67,10 +67,12 @@ class Call(NamedTuple):
     Attributes:
         seeds: the seed of the pipeline and the number of the source.
         empty: given a SampleInfo, the number of an output, a shape and a dtype: memory for it in the batch, or None.
+        timed: makes a callback that is measured of one that another one calls; None where nothing is measured.
     """
 
     seeds: tuple[int, int] = (0, 0)
     empty: Callable[[SampleInfo, int, tuple[int, ...], np.dtype[Any]], NDArray[Any] | None] | None = None
+    timed: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None
 
 
 #: The call that is under way; another one in each thread, and in each task of an event loop.

@@ -14,7 +14,8 @@ import dali_like
 FOR_DEFINING = {
     *("arguments", "checkpoints", "checks", "defining", "definition", "errors", "expressions", "external_source"),
     *("feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations"),
-    *("graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts", "notices", "pipeline"),
+    *("graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts", "monitor", "monitor.loops"),
+    *("notices", "pipeline", "workers.meters"),
     *("publishing", "reporting", "saving", "scheduling", "sources", "tensors", "types", "workers", "workers.batch"),
     *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),
     *("workers.samples", "workers.streams", "workers.transport"),
@@ -23,7 +24,8 @@ FOR_DEFINING = {
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.
 FOR_WORKING = {
     *("errors", "expressions", "inheritance", "types", "workers", "workers.batch", "workers.descriptors"),
-    *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.output"),
+    *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
+    "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),
     *("workers.shipment", "workers.stages", "workers.streams", "workers.task", "workers.template", "workers.transport"),
     "workers.worker",

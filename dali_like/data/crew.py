@@ -17,12 +17,14 @@ from typing import Any
 
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
-from dali_like.data.tallies import Tally
+from dali_like.data.tallies import Counts, Tally
 from dali_like.device.pinned import PinnedMemory
 from dali_like.device.protocol import Pinning
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
+from dali_like.monitor.gathering import ring_statistics
+from dali_like.monitor.statistics import RingStatistics
 from dali_like.notices import warn
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.descriptors import enough_descriptors
@@ -94,7 +96,7 @@ class LoaderCrew:
         batch_size: samples in the largest batch; None where batches are made as ones.
         is_bound: whether each batch is to be made by one certain worker.
         is_kept: whether they go on when a pass ends.
-        tally: what is to be told in the end what has happened.
+        tally: of the loader; what has happened is added to it in the end.
         pinning: page-locks what they write batches to; None: nothing does.
 
     Attributes:
@@ -102,6 +104,7 @@ class LoaderCrew:
         start_method: how the workers have been started.
         is_resting: whether the workers have ended, but not what starts them.
         capacity: samples in the largest batch that can be made sample by sample.
+        tally: as given.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class LoaderCrew:
         self._can_rest = start_method == "spawn"
         self.is_resting = False
         self._is_changed = False
-        self._tally = tally
+        self.tally = tally
         self._is_counted = False
         self._has_warned = False
         self._num_passes = 0
@@ -144,7 +147,7 @@ class LoaderCrew:
         with self._lock, enough_descriptors("a loader"):
             if start_method == "fork":
                 announce_local_classes_of((maker.dataset, maker.collate_fn))
-            space = SharedSpace.create(max_held_bytes)
+            space = self._space = SharedSpace.create(max_held_bytes)
             self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, str(base_seed).encode())
             if pinning is not None:
                 space.observer = PinnedMemory(pinning, fenced=True)
@@ -166,9 +169,25 @@ class LoaderCrew:
         return self._pool.has_failed or self._pid != os.getpid()
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """See `dali_like.data.tallies.Counting`."""
-        return (0, 0) if self._is_counted else (self._pool.num_restarts, self._pool.num_replaced)
+    def counts(self) -> Counts:
+        """See `dali_like.data.tallies.Counting`; so the next ones."""
+        if self._is_counted:
+            return Counts()
+        pool, stage = self._pool, self._pool.stages[0]
+        made = stage.num_batches, stage.made_bytes
+        return Counts(pool.num_restarts, pool.num_replaced, *made, pool.waited_ns, tuple(pool.readings[0]))
+
+    @property
+    def ring(self) -> RingStatistics:
+        return ring_statistics(self._pool.stages[0], self._pool, 0)
+
+    @property
+    def pids(self) -> Sequence[int]:
+        return self._pool.pid_of_each
+
+    @property
+    def held_bytes(self) -> int:
+        return self._space.used_bytes
 
     def warn_of_restarts(self) -> None:
         """Warn, once, if a worker has been replaced, where random numbers depend on what the same worker has made before."""
@@ -334,7 +353,7 @@ class LoaderCrew:
         with self._lock:
             self._pool.close()
             counts, self._is_counted = self.counts, True
-            self._tally.add(*counts)
+            self.tally.add(counts)
 
     def _source(self, maker: BatchMaker) -> Source:
         return Source(

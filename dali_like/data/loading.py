@@ -15,6 +15,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dali_like.data.ahead import PassAhead, state_of_samplers
@@ -26,8 +27,11 @@ from dali_like.data.making import BatchMaker
 from dali_like.data.passes import Pass, SerialPass, WorkerPass
 from dali_like.data.progress import STATE_VERSION, Plan, Progress, checked_state
 from dali_like.data.randomness import randomness_of
-from dali_like.data.tallies import LoaderStatistics, Tally
+from dali_like.data.tallies import Tally
 from dali_like.interrupts import InterruptSafeLock
+from dali_like.monitor.gathering import num_cpus
+from dali_like.monitor.memory import memory_of
+from dali_like.monitor.statistics import Settings, SourceStatistics, Statistics
 
 
 class Loading:
@@ -71,6 +75,7 @@ class Loading:
 
     def __iter__(self) -> Pass:
         self._check_iteration()
+        self._tally.loop.pause()
         with self._lock:
             vars(self)["_iterator"] = None  # a pass that has been broken off is not to be worked for any more
             made = self._get_iterator()
@@ -132,9 +137,21 @@ class Loading:
         self._drop_ahead()
         self._resumed = resumed
 
-    def statistics(self) -> LoaderStatistics:
-        """What has happened so far, in all epochs."""
-        return self._tally.total()
+    def statistics(self, *, memory: bool = False) -> Statistics:
+        """What has happened so far, in all epochs, and where the time has gone. Any thread may ask.
+
+        Args:
+            memory: whether to ask the system how much memory the processes take, which takes it some milliseconds each.
+        """
+        start_method = self._start_method if self.num_workers else ""
+        num_ahead = self.num_workers * (self.prefetch_factor or 0)
+        settings = Settings("loader", self.batch_size or 0, self.num_workers, start_method, 0, num_ahead, num_cpus())
+        unit = "batch" if self._auto_collation and getattr(self.dataset, "__getitems__", None) else "sample"
+        dataset = SourceStatistics(f"dataset {type(self.dataset).__qualname__}", unit=unit)
+        statistics = self._tally.total(settings, dataset)
+        if not memory:
+            return statistics
+        return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
 
     @property
     def _tally(self) -> Tally:

@@ -19,6 +19,7 @@ from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.forms import SampleForm, batch_of, form_of
 from dali_like.workers.batch import BatchKey
 from dali_like.workers.info import WorkerInfo
+from dali_like.workers.meters import Stopwatch
 from dali_like.workers.parcels import Reducers
 from dali_like.workers.requests import Request
 
@@ -91,10 +92,11 @@ class Whole(NamedTuple):
 
 
 class Desk:
-    """For who makes a batch where there is no `Request`: a place to say what is said in `Request.cell`."""
+    """For who makes a batch where there is no `Request`: what a request has of these names."""
 
     def __init__(self) -> None:
         self.cell = [0, 0]
+        self.watch: Stopwatch | None = None
 
 
 @dataclass
@@ -245,7 +247,7 @@ class BatchMaker:
         cell = request.cell
         # This loop is what a sample costs besides the dataset.
         if self.on_error == "raise":
-            dataset = self.dataset
+            dataset = self._measured(request)
             for i in range(begin, end):
                 cell[0] = i
                 samples.append(dataset[keys[i]])
@@ -270,7 +272,7 @@ class BatchMaker:
             return self.collate_fn(self._get([keys], 0, request))
         if self.getitems is not None:
             self._seed(seed, number, 0)
-            return self.collate_fn(self.getitems(keys))
+            return self.collate_fn(_measured(self.getitems, request)(keys))
         samples = []
         keys = as_sequence(keys)
         for i in range(len(keys)):
@@ -320,7 +322,7 @@ class BatchMaker:
         failures = 0
         while len(samples) < (1 if asked.size is None else asked.size) and not walk.has_ended:
             try:
-                samples.append(next(walk.items))
+                samples.append(_measured(next, request)(walk.items))
             except StopIteration:
                 walk.has_ended = True
             except Exception as error:
@@ -336,7 +338,7 @@ class BatchMaker:
 
     def _get(self, keys: Sequence[Any], i: int, request: Request | Desk) -> Any:
         try:
-            return self.dataset[keys[i]]
+            return self._measured(request)[keys[i]]
         except StopIteration:
             raise
         except Exception as error:
@@ -347,6 +349,10 @@ class BatchMaker:
                 self._note_replacement(f"sample {keys[i]!r}", "what on_error returned", error, request)
                 return sample
             return self._get_another(keys, i, error, request)
+
+    def _measured(self, request: Request | Desk) -> Any:
+        """The dataset; one whose samples are measured, if the request says so."""
+        return self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
 
     def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | Desk) -> Any:
         """The next sample of the batch that can be had.
@@ -379,6 +385,22 @@ class BatchMaker:
             mixed = mixed_seed(seed, *position)
             for seeder in self._seeders:
                 seeder(mixed)
+
+
+class _MeasuredDataset:
+    """A map-style dataset whose samples are measured."""
+
+    def __init__(self, dataset: Any, watch: Stopwatch) -> None:
+        self._dataset = dataset
+        self._get = watch.timed(lambda key: dataset[key])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._get(key)
+
+
+def _measured(function: Callable[[Any], Any], request: Request | Desk) -> Callable[[Any], Any]:
+    """A function; or one that is measured, if the request says so."""
+    return function if request.watch is None else request.watch.timed(function)
 
 
 def as_sequence(keys: Any) -> Sequence[Any]:

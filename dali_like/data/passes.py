@@ -25,6 +25,7 @@ from dali_like.errors import CheckpointError, LoaderTimeoutError, LostItemError,
 from dali_like.interrupts import interruptible
 from dali_like.notices import warn
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
+from dali_like.workers.meters import Span
 from dali_like.workers.requests import Delivery
 from dali_like.workers.transport import add_note
 
@@ -39,9 +40,11 @@ class Pass(Iterator[Any]):
         progress: how far it has come.
     """
 
-    def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any]) -> None:
+    def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], tally: Tally) -> None:
         self.progress = progress
         self._plan = plan
+        self._tally = tally
+        self._loop = tally.loop
         self._indices = indices
         self._has_begun = plan.is_iterable
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
@@ -52,11 +55,19 @@ class Pass(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        with self._plan.flavour.recording(self._recorded_as):
-            batch = self._next()
-        self._num_yielded += 1
-        self._warn_of_length()
-        return self._plan.flavour.pin(batch) if self._plan.pins else batch
+        self._loop.begin()
+        try:
+            with self._plan.flavour.recording(self._recorded_as):
+                batch = self._next()
+            self._num_yielded += 1
+            self._warn_of_length()
+            if self._plan.pins:
+                batch = self._plan.flavour.pin(batch)
+        except BaseException as error:
+            self._loop.fail(error)
+            raise
+        self._loop.end()
+        return batch
 
     def __len__(self) -> int:
         return len(self._plan.index_sampler)  # type: ignore[arg-type]
@@ -67,6 +78,13 @@ class Pass(Iterator[Any]):
     @abc.abstractmethod
     def _next(self) -> Any:
         """The next batch."""
+
+    def _count(self, asked: Keys | Step) -> None:
+        """Take note of the samples of a batch that is begun."""
+        if isinstance(asked, Step):
+            self._tally.samples += asked.size or 1
+        else:
+            self._tally.samples += len(asked.keys) if self._plan.batched else 1
 
     def _shutdown_workers(self) -> None:
         """End the pass, and its workers even if the loader keeps them: some programs do that with PyTorch's iterators."""
@@ -114,9 +132,8 @@ class SerialPass(Pass):
     def __init__(
         self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], maker: BatchMaker, tally: Tally
     ) -> None:
-        super().__init__(plan, progress, indices)
+        super().__init__(plan, progress, indices, tally)
         self._maker = maker
-        self._tally = tally
         if plan.is_iterable:
             self._maker.open_walk(0, progress.shared_seed)
         elif progress.sampler is not None:
@@ -138,6 +155,9 @@ class SerialPass(Pass):
 
     def _make(self, number: int) -> Any:
         maker, asked, desk = self._maker, self._ask(number), Desk()
+        self._count(asked)
+        meter = self._tally.meter
+        desk.watch = watch = meter.begin()
         try:
             return maker.step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
         except StopIteration:
@@ -147,7 +167,8 @@ class SerialPass(Pass):
             add_note(error, f"raised by {maker.name} for {where}")
             raise
         finally:
-            self._tally.add(0, desk.cell[1])
+            meter.end(watch, lambda: Span(self.progress.number, number, -1, 1))
+            self._tally.note_batch(desk.cell[1])
 
     def _ask(self, number: int) -> Keys | Step:
         plan = self._plan
@@ -175,7 +196,7 @@ class WorkerPass(Pass):
         self._crew: LoaderCrew | None = crew
         self._last_crew = weakref.ref(crew)
         self._handles: list[WorkerHandle] = []
-        super().__init__(plan, progress, indices)
+        super().__init__(plan, progress, indices, crew.tally)
         self._seed = progress.seed if plan.seeded_by_task else None
         self._on_last_batch: Callable[[], None] | None = None
         self._begun = progress.yielded
@@ -310,6 +331,7 @@ class WorkerPass(Pass):
                 return
             if self._begun not in self.progress.ahead:
                 crew.submit(self._key_of(asked, text, crew), self._pending)
+                self._count(asked)
             self._begun += 1
 
     def _key_of(self, asked: Keys | Step, text: bytes, crew: LoaderCrew) -> BatchKey:

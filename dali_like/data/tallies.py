@@ -3,51 +3,124 @@
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from typing import NamedTuple, Protocol
+
+from dali_like.monitor.gathering import loop_statistics, measured, seconds_since, worker_statistics
+from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.statistics import RingStatistics, Settings, SourceStatistics, Statistics
+from dali_like.workers.meters import Meter, Reading
 
 
-@dataclass(frozen=True)
-class LoaderStatistics:
-    """What has happened in a loader, in all its epochs.
+class Counts(NamedTuple):
+    """What has happened among the workers of a loader.
 
     Attributes:
-        worker_restarts: how often a worker that had died was replaced.
-        replaced_samples: how many samples were replaced, or left out, as ``on_error`` says; those included that have been
-            made, and not been delivered.
+        restarts: how often one that had died was replaced.
+        replaced: samples that were replaced.
+        batches, made_bytes: what they have made.
+        waited_ns: how long the loop has slept until one of them reported.
+        readings: of each worker.
     """
 
-    worker_restarts: int
-    replaced_samples: int
+    restarts: int = 0
+    replaced: int = 0
+    batches: int = 0
+    made_bytes: int = 0
+    waited_ns: int = 0
+    readings: tuple[Reading, ...] = ()
+
+    def plus(self, other: Counts) -> Counts:
+        """All together."""
+        pairs = zip_longest(self.readings, other.readings, fillvalue=Reading())
+        return Counts(
+            self.restarts + other.restarts,
+            self.replaced + other.replaced,
+            self.batches + other.batches,
+            self.made_bytes + other.made_bytes,
+            self.waited_ns + other.waited_ns,
+            tuple(mine + others for mine, others in pairs),
+        )
 
 
 class Counting(Protocol):
     """Workers that count."""
 
     @property
-    def counts(self) -> tuple[int, int]:
-        """Restarts and replaced samples; none once they have been added to the tally."""
+    def counts(self) -> Counts:
+        """What has happened; nothing once it has been added to the tally."""
+
+    @property
+    def ring(self) -> RingStatistics:
+        """Where their batches lie."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of each worker; 0 for those that have not started, or have ended."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory behind their batches."""
 
 
 class Tally:
-    """The counts of a loader: of workers that have ended, by sum; of those that have not, by asking them."""
+    """What has happened in a loader: among workers that have ended, by sum; among those that have not, by asking them.
+
+    Attributes:
+        loop: measures the loop that asks for batches.
+        meter: measures the dataset where there are no workers.
+        samples: how many have been asked for, in batches that were begun.
+    """
 
     def __init__(self) -> None:
-        self._restarts = 0
-        self._replaced = 0
+        self.loop = LoopMeter()
+        self.meter = Meter()
+        self.samples = 0
+        self._replaced = self._batches = 0
+        self._counts = Counts()
         self._counting: weakref.WeakSet[Counting] = weakref.WeakSet()
 
     def watch(self, workers: Counting) -> None:
         """Ask these, too, until they have been dropped."""
         self._counting.add(workers)
 
-    def add(self, restarts: int, replaced: int) -> None:
+    def add(self, counts: Counts) -> None:
         """Take note of counts for good. Finalizers may call this."""
-        self._restarts += restarts
+        self._counts = self._counts.plus(counts)
+
+    def note_batch(self, replaced: int) -> None:
+        """Take note of a batch that has been made without workers."""
+        self._batches += 1
         self._replaced += replaced
 
-    def total(self) -> LoaderStatistics:
-        """All counts so far."""
-        counts = [(self._restarts, self._replaced), *(workers.counts for workers in self._counting)]
-        restarts, replaced = map(sum, zip(*counts, strict=True))
-        return LoaderStatistics(restarts, replaced)
+    def total(self, settings: Settings, source: SourceStatistics) -> Statistics:
+        """All so far.
+
+        Args:
+            source: the dataset, without what has been counted.
+        """
+        crews = list(self._counting)
+        counts = Counts(0, self._replaced, self._batches)
+        for each in (self._counts, *(crew.counts for crew in crews)):
+            counts = counts.plus(each)
+        at_work = next((crew for crew in crews if any(crew.pids)), None)
+        source = replace(
+            source,
+            place="workers" if counts.readings else "main process",
+            batches=counts.batches,
+            samples=self.samples,
+            made_bytes=counts.made_bytes,
+            ring=RingStatistics() if at_work is None else at_work.ring,
+        )
+        return Statistics(
+            seconds=seconds_since(self.loop.begin_ns),
+            settings=settings,
+            loop=loop_statistics(self.loop, counts.waited_ns),
+            sources=(measured(source, (self.meter.reading, *counts.readings)),),
+            workers=worker_statistics([counts.readings], () if at_work is None else at_work.pids),
+            worker_restarts=counts.restarts,
+            replaced_samples=counts.replaced,
+            held_bytes=sum(crew.held_bytes for crew in crews),
+        )

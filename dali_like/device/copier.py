@@ -14,6 +14,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +47,16 @@ class _Flight(NamedTuple):
     kept: list[Any]
 
 
+@dataclass
+class CopyTotals:
+    """What has been copied by `Copier.send`; see `dali_like.monitor.statistics.CopyStatistics`."""
+
+    batches: int = 0
+    copied_bytes: int = 0
+    host_ns: int = 0
+    waited_ns: int = 0
+
+
 class _Parcel(NamedTuple):
     """One output of a batch on its way.
 
@@ -74,6 +86,9 @@ class Copier:
     Args:
         device: where to.
         staging: gives page-locked memory, as an array of so many bytes; what is copied from it keeps it.
+
+    Attributes:
+        totals: what has been copied. Any thread may read it.
     """
 
     def __init__(self, device: Device, staging: Callable[[int], NDArray[np.uint8]]) -> None:
@@ -83,6 +98,7 @@ class Copier:
         self._flights: deque[_Flight] = deque()
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self.totals = CopyTotals()
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
         if self._pid == getpid():
@@ -95,6 +111,7 @@ class Copier:
             OutOfMemoryError: there is no memory on the GPU, or none to pack the samples in. Nothing has been begun.
             DeviceError: a copy has failed, of this batch or of one before.
         """
+        begin_ns = monotonic_ns()
         with self._lock:
             self._settle(_MOST_FLIGHTS - 1)
             kept: list[Any] = []
@@ -105,6 +122,9 @@ class Copier:
                 raise
             ready = self.device.record()
             self._flights.append(_Flight(ready, kept))
+            self.totals.batches += 1
+            self.totals.copied_bytes += sum(array.nbytes for array in kept)
+            self.totals.host_ns += monotonic_ns() - begin_ns
         return [parcel.arrays(self.device, ready) if isinstance(parcel, _Parcel) else parcel for parcel in parcels]
 
     def take_in(
@@ -171,7 +191,9 @@ class Copier:
     def _settle(self, most: int) -> None:
         while self._flights and (len(self._flights) > most or self._flights[0].fence.passed()):
             fence = self._flights[0].fence
+            begin_ns = monotonic_ns()
             fence.wait()
+            self.totals.waited_ns += monotonic_ns() - begin_ns
             self._flights.popleft()
             if fence.error is not None:
                 raise fence.error

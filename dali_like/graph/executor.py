@@ -17,6 +17,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Container, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from time import monotonic_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,7 @@ from dali_like.sharding import ALONE, Shard
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Batch, Output
+from dali_like.workers.meters import Recorder
 from dali_like.workers.samples import load_objects
 
 TensorList = TensorListCPU | TensorListGPU
@@ -61,6 +63,7 @@ class _Work:
     def __init__(self, outputs: list[Sequence[Output]], place: _Place) -> None:
         self.outputs = outputs
         self.place = place
+        self.operators_ns = 0  # how long these have taken
         self.future: Future[tuple[TensorList, ...]] = Future()
 
 
@@ -80,6 +83,10 @@ class Executor:
         copier: copies outputs to the GPU; None: all are on the CPU.
         ended: whether the end of that epoch has been seen.
         cpus: what the threads are bound to; None: they are not.
+
+    Attributes:
+        operator_times: told how long the operators have taken that run in threads, for each batch.
+        waited_ns: how long `run` has waited for them.
     """
 
     def __init__(
@@ -118,6 +125,8 @@ class Executor:
         self._threads = ThreadPoolExecutor(num_threads, "dali_like", bind) if placement.stages else None
         self._queue: deque[_Work] = deque()
         self._ended = ended
+        self.operator_times = Recorder()
+        self.waited_ns = 0
 
     @property
     def position(self) -> Position:
@@ -208,6 +217,8 @@ class Executor:
             if isinstance(error := work.future.exception(), OutOfMemoryError):
                 raise error
         self._queue.popleft()
+        if work.operators_ns:
+            self.operator_times.add(work.operators_ns)
         try:
             self._work_ahead()
         except BaseException:  # an interrupt
@@ -216,8 +227,10 @@ class Executor:
         return work.future.result()
 
     def _wait_for(self, work: _Work) -> None:
+        begin_ns = monotonic_ns()
         while not wait((work.future,), PATIENCE_S).done:
             check_interrupts()
+        self.waited_ns += monotonic_ns() - begin_ns
 
     def _work_ahead(self) -> None:
         """Start the operators on batches that the sources have finished."""
@@ -285,8 +298,11 @@ class Executor:
         """Run the operators over a batch, and begin the copies of what comes out; in a thread, if there are any."""
         data = self._by_node(work.outputs)
         size = self._size(work.outputs)
+        begin_ns = monotonic_ns()
         for stage in self._placement.stages:
             self._run(stage, data, size, work.place)
+        if self._placement.stages:
+            work.operators_ns = monotonic_ns() - begin_ns
         batch = self._wrap(data)
         if not self._lockstep.any_goes_on:
             work.outputs = []  # nobody will want them back, and a slot is free when its copy has ended

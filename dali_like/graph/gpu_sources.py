@@ -26,6 +26,7 @@ from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey, position_note
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import Reading, Span
 from dali_like.workers.protocol import DTYPE_CODES, Status
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import LastBatch, Source, as_array, check_array, is_on_gpu
@@ -64,6 +65,10 @@ class Gathering:
     def put_all(self, output: int, samples: Any, source: Source) -> None:
         """Take one output of all samples, as one array."""
         self.columns[output] = samples if is_on_gpu(samples) else samples.copy()
+
+    def span(self) -> Span:
+        """Which samples it consists of."""
+        return Span(self.epoch, self.iteration, self.first, self.stop)
 
     def end_at(self, stop: int) -> None:
         """Leave it at fewer samples."""
@@ -112,6 +117,11 @@ class GpuSourcePool:
         """How many samples were replaced by what a source's ``on_error`` says."""
         return int(self._cell[1])
 
+    @property
+    def readings(self) -> list[Reading]:
+        """How long the sources have taken."""
+        return self._runner.readings
+
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
@@ -124,7 +134,7 @@ class GpuSourcePool:
         source = self._externals[key.source][1]
         task = Gathering(source, key)
         with interruptible():
-            status, value = self._runner.compute(task)
+            status, value = self._runner.compute(task, self._runner.meters[key.source])
         if status is Status.STOPPED or (not task.stop and not source.batch):
             batch.outcome = StopIteration()
         elif status is Status.FAILED:

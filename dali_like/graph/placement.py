@@ -263,8 +263,9 @@ class _Behind:
         call = current_call.get()
         # The memory is for what the operators make of the sample, and not for the sample.
         current_call.set(call._replace(empty=None))
+        callback = self._source.callback
         try:
-            sample = self._source.callback(info)
+            sample = callback(info) if call.timed is None else call.timed(callback)(info)
         finally:
             current_call.set(call)
         source = self._source

@@ -25,6 +25,7 @@ from dali_like.types import current_call
 from dali_like.workers.batch import Batch, BatchKey, Output, position_note
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import Reading
 from dali_like.workers.protocol import Status
 from dali_like.workers.ring import Lease, SampleList, Slot
 from dali_like.workers.runner import TaskRunner
@@ -74,6 +75,16 @@ class InlinePool:
     def num_replaced(self) -> int:
         """How many samples were replaced by what a source's ``on_error`` says."""
         return int(self._cell[1])
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """What is known of each source."""
+        return self._stages
+
+    @property
+    def readings(self) -> list[Reading]:
+        """How long the sources have taken."""
+        return self._runner.readings
 
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:

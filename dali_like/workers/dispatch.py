@@ -96,6 +96,17 @@ class Dispatcher:
         """Whether it begins no more batches: its workers have died too often, say."""
         return self.failure is not None
 
+    @property
+    def num_ready(self) -> int:
+        """How many batches are complete and have not been asked for."""
+        return len(self._ready)
+
+    def occupancy(self, source: int) -> tuple[int, int]:
+        """How many batches of a source are under way, and how many ready. May be called in any thread."""
+        batches = list(self._in_flight.values()), list(self._ready)
+        making, ready = (sum(batch.key.source == source for batch in some) for some in batches)
+        return making, ready
+
     def add(self, batch: Batch) -> None:
         """Let a batch wait for its turn."""
         self._bound.add(batch.key.worker)

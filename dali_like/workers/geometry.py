@@ -68,6 +68,7 @@ class Geometry:
         rows: offset of each output's rows; UNKNOWN for those without.
         resident_bytes: everything before the regions; memory is put behind it when the slot is made.
         slot_bytes: address space of the slot.
+        sample_bytes: what the rows of a sample take.
         all_dense: whether every output has rows.
         header: the words of the header and of the descriptors that follow it, to be completed for each batch.
     """
@@ -82,6 +83,7 @@ class Geometry:
     rows: tuple[int, ...] = field(init=False)
     resident_bytes: int = field(init=False)
     slot_bytes: int = field(init=False)
+    sample_bytes: int = field(init=False)
     all_dense: bool = field(init=False)
     header: NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
@@ -107,6 +109,7 @@ class Geometry:
             "rows": tuple(rows),
             "resident_bytes": resident,
             "slot_bytes": resident + num_tasks * self.region_bytes,
+            "sample_bytes": sum(output.row_bytes for output in self.outputs),
             "all_dense": UNKNOWN not in rows,
         }
         for name, value in values.items():

@@ -28,6 +28,7 @@ import os
 import select
 import time
 from collections.abc import Sequence
+from time import monotonic_ns
 from typing import Any
 
 from dali_like.errors import ClosedError, ForkedError
@@ -38,6 +39,7 @@ from dali_like.workers.crew import Crew, Workers
 from dali_like.workers.dispatch import Dispatcher, pid_in_cell
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import Reading, read_meters
 from dali_like.workers.protocol import NOTICE_BYTES, WORD_BYTES, control_bytes, notice_offset
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.requests import RequestStage
@@ -73,7 +75,7 @@ class ProcessPool:
         self._options = options
         self._space = space
         self._pid = os.getpid()
-        if space.allocate(control_bytes(options.num_workers)) != 0:
+        if space.allocate(control_bytes(options.num_workers, len(sources))) != 0:
             raise RuntimeError("workers expect their cells at the start of the space, so a space has one pool")
         self._write_notice(notice)
         self._stages: list[Stage] = [
@@ -89,6 +91,8 @@ class ProcessPool:
         self._poll.register(self._work.done, select.POLLIN)
         self._poll.register(self._crew.control, select.POLLIN)
         self._closed = False
+        self._waited_ns = 0
+        self._taken = self._ready = 0
 
     @property
     def stages(self) -> Sequence[Stage]:
@@ -108,9 +112,7 @@ class ProcessPool:
     @property
     def worker_pids(self) -> list[int]:
         """The process ids of the workers that are known to have started."""
-        # From their cells: reading the news in another thread could take them away from `wait`.
-        workers = range(0 if self._closed else self._options.num_workers)
-        return [pid for worker in workers if (pid := pid_in_cell(self._space, worker))]
+        return [pid for pid in self.pid_of_each if pid]
 
     @property
     def slot_bytes(self) -> list[int]:
@@ -131,6 +133,32 @@ class ProcessPool:
     def num_restarts(self) -> int:
         """How often a worker has been started in the place of one that had died."""
         return self._recovery.num_restarts
+
+    @property
+    def pid_of_each(self) -> list[int]:
+        """The process id of each worker; 0 for those that have not started, or have ended."""
+        # From their cells: reading the news in another thread could take them away from `wait`.
+        workers = range(self._options.num_workers)
+        return [0 if self._closed else pid_in_cell(self._space, worker) for worker in workers]
+
+    @property
+    def readings(self) -> list[list[Reading]]:
+        """What workers have measured: for each source, a reading of each worker."""
+        return read_meters(self._space, len(self._stages), self._options.num_workers)
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the main process has waited for workers altogether."""
+        return self._waited_ns
+
+    @property
+    def mean_ready(self) -> float:
+        """How many batches of a source were ready, on the average, whenever one was taken."""
+        return self._ready / max(self._taken, 1) / len(self._stages)
+
+    def occupancy(self, source: int) -> tuple[int, int]:
+        """How many batches of a source are being made now, and how many are ready."""
+        return self._work.occupancy(source)
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """Give workers that are started from now on other sources; see `dali_like.workers.crew.Crew.renew`."""
@@ -183,8 +211,10 @@ class ProcessPool:
                 if left_s <= 0:
                     return None
                 wait_ms = min(wait_ms, left_s * 1000)
+            begin_ns = monotonic_ns()
             with interruptible():
                 ready = self._poll.poll(wait_ms)
+            self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
                 self._recovery.look_for_losses(work)
@@ -196,6 +226,8 @@ class ProcessPool:
 
     def take(self, batch: Batch) -> Any:
         """The outcome of a batch that is known, or its exception is raised."""
+        self._taken += 1
+        self._ready += self._work.num_ready
         self._work.deliver(batch)
         self._stages[batch.key.source].check(batch)
         self._post()

@@ -6,6 +6,7 @@ one pipe without a lock. Everything larger lies in shared memory (`dali_like.wor
     control area     one cell of CELL_BYTES a worker: the task that it took last, and the sample that it is on
     notice           NOTICE_BYTES, written by the main process, for workers that start
     message areas    MESSAGE_BYTES a worker, for what it has to say before it can take a task
+    meters           METER_WORDS words a source and worker, for how long callbacks take (`dali_like.workers.meters`)
     slots            one batch of one source each; made by the main process, addressed by the page they start on
 
     a slot:   header       HEADER_WORDS words, then one descriptor an output: what the batch is, where its rows are
@@ -50,6 +51,7 @@ CELL_SKIPPED = 32
 CELL_PID = 40
 MESSAGE_BYTES = 1 << 20
 NOTICE_BYTES = PAGE_BYTES
+METER_WORDS = 256
 
 
 class Status(enum.IntEnum):
@@ -135,6 +137,11 @@ def message_offset(worker: int, num_workers: int) -> int:
     return notice_offset(num_workers) + NOTICE_BYTES + worker * MESSAGE_BYTES
 
 
-def control_bytes(num_workers: int) -> int:
-    """The size of the control and message areas."""
-    return message_offset(num_workers, num_workers)
+def meter_offset(source: int, worker: int, num_workers: int) -> int:
+    """Where the meter of a worker for a source lies."""
+    return message_offset(num_workers, num_workers) + (source * num_workers + worker) * METER_WORDS * WORD_BYTES
+
+
+def control_bytes(num_workers: int, num_sources: int) -> int:
+    """The size of all that comes before the slots."""
+    return align(meter_offset(num_sources, 0, num_workers))

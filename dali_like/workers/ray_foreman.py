@@ -367,6 +367,7 @@ class Foreman:
             return
         replaced = int.from_bytes(self._slots.read_cell(actor.index, CELL_REPLACED), "little") + report.num_replaced
         self._slots.write_cell(actor.index, CELL_REPLACED, replaced.to_bytes(WORD_BYTES, "little"))
+        self._slots.note_measured(actor.index, order.page, report.measured)
         self._report(order, actor.index, *self._slots.store(order.page, order.task, report))
 
     def _report(self, order: Order, worker: int, status: int, value: int) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import meter_of
 from dali_like.workers.protocol import (
     DESCRIPTOR_WORDS,
     HEADER_WORDS,
@@ -100,6 +101,11 @@ class Slots:
         """Write into a worker's cell."""
         start = cell_offset(worker) + place
         self._space.map[start : start + len(data)] = data
+
+    def note_measured(self, worker: int, page: int, words: bytes) -> None:
+        """Add what a worker has measured, for the source whose slot starts on a page, to its meter."""
+        source = int(self.header_of(page)[Header.SOURCE])
+        meter_of(self._space, source, worker, self._num_workers).merge(words)
 
     def leave_message(self, worker: int, message: bytes) -> None:
         """Say why a worker could not start."""

@@ -101,6 +101,7 @@ class Report(NamedTuple):
         descriptors: of the task's samples; None if they are in rows.
         region: what has been used of the task's region.
         num_replaced: how many samples were replaced.
+        measured: how long callbacks have taken, as the words of a meter.
     """
 
     status: int
@@ -110,6 +111,7 @@ class Report(NamedTuple):
     descriptors: NDArray[np.int64] | None = None
     region: NDArray[np.uint8] | None = None
     num_replaced: int = 0
+    measured: bytes = b""
 
 
 class Answer(NamedTuple):
@@ -168,7 +170,8 @@ class RayWorker:
         status, value = self._runner.run(slot.page, task)
         if status is Status.FAILED:
             status, value = report_error(self._runner, slot.page, task, value)
-        return slot.report(task, status, value)._replace(num_replaced=self._cell[1] - replaced)
+        measured = self._runner.meters[slot.source].take()
+        return slot.report(task, status, value)._replace(num_replaced=self._cell[1] - replaced, measured=measured)
 
     def end(self) -> None:
         """Call what is to be called at the end."""
@@ -206,14 +209,14 @@ class _Slot:
         self.view = SlotView(space, self._offset, header.tolist())
 
     @property
+    def source(self) -> int:
+        """The number of the source."""
+        return int(self._header[Header.SOURCE])
+
+    @property
     def page(self) -> int:
         """The page that it begins on."""
         return self._offset // PAGE_BYTES
-
-    @property
-    def source(self) -> int:
-        """The source of the batch."""
-        return int(self._header[Header.SOURCE])
 
     def take(self, header: NDArray[np.int64]) -> None:
         """Make it the slot of a batch."""

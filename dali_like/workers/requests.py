@@ -17,6 +17,7 @@ from dali_like.errors import CorruptionError
 from dali_like.workers.batch import Batch, BatchKey, Outcome
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import Stopwatch
 from dali_like.workers.parcels import Parcel, Reducers, write_parcel
 from dali_like.workers.protocol import DTYPES, Header
 from dali_like.workers.ring import Lease, Slot, leased_array
@@ -51,9 +52,10 @@ class Request:
         start, stop: the samples that are wanted, by their index in the batch.
         rows: of those samples, an array for each output of the form.
         cell: where to say which sample is being made, so that whoever watches can tell; and how many have been replaced.
+        watch: what is to measure how long samples take; None: nothing.
     """
 
-    def __init__(self, task: Task, cell: memoryview) -> None:
+    def __init__(self, task: Task, cell: memoryview, watch: Stopwatch | None = None) -> None:
         text = bytes(task.request)
         (form_bytes,) = _FORM_BYTES.unpack_from(text)
         begin = _FORM_BYTES.size + form_bytes
@@ -63,6 +65,7 @@ class Request:
         self.stop = task.stop
         self.rows = [rows[task.start : task.stop] for rows in task.view.rows if rows is not None]
         self.cell = cell
+        self.watch = watch
 
 
 class Maker(Protocol):
@@ -175,6 +178,7 @@ class RequestStage(Stage):
             delivery = Delivery(batch, slot, Lease(self.ring, slot), batch.form)
         except CorruptionError as error:
             return error
+        self._note_made(batch, slot, max(batch.key.size, batch.key.parts - 1))
         if batch.described:
             self._note_regions(batch)
             self._use(region_bytes=self._fitting_region_bytes())
@@ -201,10 +205,10 @@ class RequestStage(Stage):
         self._use(outputs=() if self._form is None else self._form.layouts)
 
 
-def answer(task: Task, cell: memoryview) -> None:
+def answer(task: Task, cell: memoryview, watch: Stopwatch | None) -> None:
     """Let the maker of a source make a task."""
     maker: Maker = task.source.callback  # type: ignore[assignment]
-    request = Request(task, cell)
+    request = Request(task, cell, watch)
     message = maker.make(request)
     if message is None:
         return

@@ -95,6 +95,11 @@ class Ring:
         space.register(self)
 
     @property
+    def num_free(self) -> int:
+        """How many slots nobody uses. Any thread may ask."""
+        return len(self._free) + len(self._returned)
+
+    @property
     def geometry(self) -> Geometry:
         """The geometry of the slots that `acquire` gives."""
         return self._geometry

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from dali_like.types import BatchInfo, Call, SampleInfo, current_call
 from dali_like.workers.event_loop import LazyEventLoop
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import Meter, Reading, Stopwatch
 from dali_like.workers.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.workers.requests import answer
 from dali_like.workers.samples import LastBatch, Source, as_columns, is_on_gpu, split_outputs
@@ -48,9 +49,13 @@ class TaskRunner:
         sources: by their number in the slots' headers.
         cell: three numbers: the index in the batch of the sample that is being made; how many samples were replaced; how
             many items of iterables were skipped.
+        meters: for each source; default: in memory of its own.
     """
 
-    def __init__(self, space: SharedSpace, sources: Sequence[Source], cell: memoryview) -> None:
+    def __init__(
+        self, space: SharedSpace, sources: Sequence[Source], cell: memoryview, meters: Sequence[Meter] | None = None
+    ) -> None:
+        self.meters = [Meter() for _ in sources] if meters is None else meters
         self._space = space
         self._sources = sources
         self._cell = cell
@@ -62,6 +67,11 @@ class TaskRunner:
         #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
         #: iterable has been given it back.
         self.homeless: Any = None
+
+    @property
+    def readings(self) -> list[Reading]:
+        """What the meters say."""
+        return [meter.reading for meter in self.meters]
 
     def run(self, page: int, number: int, made: deque[Any] | None = None) -> tuple[Status, int]:
         """Compute one task of the batch in the slot that starts on `page`; the status and its value.
@@ -81,17 +91,21 @@ class TaskRunner:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
-        return self.compute(Task(self._space, view, self._sources[words[Header.SOURCE]], words, number), made)
+        number_of_source = words[Header.SOURCE]
+        task = Task(self._space, view, self._sources[number_of_source], words, number)
+        return self.compute(task, self.meters[number_of_source], made)
 
-    def compute(self, task: Any, made: deque[Any] | None = None) -> tuple[Status, int]:
+    def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:
         """Compute a task, wherever its samples go; see `run`."""
         before = current_call.get()
+        watch = meter.begin()
         try:
-            current_call.set(Call(task.source.seeds, task.empty))
-            return self._run(task, made)
+            current_call.set(Call(task.source.seeds, task.empty, None if watch is None else watch.timed_within))
+            return self._run(task, made, watch)
         finally:
             current_call.set(before)  # a callback may run a pipeline
             task.end()
+            meter.end(watch, task.span)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's; one that returns a coroutine is awaited."""
@@ -105,20 +119,22 @@ class TaskRunner:
         """End the event loop, if there is one."""
         self._loop.close()
 
-    def _run(self, task: Task, made: deque[Any] | None) -> tuple[Status, int]:
+    def _run(self, task: Task, made: deque[Any] | None, watch: Stopwatch | None) -> tuple[Status, int]:
         source = task.source
         self.homeless = None
         if source.concurrency is not None:
             task.callback = self._awaiting(source.callback)
+        if watch is not None:
+            task.callback = watch.timed(task.callback)
         if made:
             task.callback = _Resumed(made, task.callback)
         try:
             if source.requests:
-                answer(task, self._cell)
+                answer(task, self._cell, watch)
             elif source.batch:
                 self._make_batch(task)
             elif source.concurrency is not None:
-                self._make_concurrently(task, source.concurrency)
+                self._make_concurrently(task, source.concurrency, watch)
             else:
                 i = task.start
                 while i < task.stop:
@@ -288,9 +304,10 @@ class TaskRunner:
             outputs = sample = None  # see above
         return task.stop, None
 
-    def _make_concurrently(self, task: Task, concurrency: int) -> None:
+    def _make_concurrently(self, task: Task, concurrency: int, watch: Stopwatch | None) -> None:
         """Make all samples in an event loop; what counts is the lowest index that did not succeed."""
-        source, callback = task.source, task.source.callback
+        source = task.source
+        callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
 
         async def make(i: int) -> None:
             self._put(task, i, await callback(SampleInfo(task.first + i, i, task.iteration, task.epoch)), source)

@@ -43,6 +43,9 @@ class Stage(abc.ABC):
         task_size: samples in a task.
         outputs: what is known of the outputs.
         request_bytes: room for what is sent along with a batch.
+
+    Attributes:
+        num_batches, num_samples, made_bytes: what has been made.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Stage(abc.ABC):
         self._largest_bytes = 0
         self._sized = False
         self.usual_region_bytes = 0
+        self.num_batches = self.num_samples = self.made_bytes = 0
         #: Whether a batch has shown what samples look like.
         self.known = False
         #: Whether the layout comes from the first task of a batch that has not been delivered yet.
@@ -155,6 +159,12 @@ class Stage(abc.ABC):
             )
         self._largest_bytes = max(self._largest_bytes, region // _REGION_FACTOR)
         self._use(region_bytes=region)
+
+    def _note_made(self, batch: Batch, slot: Slot, num_samples: int) -> None:
+        """Take note of a batch that is complete."""
+        self.num_batches += 1
+        self.num_samples += num_samples
+        self.made_bytes += batch.size * slot.geometry.sample_bytes + batch.region_bytes
 
     def _acquire(self, batch: Batch) -> Slot:
         slot = self.ring.acquire(self.usual_region_bytes)
@@ -264,6 +274,7 @@ class ArrayStage(Stage):
         except DaliLikeError as error:
             self.ring.release(slot)
             return error
+        self._note_made(batch, slot, batch.size)
         batch.is_last = batch.size < batch.key.size and not self.source.batch
         if not batch.size:
             return outputs

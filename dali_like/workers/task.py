@@ -18,6 +18,7 @@ from dali_like.errors import OutOfMemoryError
 from dali_like.types import SampleInfo
 from dali_like.workers.geometry import describe_rows
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import Span
 from dali_like.workers.protocol import (
     DESCRIPTOR_WORDS,
     DTYPE_CODES,
@@ -161,6 +162,11 @@ class Task:
         request = view.offset + words[Header.REQUEST_OFFSET]
         self.request = memoryview(space.map)[request : request + words[Header.REQUEST_BYTES]]
         self.region: Region | None = None
+
+    def span(self) -> Span:
+        """Which samples it consists of."""
+        first = -1 if self.source.requests else self.first + self.start
+        return Span(self.epoch, self.iteration, first, self.stop - self.start)
 
     def end_at(self, stop: int) -> None:
         """Leave it at fewer samples than it might have had."""

@@ -21,6 +21,7 @@ from typing import Any
 
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import meter_of
 from dali_like.workers.protocol import (
     CELL_PID,
     CELL_SAMPLE,
@@ -74,7 +75,8 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
         set_worker_info(WorkerInfo(index, channels.num_workers))
         sources = make_sources()
         # Another task may begin only when the last one has been reported, so one cell is enough.
-        runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
+        meters = [meter_of(space, source, index, channels.num_workers) for source in range(len(sources))]
+        runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"), meters)
         for source in sources:
             if source.requests:
                 source.callback.begin(index, channels.num_workers, _notice_of(channels))  # type: ignore[attr-defined]

@@ -1,0 +1,123 @@
+"""Statistics made of what pools, loops and workers have measured. Any thread may ask, while others close what is asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from time import monotonic_ns
+from typing import Protocol
+
+from dali_like.monitor.durations import Durations
+from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
+from dali_like.workers.meters import Reading
+from dali_like.workers.stages import Stage
+
+
+class MakesBatches(Protocol):
+    """A pool of workers, as far as this is concerned."""
+
+    @property
+    def mean_ready(self) -> float:
+        """How many batches of a source are ready, on the average."""
+
+    def occupancy(self, source: int) -> tuple[int, int]:
+        """How many batches of a source are being made, and how many are ready."""
+
+
+def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for_operators_ns: int = 0) -> LoopStatistics:
+    """Of a loop."""
+    return LoopStatistics(
+        batches=meter.batches,
+        epochs=meter.epochs,
+        errors=meter.errors,
+        first_batch_s=meter.first_ns / 1e9,
+        wait=Durations.recorded(meter.wait),
+        work=Durations.recorded(meter.work),
+        waited_for_workers_s=waited_for_workers_ns / 1e9,
+        waited_for_operators_s=waited_for_operators_ns / 1e9,
+        recent=tuple(meter.recent.copy()),
+    )
+
+
+def seconds_since(begin_ns: int) -> float:
+    """How long ago something was; 0 if it has not been."""
+    return (monotonic_ns() - begin_ns) / 1e9 if begin_ns else 0.0
+
+
+def ring_statistics(stage: Stage, pool: MakesBatches | None, number: int) -> RingStatistics:
+    """Of the slots of a source.
+
+    Args:
+        pool: of its workers, if it has any, and its number there.
+    """
+    making, ready = (0, 0) if pool is None else pool.occupancy(number)
+    slots, free = stage.ring.num_slots, stage.ring.num_free
+    mean_ready = 0.0 if pool is None else pool.mean_ready
+    return RingStatistics(making, ready, max(0, slots - free - making - ready), free, slots, mean_ready)
+
+
+def source_statistics(stage: Stage, place: str, pool: MakesBatches | None = None, number: int = 0) -> SourceStatistics:
+    """Of a source, without what has been measured; for `pool` and `number` see `ring_statistics`."""
+    source = stage.source
+    return SourceStatistics(
+        name=source.name,
+        place=place,
+        unit="batch" if source.batch else "sample",
+        concurrency=source.concurrency or 0,
+        batches=stage.num_batches,
+        samples=stage.num_samples,
+        made_bytes=stage.made_bytes,
+        ring=ring_statistics(stage, pool, number),
+    )
+
+
+def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> SourceStatistics:
+    """The same, with what those have measured who call it."""
+    reading = sum(readings, Reading())
+    return replace(
+        statistics,
+        callback=Durations(reading.callback_ns / 1e9, reading.counts),
+        slowest=tuple(reading.slowest),
+        busy_s=reading.busy_ns / 1e9,
+        callback_s=_part(reading, reading.callback_ns),
+        operators_s=_part(reading, reading.operators_ns),
+        cpu_s=_part(reading, reading.cpu_ns),
+    )
+
+
+def worker_statistics(readings: Sequence[Sequence[Reading]], pids: Sequence[int]) -> tuple[WorkerStatistics, ...]:
+    """Of workers.
+
+    Args:
+        readings: for each source, those of all workers.
+        pids: of as many of the workers as are known.
+    """
+    workers = []
+    for number, of_sources in enumerate(zip(*readings, strict=True)):
+        total = sum(of_sources, Reading())
+        begun = [reading.made_ns for reading in of_sources if reading.made_ns]
+        workers.append(
+            WorkerStatistics(
+                number=number,
+                pid=pids[number] if number < len(pids) else 0,
+                tasks=total.tasks,
+                busy_s=total.busy_ns / 1e9,
+                alive_s=seconds_since(min(begun, default=0)),
+                cpu_s=_part(total, total.cpu_ns),
+                on_task_s=seconds_since(total.since_ns),
+            )
+        )
+    return tuple(workers)
+
+
+def num_cpus() -> int:
+    """How many CPUs this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _part(reading: Reading, part_ns: int) -> float:
+    """How much of the busy time something took, given its part in the tasks that were measured call by call."""
+    share = min(1.0, part_ns / reading.timed_ns) if reading.timed_ns else 0.0
+    return share * reading.busy_ns / 1e9

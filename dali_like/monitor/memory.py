@@ -1,0 +1,35 @@
+"""How much memory processes take, by PSS. The kernel goes through all their pages for it, so it is done when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from dali_like.monitor.statistics import MemoryStatistics
+
+
+def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
+    """The memory of this process, its workers, and what these were forked from."""
+    others = {pid for pid in map(_parent_of, worker_pids) if pid} - {os.getpid()}
+    return MemoryStatistics(
+        main_bytes=pss_bytes(os.getpid()),
+        worker_bytes=tuple(map(pss_bytes, worker_pids)),
+        template_bytes=sum(map(pss_bytes, others)),
+    )
+
+
+def pss_bytes(pid: int) -> int:
+    """The proportional set size of a process (proc(5), smaps_rollup); 0 where it has ended, or the system does not tell."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def _parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0

@@ -1,0 +1,87 @@
+"""The statistics of a pipeline, made of what the parts of its engine have measured."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from dali_like.engine import Engine
+from dali_like.graph.nodes import SourceNode
+from dali_like.monitor.durations import Durations
+from dali_like.monitor.gathering import (
+    loop_statistics,
+    measured,
+    num_cpus,
+    seconds_since,
+    source_statistics,
+    worker_statistics,
+)
+from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
+
+
+def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
+    """What has happened so far. Any thread may ask."""
+    pool, executor, copier = engine.process_pool, engine.executor, engine.copier
+    pools = (pool, engine.inline_pool, engine.gpu_pool)
+    return Statistics(
+        seconds=seconds_since(meter.begin_ns),
+        settings=_settings(engine),
+        loop=loop_statistics(
+            meter, pool.waited_ns if pool is not None else 0, executor.waited_ns if executor is not None else 0
+        ),
+        sources=_sources(engine),
+        workers=worker_statistics(pool.readings, pool.pid_of_each) if pool is not None else (),
+        operators=OperatorStatistics(Durations.recorded(executor.operator_times) if executor is not None else Durations()),
+        copies=CopyStatistics(
+            copier.totals.batches,
+            copier.totals.copied_bytes,
+            copier.totals.host_ns / 1e9,
+            copier.totals.waited_ns / 1e9,
+        )
+        if copier is not None
+        else CopyStatistics(),
+        worker_restarts=pool.num_restarts if pool is not None else 0,
+        replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
+        held_bytes=engine.space.used_bytes,
+    )
+
+
+def _settings(engine: Engine) -> Settings:
+    given = engine.arguments
+    has_pool = engine.process_pool is not None
+    return Settings(
+        "pipeline",
+        given.batch_size or 0,
+        (given.py_num_workers or 0) if has_pool else 0,
+        given.py_start_method if has_pool else "",
+        (given.num_threads or num_cpus()) if engine.placement.stages else 0,
+        max(map(engine.ahead_of, engine.graph.sources), default=0),
+        num_cpus(),
+    )
+
+
+def _sources(engine: Engine) -> tuple[SourceStatistics, ...]:
+    """Of each source that is not fed, in the order of the graph."""
+    pool, inline, gpu = engine.process_pool, engine.inline_pool, engine.gpu_pool
+    parallel, serial, on_gpu = (itertools.count() for _ in range(3))
+
+    def of(node: SourceNode) -> SourceStatistics | None:
+        external = node.external
+        if external.parallel and pool is not None:
+            i = next(parallel)
+            is_bound = external.kind is not None and external.kind.in_order and not external.sharded
+            bare = replace(source_statistics(pool.stages[i], "workers", pool, i), is_bound=is_bound)
+            return measured(bare, pool.readings[i])
+        if external.kind is None:
+            return None
+        if gpu is not None and external.may_be_on_gpu:
+            unit = "batch" if external.batch else "sample"
+            bare = SourceStatistics(external.name, "main process", unit)
+            return measured(bare, [gpu.readings[next(on_gpu)]])
+        if inline is None:
+            return None
+        i = next(serial)
+        return measured(source_statistics(inline.stages[i], "main process"), [inline.readings[i]])
+
+    return tuple(found for node in engine.graph.sources if (found := of(node)) is not None)
