@@ -9,7 +9,7 @@ from time import monotonic_ns
 from typing import Protocol
 
 from dali_like.monitor.durations import Durations
-from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.loops import BatchTimes, LoopMeter
 from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
 from dali_like.workers.meters import Reading
 from dali_like.workers.stages import Stage
@@ -37,7 +37,7 @@ def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for
         work=Durations.recorded(meter.work),
         waited_for_workers_s=waited_for_workers_ns / 1e9,
         waited_for_operators_s=waited_for_operators_ns / 1e9,
-        recent=tuple(meter.recent.copy()),
+        recent=tuple(map(BatchTimes._make, meter.recent.copy())),
     )
 
 

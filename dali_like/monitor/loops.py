@@ -38,7 +38,7 @@ class LoopMeter:
         begin_ns: when the first call began; 0 before.
         first_ns: how long the first batch of all has taken, which is in no other number.
         wait, work: of all batches.
-        recent: the last ones.
+        recent: the last ones: the numbers of their `BatchTimes`.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class LoopMeter:
         self.begin_ns = self.first_ns = 0
         self.wait = Recorder()
         self.work = Recorder()
-        self.recent: deque[BatchTimes] = deque(maxlen=NUM_RECENT)
+        self.recent: deque[tuple[int, int, int]] = deque(maxlen=NUM_RECENT)
         self._called_ns = 0
         self._left_ns = 0  # when the loop got a batch that it is at work on
 
@@ -60,15 +60,15 @@ class LoopMeter:
         self._left_ns = now
         self.batches += 1
         wait = now - called
-        if self.first_ns == 0:
-            self.begin_ns, self.first_ns = called, wait
-        else:
+        if self.first_ns:
             self.wait.add(wait)
+        else:
+            self.begin_ns, self.first_ns = called, wait
         work = 0
         if left:
             work = called - left
             self.work.add(work)
-        self.recent.append(BatchTimes(wait, work, now))
+        self.recent.append((wait, work, now))
 
     def pause(self) -> None:
         """What the loop does until it asks for the next batch is none of its work: an epoch is over."""

@@ -142,7 +142,7 @@ class SourceStatistics:
         batches, samples, made_bytes: what it has made, batches ahead of the loop included. The bytes are those of the
             batches' arrays, about.
         callback: how long its calls have taken. Where they take less than 200 us on the average they are measured in one
-            task of 127, and each counts for as many.
+            task of 251, and each counts for as many.
         slowest: the calls that took longest, the longest first.
         busy_s: how long workers, or the main process, have worked for it: callback, operators behind it, and writing.
         callback_s, operators_s: how much of that was the callback's, and how much that of operators behind it.

@@ -66,6 +66,7 @@ class Dispatcher:
         self._bound: set[int] = set()
         #: Complete, and not asked for yet.
         self._ready: set[Batch] = set()
+        self._delivered = self._sum_ready = 0
         self._open_tasks = 0
         #: The ticket of the first batch that will not be completed because of the failure.
         self._first_lost = _NO_LIMIT
@@ -97,9 +98,9 @@ class Dispatcher:
         return self.failure is not None
 
     @property
-    def num_ready(self) -> int:
-        """How many batches are complete and have not been asked for."""
-        return len(self._ready)
+    def mean_ready(self) -> float:
+        """How many batches of a source were complete, on the average, whenever one was asked for, that one included."""
+        return self._sum_ready / max(self._delivered, 1) / len(self._stages)
 
     def occupancy(self, source: int) -> tuple[int, int]:
         """How many batches of a source are under way, and how many ready. May be called in any thread."""
@@ -114,6 +115,8 @@ class Dispatcher:
 
     def deliver(self, batch: Batch) -> None:
         """Take note that a batch has been asked for."""
+        self._delivered += 1
+        self._sum_ready += len(self._ready)
         self._ready.discard(batch)
 
     def is_stuck(self, batch: Batch) -> bool:

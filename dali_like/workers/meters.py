@@ -29,7 +29,7 @@ from dali_like.workers.protocol import METER_WORDS, WORD_BYTES, meter_offset
 #: Calls that take as long on the average are all measured. Measuring one takes half a microsecond.
 _SLOW_NS = 200_000
 #: Of tasks with faster calls, one in so many is measured call by call. A prime, since tasks come in patterns.
-_EVERY = 127
+_EVERY = 251
 
 #: The words of a meter. The first three are written together after each task.
 _TASKS, _BUSY_NS, _SINCE_NS = range(3)
@@ -166,7 +166,7 @@ class Span(NamedTuple):
 
 
 class Meter:
-    """Measures the tasks of one source, in one worker or thread.
+    """Measures the tasks of one source, in one worker or thread. What `begin` and `end` do is what a task costs more.
 
     Args:
         words: where to write, METER_WORDS signed words; default: in memory of its own.
@@ -178,20 +178,21 @@ class Meter:
         self._slowest = _slowest(words[_SLOWEST:_BINS].tolist())
         self._least_ns = self._slowest[-1].duration_ns if len(self._slowest) == _NUM_SLOWEST else 0
         self._begin_ns = 0
-        self._untimed = 0
-        self._is_slow = True  # of the first task nothing is known
-        self._calls = 1
+        self._untimed = 0  # tasks since the last that was measured call by call
+        self._most_untimed = 0  # of the first task nothing is known
+        self._calls = 1  # in such a task
         self._mean_ns = 0
+        self._slow_task_ns = _SLOW_NS
         words[_SINCE_NS] = 0
         words[_MADE_NS] = words[_MADE_NS] or monotonic_ns()
 
     def begin(self) -> Stopwatch | None:
         """A task begins; what is to measure its calls, if anything is."""
         self._begin_ns = self.words[_SINCE_NS] = monotonic_ns()
-        if self._is_slow or self._untimed >= _EVERY - 1:
-            return Stopwatch()
-        self._untimed += 1
-        return None
+        if self._untimed < self._most_untimed:
+            self._untimed += 1
+            return None
+        return Stopwatch()
 
     def end(self, watch: Stopwatch | None, span: Callable[[], Span]) -> None:
         """The task ends.
@@ -201,13 +202,13 @@ class Meter:
             span: says which samples have been made.
         """
         elapsed_ns = monotonic_ns() - self._begin_ns
-        self._tasks += 1
-        self._busy_ns += elapsed_ns
-        _pack_task(self.words, 0, self._tasks, self._busy_ns, 0)
+        self._tasks = tasks = self._tasks + 1
+        self._busy_ns = busy_ns = self._busy_ns + elapsed_ns
+        _pack_task(self.words, 0, tasks, busy_ns, 0)
         if watch is not None:
             self._note_calls(watch, elapsed_ns, span())
-        elif elapsed_ns >= self._calls * _SLOW_NS:
-            self._is_slow = True
+        elif elapsed_ns >= self._slow_task_ns:
+            self._most_untimed = 0
             samples = span()
             self._note_slow(elapsed_ns - (self._calls - 1) * self._mean_ns, samples.first, samples)
 
@@ -234,10 +235,11 @@ class Meter:
     def _note_calls(self, watch: Stopwatch, elapsed_ns: int, span: Span) -> None:
         calls = watch.inner or watch.outer
         weight, self._untimed = self._untimed + 1, 0
-        words, total_ns = self.words, 0
+        words, total_ns, most_ns = self.words, 0, 0
         for ns, _ in calls:
             words[_BINS + bin_of(ns)] += weight
             total_ns += ns
+            most_ns = ns if ns > most_ns else most_ns
         words[_TIMED_NS] += elapsed_ns * weight
         words[_CALLBACK_NS] += total_ns * weight
         words[_CPU_NS] += (thread_time_ns() - watch.cpu_ns) * weight
@@ -245,7 +247,9 @@ class Meter:
             words[_OPERATORS_NS] += (sum(ns for ns, _ in watch.outer) - total_ns) * weight
         if calls:
             self._calls, self._mean_ns = len(calls), total_ns // len(calls)
-            self._is_slow = self._mean_ns >= _SLOW_NS
+            self._slow_task_ns = len(calls) * _SLOW_NS
+            self._most_untimed = _EVERY - 1 if self._mean_ns < _SLOW_NS else 0
+        if most_ns > self._least_ns:
             for ns, called_with in calls:
                 if ns > self._least_ns:
                     self._note_slow(ns, called_with, span if len(calls) == 1 else span._replace(num_samples=1))

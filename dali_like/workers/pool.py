@@ -92,7 +92,6 @@ class ProcessPool:
         self._poll.register(self._crew.control, select.POLLIN)
         self._closed = False
         self._waited_ns = 0
-        self._taken = self._ready = 0
 
     @property
     def stages(self) -> Sequence[Stage]:
@@ -153,8 +152,8 @@ class ProcessPool:
 
     @property
     def mean_ready(self) -> float:
-        """How many batches of a source were ready, on the average, whenever one was taken."""
-        return self._ready / max(self._taken, 1) / len(self._stages)
+        """See `dali_like.workers.dispatch.Dispatcher`."""
+        return self._work.mean_ready
 
     def occupancy(self, source: int) -> tuple[int, int]:
         """How many batches of a source are being made now, and how many are ready."""
@@ -226,8 +225,6 @@ class ProcessPool:
 
     def take(self, batch: Batch) -> Any:
         """The outcome of a batch that is known, or its exception is raised."""
-        self._taken += 1
-        self._ready += self._work.num_ready
         self._work.deliver(batch)
         self._stages[batch.key.source].check(batch)
         self._post()
