@@ -15,6 +15,8 @@ from dali_like.errors import ArgumentClashError
 from dali_like.graph.expectations import per_output
 from dali_like.graph.nodes import Graph, OperatorNode, producer_names
 from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.monitored import Monitored
 from dali_like.notices import warn
 from dali_like.types import DALIDataType
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from dali_like.monitor.statistics import Statistics
 
 
-class Reporting(HasArguments, Definable):
+class Reporting(HasArguments, Definable, Monitored):
     """The methods that look at a pipeline and change nothing, but for the graph: it is defined where it has not been."""
 
     _batch_size: int
@@ -37,6 +39,10 @@ class Reporting(HasArguments, Definable):
         """The process ids of the workers; empty before they have started."""
         engine = self._engine  # another thread may be closing the pipeline
         return engine.process_pool.worker_pids if engine is not None and engine.process_pool is not None else []
+
+    @property
+    def _loop_meter(self) -> LoopMeter:
+        return self._meter
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """What has happened so far, and where the time has gone. Any thread may ask, and after `close`, too.

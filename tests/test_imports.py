@@ -15,6 +15,7 @@ FOR_DEFINING = {
     *("arguments", "checkpoints", "checks", "defining", "definition", "errors", "expressions", "external_source"),
     *("feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations"),
     *("graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts", "monitor", "monitor.loops"),
+    "monitor.monitored",
     *("notices", "pipeline", "workers.meters"),
     *("publishing", "reporting", "saving", "scheduling", "sources", "tensors", "types", "workers", "workers.batch"),
     *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),

@@ -23,7 +23,7 @@ from dali_like.device.protocol import Pinning
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
-from dali_like.monitor.gathering import ring_statistics
+from dali_like.monitor.gathering import alive_s, ring_statistics
 from dali_like.monitor.statistics import RingStatistics
 from dali_like.notices import warn
 from dali_like.workers.batch import Batch, BatchKey
@@ -174,8 +174,16 @@ class LoaderCrew:
         if self._is_counted:
             return Counts()
         pool, stage = self._pool, self._pool.stages[0]
-        made = stage.num_batches, stage.made_bytes
-        return Counts(pool.num_restarts, pool.num_replaced, *made, pool.waited_ns, tuple(pool.readings[0]))
+        readings = pool.readings
+        return Counts(
+            pool.num_restarts,
+            pool.num_replaced,
+            stage.num_batches,
+            stage.made_bytes,
+            pool.waited_ns,
+            alive_s(readings),
+            tuple(readings[0]),
+        )
 
     @property
     def ring(self) -> RingStatistics:

@@ -30,11 +30,13 @@ from dali_like.data.randomness import randomness_of
 from dali_like.data.tallies import Tally
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.monitor.gathering import num_cpus
+from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.memory import memory_of
+from dali_like.monitor.monitored import Monitored
 from dali_like.monitor.statistics import Settings, SourceStatistics, Statistics
 
 
-class Loading:
+class Loading(Monitored):
     """Iteration, for a class that has a loader's attributes; see `dali_like.data.options.LoaderOptions`."""
 
     dataset: Any
@@ -136,6 +138,10 @@ class Loading:
         resumed = checked_state(state_dict, self._is_iterable, self.num_workers, self.batch_size)
         self._drop_ahead()
         self._resumed = resumed
+
+    @property
+    def _loop_meter(self) -> LoopMeter:
+        return self._tally.loop
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """What has happened so far, in all epochs, and where the time has gone. Any thread may ask.

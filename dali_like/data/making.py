@@ -245,16 +245,16 @@ class BatchMaker:
             self._seed(seed, number, begin)
         samples = []
         cell = request.cell
+        dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         # This loop is what a sample costs besides the dataset.
         if self.on_error == "raise":
-            dataset = self._measured(request)
             for i in range(begin, end):
                 cell[0] = i
                 samples.append(dataset[keys[i]])
             return samples
         for i in range(begin, end):
             cell[0] = i
-            samples.append(self._get(keys, i, request))
+            samples.append(self._get(dataset, keys, i, request))
         return samples
 
     def _form_of(self, packed: bytes) -> SampleForm | None:
@@ -267,9 +267,10 @@ class BatchMaker:
     def fetch(self, asked: Keys, request: Request | Desk) -> Any:
         """Make a batch of a map-style dataset, or one sample."""
         seed, number, keys, _ = asked
+        dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         if not self.batched:
             self._seed(seed, number, 0)
-            return self.collate_fn(self._get([keys], 0, request))
+            return self.collate_fn(self._get(dataset, [keys], 0, request))
         if self.getitems is not None:
             self._seed(seed, number, 0)
             return self.collate_fn(_measured(self.getitems, request)(keys))
@@ -279,7 +280,7 @@ class BatchMaker:
             if i == 0 or (self.seed_every is not None and i % self.seed_every == 0):
                 self._seed(seed, number, i)
             request.cell[0] = i
-            samples.append(self._get(keys, i, request))
+            samples.append(self._get(dataset, keys, i, request))
         request.cell[0] = len(keys)
         return self.collate_fn(samples)
 
@@ -320,9 +321,10 @@ class BatchMaker:
         walk.steps += 1
         samples: list[Any] = []
         failures = 0
+        take = _measured(next, request)
         while len(samples) < (1 if asked.size is None else asked.size) and not walk.has_ended:
             try:
-                samples.append(_measured(next, request)(walk.items))
+                samples.append(take(walk.items))
             except StopIteration:
                 walk.has_ended = True
             except Exception as error:
@@ -336,9 +338,9 @@ class BatchMaker:
                 self._note_replacement("an item of the dataset", by, error, request)
         return samples
 
-    def _get(self, keys: Sequence[Any], i: int, request: Request | Desk) -> Any:
+    def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | Desk) -> Any:
         try:
-            return self._measured(request)[keys[i]]
+            return dataset[keys[i]]
         except StopIteration:
             raise
         except Exception as error:
@@ -349,10 +351,6 @@ class BatchMaker:
                 self._note_replacement(f"sample {keys[i]!r}", "what on_error returned", error, request)
                 return sample
             return self._get_another(keys, i, error, request)
-
-    def _measured(self, request: Request | Desk) -> Any:
-        """The dataset; one whose samples are measured, if the request says so."""
-        return self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
 
     def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | Desk) -> Any:
         """The next sample of the batch that can be had.

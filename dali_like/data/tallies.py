@@ -22,6 +22,7 @@ class Counts(NamedTuple):
         replaced: samples that were replaced.
         batches, made_bytes: what they have made.
         waited_ns: how long the loop has slept until one of them reported.
+        alive_s: for how long they have been there.
         readings: of each worker.
     """
 
@@ -30,6 +31,7 @@ class Counts(NamedTuple):
     batches: int = 0
     made_bytes: int = 0
     waited_ns: int = 0
+    alive_s: float = 0.0
     readings: tuple[Reading, ...] = ()
 
     def plus(self, other: Counts) -> Counts:
@@ -41,6 +43,7 @@ class Counts(NamedTuple):
             self.batches + other.batches,
             self.made_bytes + other.made_bytes,
             self.waited_ns + other.waited_ns,
+            self.alive_s + other.alive_s,
             tuple(mine + others for mine, others in pairs),
         )
 
@@ -119,7 +122,7 @@ class Tally:
             settings=settings,
             loop=loop_statistics(self.loop, counts.waited_ns),
             sources=(measured(source, (self.meter.reading, *counts.readings)),),
-            workers=worker_statistics([counts.readings], () if at_work is None else at_work.pids),
+            workers=worker_statistics([counts.readings], () if at_work is None else at_work.pids, counts.alive_s),
             worker_restarts=counts.restarts,
             replaced_samples=counts.replaced,
             held_bytes=sum(crew.held_bytes for crew in crews),

@@ -87,29 +87,37 @@ def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> Sourc
     )
 
 
-def worker_statistics(readings: Sequence[Sequence[Reading]], pids: Sequence[int]) -> tuple[WorkerStatistics, ...]:
+def worker_statistics(
+    readings: Sequence[Sequence[Reading]], pids: Sequence[int], alive_s: float
+) -> tuple[WorkerStatistics, ...]:
     """Of workers.
 
     Args:
         readings: for each source, those of all workers.
         pids: of as many of the workers as are known.
+        alive_s: for how long they have been there.
     """
     workers = []
     for number, of_sources in enumerate(zip(*readings, strict=True)):
         total = sum(of_sources, Reading())
-        begun = [reading.made_ns for reading in of_sources if reading.made_ns]
         workers.append(
             WorkerStatistics(
                 number=number,
                 pid=pids[number] if number < len(pids) else 0,
                 tasks=total.tasks,
                 busy_s=total.busy_ns / 1e9,
-                alive_s=seconds_since(min(begun, default=0)),
+                alive_s=alive_s,
                 cpu_s=_part(total, total.cpu_ns),
                 on_task_s=seconds_since(total.since_ns),
             )
         )
     return tuple(workers)
+
+
+def alive_s(readings: Sequence[Sequence[Reading]]) -> float:
+    """How long ago the first of some workers was ready."""
+    begun = [reading.made_ns for of_source in readings for reading in of_source if reading.made_ns]
+    return seconds_since(min(begun, default=0))
 
 
 def num_cpus() -> int:

@@ -7,6 +7,7 @@ waits. What lies between epochs is neither.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
@@ -39,6 +40,7 @@ class LoopMeter:
         first_ns: how long the first batch of all has taken, which is in no other number.
         wait, work: of all batches.
         recent: the last ones: the numbers of their `BatchTimes`.
+        hooks: called with the number of batches so far, whenever the loop asks for one.
     """
 
     def __init__(self) -> None:
@@ -47,11 +49,14 @@ class LoopMeter:
         self.wait = Recorder()
         self.work = Recorder()
         self.recent: deque[tuple[int, int, int]] = deque(maxlen=NUM_RECENT)
+        self.hooks: list[Callable[[int], None]] = []
         self._called_ns = 0
         self._left_ns = 0  # when the loop got a batch that it is at work on
 
     def begin(self) -> None:
         """The loop asks for a batch."""
+        for hook in self.hooks:
+            hook(self.batches)
         self._called_ns = monotonic_ns()
 
     def end(self) -> None:

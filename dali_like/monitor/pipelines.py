@@ -9,6 +9,7 @@ from dali_like.engine import Engine
 from dali_like.graph.nodes import SourceNode
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.gathering import (
+    alive_s,
     loop_statistics,
     measured,
     num_cpus,
@@ -24,6 +25,7 @@ def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
     """What has happened so far. Any thread may ask."""
     pool, executor, copier = engine.process_pool, engine.executor, engine.copier
     pools = (pool, engine.inline_pool, engine.gpu_pool)
+    readings = pool.readings if pool is not None else []
     return Statistics(
         seconds=seconds_since(meter.begin_ns),
         settings=_settings(engine),
@@ -31,7 +33,7 @@ def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
             meter, pool.waited_ns if pool is not None else 0, executor.waited_ns if executor is not None else 0
         ),
         sources=_sources(engine),
-        workers=worker_statistics(pool.readings, pool.pid_of_each) if pool is not None else (),
+        workers=worker_statistics(readings, pool.pid_of_each, alive_s(readings)) if pool is not None else (),
         operators=OperatorStatistics(Durations.recorded(executor.operator_times) if executor is not None else Durations()),
         copies=CopyStatistics(
             copier.totals.batches,

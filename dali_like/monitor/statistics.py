@@ -84,7 +84,7 @@ class LoopStatistics:
     batches: int = _adds_up()
     epochs: int = _adds_up()
     errors: int = _adds_up()
-    first_batch_s: float = 0.0
+    first_batch_s: float = _adds_up(0.0)
     wait: Durations = field(default_factory=Durations)
     work: Durations = field(default_factory=Durations)
     waited_for_workers_s: float = _adds_up(0.0)
@@ -181,7 +181,7 @@ class WorkerStatistics:
         pid: its process id; 0 where it has ended, or not begun.
         tasks: parts of batches that it has made.
         busy_s: how long it has worked on them.
-        alive_s: how long ago it was first ready for work.
+        alive_s: for how long there have been workers that were ready for work.
         cpu_s: how much of `busy_s` the CPU has worked.
         on_task_s: how long it has been on its present task; 0 if it has none.
     """

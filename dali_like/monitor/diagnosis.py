@@ -1,0 +1,375 @@
+"""What holds a loop up, and what to change: a function of its statistics.
+
+Everything is reckoned for one batch. The loop takes as long as it works and waits. What holds it up is what most of the
+waiting is for: callbacks or operators in its own process, the GPU's copies, putting batches together, or the workers. Where
+these are busy nearly all the time, there have to be more of them, if there are CPUs; if not, their work has to take less.
+Where they are idle while the loop waits, single samples take long, or too few batches are on their way.
+
+What a change brings is reckoned as if nothing else got in the way: the loop cannot be faster than its own work, nor than the
+work of all workers divided by their number, nor than the CPUs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+
+from dali_like.monitor.statistics import SourceStatistics, Statistics
+from dali_like.monitor.text import seconds_text
+
+__all__ = ["Bottleneck", "Diagnosis", "diagnose"]
+
+#: Fewer batches say nothing.
+_LEAST_BATCHES = 10
+#: A loop that waits for less than this share of its time is held up by its own work.
+_LITTLE_WAITING = 0.05
+#: Workers that are busy for this share of the time are as busy as can be: between tasks and batches there are gaps.
+_BUSY = 0.7
+#: More CPUs, by this factor, than workers use now are worth more workers.
+_ROOM = 1.15
+#: More workers than this are not proposed, though they may mostly wait for a network.
+_MOST_WORKERS = 64
+
+_LESS_TO_DO = (
+    "Do less for each sample: decode at the size that is needed, crop before resizing, convert to floating point on the GPU."
+)
+
+
+class Bottleneck(StrEnum):
+    """What holds a loop up."""
+
+    #: Too few batches have been made to tell.
+    UNKNOWN = "unknown"
+    #: Its own work: training, say. Data is there when it is asked for.
+    LOOP = "loop"
+    #: Callbacks, or the dataset.
+    CALLBACK = "callback"
+    #: Workers, of whom there are too few.
+    WORKERS = "workers"
+    #: Writing samples into batches, or putting batches together.
+    TRANSPORT = "transport"
+    #: Copies to the GPU.
+    GPU_COPY = "gpu copy"
+    #: Operators: decoding, resizing and so on.
+    OPERATORS = "operators"
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What holds a loop up, and what to do about it.
+
+    Attributes:
+        bottleneck: what it is.
+        sentence: the same, with figures.
+        advice: what to change.
+        speedup: how many times as many batches a second to expect of that, at most; 1 where nothing is to be gained.
+        changes: the arguments to change, and to what, where it is a matter of arguments.
+    """
+
+    bottleneck: Bottleneck
+    sentence: str
+    advice: str
+    speedup: float = 1.0
+    changes: Mapping[str, int] = field(default_factory=dict)
+
+
+def diagnose(statistics: Statistics) -> Diagnosis:
+    """Say what holds a loop up."""
+    per_batch = _PerBatch(statistics)
+    if statistics.loop.wait.count < _LEAST_BATCHES:
+        return Diagnosis(
+            Bottleneck.UNKNOWN,
+            f"Too few batches have been made to tell: {statistics.loop.batches}.",
+            f"Ask again after {_LEAST_BATCHES + 1} or more.",
+        )
+    if statistics.loop.wait_share < _LITTLE_WAITING:
+        return _of_loop(per_batch)
+    causes = {
+        _of_serial_callbacks: per_batch.serial_s,
+        _of_operators: per_batch.waited_for_operators_s,
+        _of_copies: per_batch.waited_for_copies_s,
+        _of_workers: per_batch.waited_for_workers_s,
+        _of_putting_together: per_batch.unexplained_s,
+    }
+    return max(causes, key=lambda cause: causes[cause])(per_batch)
+
+
+class _PerBatch:
+    """What a batch costs, on the average, in seconds.
+
+    Attributes:
+        work_s, wait_s, loop_s: of the loop: its work, its waiting, both.
+        in_workers: the sources that workers make.
+    """
+
+    def __init__(self, statistics: Statistics) -> None:
+        loop = statistics.loop
+        self.statistics = statistics
+        self.settings = statistics.settings
+        self._count = max(loop.wait.count, 1)
+        self.work_s = loop.work.total_s / self._count
+        self.wait_s = loop.wait.total_s / self._count
+        self.loop_s = self.work_s + self.wait_s
+        self.in_workers = [source for source in statistics.sources if source.place == "workers"]
+
+    @cached_property
+    def serial_s(self) -> float:
+        """What is called in the main process, where no operators run ahead."""
+        return min(self.wait_s, sum(_busy_s(source) for source in self.statistics.sources if source.place != "workers"))
+
+    @property
+    def waited_for_operators_s(self) -> float:
+        return min(self.wait_s, self.statistics.loop.waited_for_operators_s / self._count)
+
+    @property
+    def waited_for_copies_s(self) -> float:
+        return min(self.wait_s, self.statistics.copies.waited_s / max(self.statistics.copies.batches, 1))
+
+    @property
+    def waited_for_workers_s(self) -> float:
+        """Without the first batch, for which workers are started."""
+        loop = self.statistics.loop
+        return min(self.wait_s, max(0.0, loop.waited_for_workers_s - loop.first_batch_s) / self._count)
+
+    @property
+    def unexplained_s(self) -> float:
+        """What the main process does when it does not wait: it puts batches together."""
+        explained = self.serial_s + self.waited_for_operators_s + self.waited_for_copies_s + self.waited_for_workers_s
+        return max(0.0, self.wait_s - explained)
+
+    @property
+    def busy_s(self) -> float:
+        """What all workers do for a batch."""
+        return sum(map(_busy_s, self.in_workers))
+
+    @property
+    def cpus_used(self) -> float:
+        """How many CPUs the workers use, on the average."""
+        return sum(_part(source, source.cpu_s) for source in self.in_workers) / self.loop_s
+
+    @property
+    def num_workers(self) -> int:
+        return max(self.settings.num_workers, 1)
+
+    @property
+    def workers_name(self) -> str:
+        return "num_workers" if self.settings.kind == "loader" else "py_num_workers"
+
+    @property
+    def prefetch_name(self) -> str:
+        return "prefetch_factor" if self.settings.kind == "loader" else "prefetch_queue_depth"
+
+    def speedup(self, loading_s: float) -> float:
+        """How many times as fast the loop would be if making a batch took so long."""
+        return max(1.0, self.loop_s / max(self.work_s, loading_s, 1e-9))
+
+    def waiting_text(self) -> str:
+        """How much the loop waits."""
+        share = self.statistics.loop.wait_share
+        return f"The loop waits {share:.0%} of the time, {seconds_text(self.wait_s)} of {seconds_text(self.loop_s)} a batch"
+
+
+def _of_loop(batch: _PerBatch) -> Diagnosis:
+    share = batch.statistics.loop.wait_share
+    return Diagnosis(
+        Bottleneck.LOOP,
+        f"The loop itself: it works {seconds_text(batch.work_s)} on each batch and waits {seconds_text(batch.wait_s)}, "
+        f"{share:.1%} of the time.",
+        "Nothing is to be gained by faster loading. Make the loop's own work faster, or give CPUs back by fewer workers.",
+        batch.speedup(0),
+    )
+
+
+def _of_serial_callbacks(batch: _PerBatch) -> Diagnosis:
+    slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=_busy_s)
+    wanted = _wanted_workers(batch, batch.serial_s, most=_most_workers(batch, slowest))
+    parallel = "" if batch.settings.kind == "loader" else "parallel=True and "
+    return Diagnosis(
+        Bottleneck.CALLBACK,
+        f"{batch.waiting_text()}: {slowest.name} is called in the main process and takes {seconds_text(batch.serial_s)}.",
+        f"Let workers call it: {parallel}{batch.workers_name}={wanted}.",
+        batch.speedup(batch.wait_s - batch.serial_s + batch.serial_s / wanted),
+        {batch.workers_name: wanted},
+    )
+
+
+def _of_operators(batch: _PerBatch) -> Diagnosis:
+    settings = batch.settings
+    took_s = batch.statistics.operators.batches.mean_s
+    threads = f"{settings.num_threads} thread{'s' * (settings.num_threads != 1)} of the main process"
+    sentence = f"{batch.waiting_text()} for operators, which take {seconds_text(took_s)} in {threads}."
+    if settings.num_threads < settings.num_cpus:
+        return Diagnosis(
+            Bottleneck.OPERATORS,
+            sentence,
+            f"There are {settings.num_cpus} CPUs: num_threads={settings.num_cpus}.",
+            batch.speedup(batch.loop_s * settings.num_threads / settings.num_cpus),
+            {"num_threads": settings.num_cpus},
+        )
+    return Diagnosis(
+        Bottleneck.OPERATORS,
+        sentence,
+        f"All CPUs have a thread. {_LESS_TO_DO}",
+        batch.speedup(0),
+    )
+
+
+def _of_copies(batch: _PerBatch) -> Diagnosis:
+    copies = batch.statistics.copies
+    nbytes = copies.copied_bytes / max(copies.batches, 1)
+    return Diagnosis(
+        Bottleneck.GPU_COPY,
+        f"{batch.waiting_text()} for copies to the GPU, {nbytes / 1e6:.1f} MB a batch.",
+        "Copy less: bytes in place of floating point, converted on the GPU; smaller images; labels on the CPU.",
+        batch.speedup(batch.wait_s - batch.waited_for_copies_s),
+    )
+
+
+def _of_putting_together(batch: _PerBatch) -> Diagnosis:
+    how = (
+        "Return arrays of one shape and dtype, and numbers, and leave the collation to the loader, so that workers write "
+        "the batch; or let collate_fn do less."
+        if batch.settings.kind == "loader"
+        else "Return arrays of one shape and dtype, so that workers write the batch; have fewer outputs, and no objects."
+    )
+    return Diagnosis(
+        Bottleneck.TRANSPORT,
+        f"{batch.waiting_text()}, of which the main process needs {seconds_text(batch.unexplained_s)} to put it together.",
+        how,
+        batch.speedup(batch.wait_s - batch.unexplained_s),
+    )
+
+
+def _of_workers(batch: _PerBatch) -> Diagnosis:
+    bound = max((source for source in batch.in_workers if source.is_bound), key=_busy_s, default=None)
+    if bound is not None and _busy_s(bound) >= _BUSY * batch.loop_s and batch.num_workers > 1:
+        return _of_bound_source(batch, bound)
+    if batch.busy_s < _BUSY * batch.num_workers * batch.loop_s:
+        return _of_idle_workers(batch)
+    parts = {
+        _of_busy_callbacks: sum(_part(source, source.callback_s) for source in batch.in_workers),
+        _of_operators_in_workers: sum(_part(source, source.operators_s) for source in batch.in_workers),
+        _of_writing: sum(_part(source, source.writing_s) for source in batch.in_workers),
+    }
+    return max(parts, key=lambda part: parts[part])(batch, max(parts.values()))
+
+
+def _of_bound_source(batch: _PerBatch, source: SourceStatistics) -> Diagnosis:
+    took_s = _busy_s(source)
+    return Diagnosis(
+        Bottleneck.CALLBACK,
+        f"{batch.waiting_text()}: one worker walks through {source.name}, which takes it {seconds_text(took_s)} a batch.",
+        "Give a callable that is told which sample to make, or let each worker walk through a part of it: sharded=True.",
+        batch.speedup(took_s / batch.num_workers),
+    )
+
+
+def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
+    callback = max(batch.in_workers, key=_busy_s).callback
+    busy = batch.busy_s / batch.num_workers / batch.loop_s
+    deeper = max(2 * batch.settings.prefetch, batch.settings.num_workers)
+    value = math.ceil(deeper / batch.num_workers) if batch.settings.kind == "loader" else deeper
+    return Diagnosis(
+        Bottleneck.CALLBACK,
+        f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: some calls take long, half of them "
+        f"{seconds_text(callback.median_s)}, one in a hundred {seconds_text(callback.p99_s)} or more.",
+        f"Make more batches ahead, so that slow ones hold up nobody: {batch.prefetch_name}={value}. See the slowest samples.",
+        batch.speedup(batch.busy_s / batch.num_workers),
+        {batch.prefetch_name: value},
+    )
+
+
+def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
+    source = max(batch.in_workers, key=_busy_s)
+    most = min(_MOST_WORKERS, math.floor(batch.num_workers * batch.settings.num_cpus / max(batch.cpus_used, 1e-9)))
+    if most < batch.num_workers * _ROOM:
+        return Diagnosis(
+            Bottleneck.CALLBACK,
+            f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} of CPU time or waiting a batch, and the "
+            f"{batch.num_workers} workers use {batch.cpus_used:.1f} of {batch.settings.num_cpus} CPUs.",
+            "Make the callback cheaper, or add CPUs. docs/statistics.md says how to find what it does.",
+            batch.speedup(0),
+        )
+    wanted = _wanted_workers(batch, batch.busy_s, most)
+    return Diagnosis(
+        Bottleneck.WORKERS,
+        f"{batch.waiting_text()}: {batch.num_workers} worker{'s' * (batch.num_workers != 1)}, busy all the time, are too "
+        f"few for {source.name}, which takes {seconds_text(took_s)} a batch and {_cpu_text(source)}.",
+        f"More workers: {batch.workers_name}={wanted}{_async_text(source)}.",
+        batch.speedup(batch.busy_s / wanted),
+        {batch.workers_name: wanted},
+    )
+
+
+def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
+    share = took_s / batch.busy_s
+    sentence = (
+        f"{batch.waiting_text()} for workers, which spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
+        "batch."
+    )
+    most = min(_MOST_WORKERS, math.floor(batch.num_workers * batch.settings.num_cpus / max(batch.cpus_used, 1e-9)))
+    if most >= batch.num_workers * _ROOM:
+        wanted = _wanted_workers(batch, batch.busy_s, most)
+        return Diagnosis(
+            Bottleneck.OPERATORS,
+            sentence,
+            f"More workers: {batch.workers_name}={wanted}; or do less for each sample.",
+            batch.speedup(batch.busy_s / wanted),
+            {batch.workers_name: wanted},
+        )
+    return Diagnosis(
+        Bottleneck.OPERATORS,
+        sentence,
+        f"All CPUs are taken. {_LESS_TO_DO}",
+        batch.speedup((batch.busy_s - took_s) / batch.num_workers),
+    )
+
+
+def _of_writing(batch: _PerBatch, took_s: float) -> Diagnosis:
+    nbytes = sum(source.made_bytes / max(source.batches, 1) for source in batch.in_workers)
+    how = (
+        "Return arrays of one shape and dtype that are contiguous; smaller ones: bytes in place of floating point."
+        if batch.settings.kind == "loader"
+        else "Make samples where they are to lie, in what SampleInfo.empty gives, and return that; or smaller ones: bytes "
+        "in place of floating point."
+    )
+    return Diagnosis(
+        Bottleneck.TRANSPORT,
+        f"{batch.waiting_text()} for workers, which spend {took_s / batch.busy_s:.0%} of their time writing samples into "
+        f"batches, {nbytes / 1e6:.1f} MB each.",
+        how,
+        batch.speedup((batch.busy_s - took_s) / batch.num_workers),
+    )
+
+
+def _busy_s(source: SourceStatistics) -> float:
+    """What a batch of a source takes those who make it."""
+    return _part(source, source.busy_s)
+
+
+def _part(source: SourceStatistics, seconds: float) -> float:
+    return seconds / max(source.batches, 1)
+
+
+def _wanted_workers(batch: _PerBatch, busy_s: float, most: int) -> int:
+    """As many workers as keep up with the loop's work, if `most` do not stand in the way."""
+    return max(1, min(most, math.ceil(busy_s / max(batch.work_s, busy_s / most, 1e-9))))
+
+
+def _most_workers(batch: _PerBatch, source: SourceStatistics) -> int:
+    """As many workers as the CPUs can keep busy with a source."""
+    cpu_share = source.cpu_s / source.busy_s if source.busy_s else 1.0
+    return max(1, min(_MOST_WORKERS, math.floor(batch.settings.num_cpus / max(cpu_share, 1e-3))))
+
+
+def _cpu_text(source: SourceStatistics) -> str:
+    return f"uses the CPU for {source.cpu_s / max(source.busy_s, 1e-9):.0%} of that"
+
+
+def _async_text(source: SourceStatistics) -> str:
+    """A hint where callbacks mostly wait."""
+    waits = source.cpu_s < source.busy_s / 4 and not source.concurrency and source.name.startswith("external_source")
+    return "; or a coroutine function with concurrency=, since it mostly waits" if waits else ""

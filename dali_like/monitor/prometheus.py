@@ -1,0 +1,106 @@
+"""Statistics in the text format that Prometheus reads, for the node exporter's textfile collector or a page of one's own.
+
+The format: https://prometheus.io/docs/instrumenting/exposition_formats/. All counts are of the whole life of a pipeline or
+loader, so give what `statistics` returns: Prometheus itself makes rates of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dali_like.monitor.durations import EDGES_S, Durations
+from dali_like.monitor.statistics import Statistics
+
+__all__ = ["text"]
+
+_PREFIX = "dali_like"
+#: Of the bins that durations are counted in, every fourth begins a doubling; buckets are two doublings wide.
+_BINS_A_BUCKET = 8
+
+#: The samples of one metric: labels and a value for each.
+_Values = list[tuple[dict[str, object], float]]
+
+
+def text(statistics: Statistics, labels: Mapping[str, str] | None = None) -> str:
+    """The metrics of a pipeline or loader.
+
+    Args:
+        labels: told with each metric, such as ``{"job": "train"}`` where there are several pipelines.
+
+    >>> from dali_like.monitor.statistics import Statistics
+    >>> print(text(Statistics(worker_restarts=2), {"job": "train"}).splitlines()[-1])
+    dali_like_held_bytes{job="train"} 0
+    """
+    common = dict(labels or {})
+    lines: list[str] = []
+    for name, kind, purpose, values in _metrics(statistics):
+        lines += [f"# HELP {_PREFIX}_{name} {purpose}", f"# TYPE {_PREFIX}_{name} {kind}"]
+        lines += [f"{_PREFIX}_{name}{_labelled({**common, **own})} {value:.12g}" for own, value in values]
+    for name, purpose, series in _histograms(statistics):
+        lines += [f"# HELP {_PREFIX}_{name} {purpose}", f"# TYPE {_PREFIX}_{name} histogram"]
+        for own, durations in series:
+            lines += _histogram(f"{_PREFIX}_{name}", {**common, **own}, durations)
+    # A gauge comes last, so that the text does not end within a histogram.
+    lines += [
+        f"# HELP {_PREFIX}_held_bytes Memory behind the batches.",
+        f"# TYPE {_PREFIX}_held_bytes gauge",
+        f"{_PREFIX}_held_bytes{_labelled(common)} {statistics.held_bytes}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _metrics(now: Statistics) -> Iterator[tuple[str, str, str, _Values]]:
+    """Name, kind, purpose and values of all that are single numbers."""
+    loop = now.loop
+    yield "batches_total", "counter", "Batches that the loop has got.", [({}, loop.batches)]
+    yield "epochs_total", "counter", "Epochs that have ended.", [({}, loop.epochs)]
+    yield "errors_total", "counter", "Calls for a batch that have raised an error.", [({}, loop.errors)]
+    yield "worker_restarts_total", "counter", "Workers that had died and were replaced.", [({}, now.worker_restarts)]
+    yield "replaced_samples_total", "counter", "Samples that were replaced as on_error says.", [({}, now.replaced_samples)]
+    yield "copied_bytes_total", "counter", "Bytes copied to the GPU.", [({}, now.copies.copied_bytes)]
+    yield "workers", "gauge", "Worker processes.", [({}, now.settings.num_workers)]
+    busy: _Values = [({"worker": worker.number}, worker.busy_s) for worker in now.workers]
+    yield "worker_busy_seconds_total", "counter", "How long a worker has worked.", busy
+    sources = [(_source_labels(now, i), source) for i, source in enumerate(now.sources)]
+    made: dict[str, _Values] = {
+        "batches": [(own, source.batches) for own, source in sources],
+        "samples": [(own, source.samples) for own, source in sources],
+        "bytes": [(own, source.made_bytes) for own, source in sources],
+    }
+    for what, values in made.items():
+        yield f"made_{what}_total", "counter", f"The {what} that a source has made.", values
+    ready: _Values = [(own, source.ring.ready) for own, source in sources]
+    yield "ready_batches", "gauge", "Batches that nobody has asked for yet.", ready
+
+
+def _source_labels(now: Statistics, number: int) -> dict[str, object]:
+    """Of a source: sources may have the same name."""
+    return {"source": now.sources[number].name, "number": number}
+
+
+def _histograms(now: Statistics) -> Iterator[tuple[str, str, list[tuple[dict[str, object], Durations]]]]:
+    yield "wait_seconds", "How long the loop has waited for a batch.", [({}, now.loop.wait)]
+    yield "work_seconds", "How long the loop has worked on a batch.", [({}, now.loop.work)]
+    callbacks = [(_source_labels(now, i), source.callback) for i, source in enumerate(now.sources)]
+    yield "callback_seconds", "How long calls of a callback have taken.", callbacks
+
+
+def _histogram(name: str, labels: Mapping[str, object], durations: Durations) -> Iterator[str]:
+    count = 0
+    for first in range(0, len(durations.counts) - 1, _BINS_A_BUCKET):
+        bins = slice(max(first - _BINS_A_BUCKET + 1, 0), first + 1)
+        count += sum(durations.counts[bins])
+        yield f"{name}_bucket{_labelled({**labels, 'le': f'{EDGES_S[first + 1]:.6g}'})} {count}"
+    yield f"{name}_bucket{_labelled({**labels, 'le': '+Inf'})} {durations.count}"
+    yield f"{name}_sum{_labelled(labels)} {durations.total_s:.12g}"
+    yield f"{name}_count{_labelled(labels)} {durations.count}"
+
+
+def _labelled(labels: Mapping[str, object]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(str(value))}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

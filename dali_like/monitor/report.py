@@ -1,0 +1,142 @@
+"""One screen of text about a pipeline or loader: what holds it up, what to change, and the figures."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dali_like.monitor.diagnosis import Bottleneck, Diagnosis, diagnose
+from dali_like.monitor.durations import Durations
+from dali_like.monitor.statistics import SlowCall, SourceStatistics, Statistics
+from dali_like.monitor.text import bytes_text, seconds_text
+
+__all__ = ["Report"]
+
+_WIDTH = 100
+_NAME_WIDTH = 38
+#: So many of the slowest calls of a source are shown, and so many workers.
+_MOST_SLOW = 3
+_MOST_WORKERS = 16
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `Pipeline.report` returns; ``print`` shows it.
+
+    Attributes:
+        statistics: what it is about.
+    """
+
+    statistics: Statistics
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """What holds the loop up."""
+        return diagnose(self.statistics)
+
+    def __str__(self) -> str:
+        return "\n".join([*self._head(), "", *self._verdict(), "", *self._table(), "", *self._tail()])
+
+    __repr__ = __str__
+
+    def _head(self) -> Iterator[str]:
+        now = self.statistics
+        made_bytes = sum(source.made_bytes for source in now.sources) / max(sum(s.batches for s in now.sources), 1)
+        per_s = f"{now.loop.batches_per_s:,.1f} batches/s"
+        if now.settings.batch_size:
+            per_s += f", {now.samples_per_s:,.0f} samples/s"
+        if made_bytes:
+            per_s += f", {bytes_text(made_bytes * len(now.sources) * now.loop.batches_per_s)}/s"
+        size = f" of {now.settings.batch_size}" if now.settings.batch_size else ""
+        yield f"{now.settings.kind.capitalize()}: {now.loop.batches:,} batches{size}: {per_s}; " + (
+            f"the first after {seconds_text(now.loop.first_batch_s)}"
+        )
+
+    def _verdict(self) -> Iterator[str]:
+        found = self.diagnosis
+        name = "not known yet" if found.bottleneck is Bottleneck.UNKNOWN else found.bottleneck.value
+        yield f"Bottleneck: {name}"
+        yield from _paragraph(found.sentence)
+        yield from _paragraph(found.advice)
+        if found.speedup >= 1.05:
+            rate = self.statistics.loop.batches_per_s
+            yield from _paragraph(
+                f"Expected: at most {rate * found.speedup:,.1f} batches/s in place of {rate:,.1f}, {found.speedup:.1f} times "
+                "as many."
+            )
+
+    def _table(self) -> Iterator[str]:
+        now = self.statistics
+        yield f"{'':{_NAME_WIDTH}}{'total':>9}{'share':>8}{'median':>10}{'90 %':>10}{'99 %':>10}"
+        seconds = now.loop.seconds
+        yield _row("the loop waits", now.loop.wait, seconds)
+        yield _row("the loop works", now.loop.work, seconds)
+        if now.operators.batches.count:
+            yield _row("operators in threads, a batch", now.operators.batches, seconds)
+        for source in now.sources:
+            yield _row(f"{_shortened(source.name)}, a {source.unit}", source.callback)
+            yield _parts(source)
+        if now.copies.batches:
+            copies = now.copies
+            yield (
+                f"copies to the GPU: {bytes_text(copies.copied_bytes)} in {copies.batches:,} batches; the main process was at "
+                f"it for {seconds_text(copies.host_s)}, {seconds_text(copies.waited_s)} of these waiting"
+            )
+
+    def _tail(self) -> Iterator[str]:
+        now = self.statistics
+        if now.workers:
+            busy = " ".join(f"{worker.busy_share:.0%}" for worker in now.workers[:_MOST_WORKERS])
+            more = " ..." if len(now.workers) > _MOST_WORKERS else ""
+            of = now.settings
+            yield f"workers: {len(now.workers)} ({of.start_method}) on {of.num_cpus} CPUs; busy {busy}{more}"
+        for source in now.sources:
+            if (ring := source.ring).slots and source.place == "workers":
+                yield (
+                    f"slots of {_shortened(source.name)}: {ring.slots}; {ring.making} being made, {ring.ready} ready, "
+                    f"{ring.held} held, {ring.free} free; {ring.mean_ready:.1f} of {now.settings.prefetch} ready on the average"
+                )
+        for source in now.sources:
+            if source.slowest:
+                slow = ", ".join(map(_slow, source.slowest[:_MOST_SLOW]))
+                yield f"slowest calls of {_shortened(source.name)}: {slow}"
+        memory = f"; all processes {bytes_text(now.memory.total_bytes)}" if now.memory is not None else ""
+        yield (
+            f"memory behind batches: {bytes_text(now.held_bytes)}{memory}; workers restarted: {now.worker_restarts}; "
+            f"samples replaced: {now.replaced_samples}; errors: {now.loop.errors}"
+        )
+
+
+def _row(name: str, durations: Durations, of_s: float = 0.0) -> str:
+    share = f"{durations.total_s / of_s:.0%}" if of_s else ""
+    values = (durations.median_s, durations.p90_s, durations.p99_s)
+    texts = "".join(f"{seconds_text(value):>10}" for value in values)
+    return f"{name:{_NAME_WIDTH}}{seconds_text(durations.total_s):>9}{share:>8}{texts}"
+
+
+def _parts(source: SourceStatistics) -> str:
+    """What the time that is spent on a source is spent with."""
+    if not source.busy_s:
+        return "  not called yet"
+    parts = {"callback": source.callback_s, "operators": source.operators_s, "writing": source.writing_s}
+    shares = ", ".join(f"{name} {seconds / source.busy_s:.0%}" for name, seconds in parts.items() if seconds)
+    return f"  in {source.place}: {seconds_text(source.busy_s)} in all ({shares}); CPU {source.cpu_s / source.busy_s:.0%}"
+
+
+def _slow(call: SlowCall) -> str:
+    which = f"sample {call.sample}" if call.sample >= 0 else f"one of batch {call.iteration}"
+    if call.num_samples > 1 and call.sample >= 0:
+        which = f"samples {call.sample} to {call.sample + call.num_samples - 1}"
+    return f"{which} of epoch {call.epoch} {seconds_text(call.duration_ns / 1e9)}"
+
+
+def _shortened(name: str) -> str:
+    name = name.removeprefix("external_source of ")
+    most = _NAME_WIDTH - 12
+    return name if len(name) <= most else f"{name[: most - 3]}..."
+
+
+def _paragraph(text: str) -> list[str]:
+    return textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
