@@ -276,7 +276,7 @@ def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
         Bottleneck.CALLBACK,
         f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: some calls take long, half of them "
         f"{seconds_text(callback.median_s)}, one in a hundred {seconds_text(callback.p99_s)} or more.",
-        f"Make more batches ahead, so that slow ones hold up nobody: {batch.prefetch_name}={value}. See the slowest samples.",
+        f"Make more batches ahead, so that a slow one does not matter: {batch.prefetch_name}={value}.",
         batch.speedup(batch.busy_s / batch.num_workers),
         {batch.prefetch_name: value},
     )

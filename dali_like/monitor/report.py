@@ -63,8 +63,8 @@ class Report:
         if found.speedup >= 1.05:
             rate = self.statistics.loop.batches_per_s
             yield from _paragraph(
-                f"Expected: at most {rate * found.speedup:,.1f} batches/s in place of {rate:,.1f}, {found.speedup:.1f} times "
-                "as many."
+                f"Expected: at most {rate * found.speedup:,.1f} batches/s in place of {rate:,.1f}, "
+                f"{found.speedup:.1f} times as many."
             )
 
     def _table(self) -> Iterator[str]:
@@ -81,8 +81,8 @@ class Report:
         if now.copies.batches:
             copies = now.copies
             yield (
-                f"copies to the GPU: {bytes_text(copies.copied_bytes)} in {copies.batches:,} batches; the main process was at "
-                f"it for {seconds_text(copies.host_s)}, {seconds_text(copies.waited_s)} of these waiting"
+                f"copies to the GPU: {bytes_text(copies.copied_bytes)} in {copies.batches:,} batches; "
+                f"{seconds_text(copies.host_s)} of the main process, {seconds_text(copies.waited_s)} of it waiting"
             )
 
     def _tail(self) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Report:
             if (ring := source.ring).slots and source.place == "workers":
                 yield (
                     f"slots of {_shortened(source.name)}: {ring.slots}; {ring.making} being made, {ring.ready} ready, "
-                    f"{ring.held} held, {ring.free} free; {ring.mean_ready:.1f} of {now.settings.prefetch} ready on the average"
+                    f"{ring.held} held, {ring.free} free; {ring.mean_ready:.1f} ready on the average"
                 )
         for source in now.sources:
             if source.slowest:

@@ -125,6 +125,8 @@ class DALIClassificationIterator(DALIGenericIterator):
         last_batch_padded: bool = False,
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
         prepare_first_batch: bool = True,
+        *,
+        progress: bool = False,
     ) -> None:
         super().__init__(
             pipelines,
@@ -137,6 +139,7 @@ class DALIClassificationIterator(DALIGenericIterator):
             last_batch_padded,
             last_batch_policy,
             prepare_first_batch,
+            progress=progress,
         )
 
 

@@ -25,6 +25,7 @@ from dali_like.errors import (
     OutputMapError,
 )
 from dali_like.pipeline import Pipeline
+from dali_like.plugin._bars import EpochBar
 from dali_like.plugin.progress import LastBatchPolicy, Progress
 from dali_like.tensors import TensorListCPU
 
@@ -62,12 +63,15 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         last_batch_policy: what becomes of the last batch. Without a size: only DROP has an effect.
         prepare_first_batch: take the first batch right now, so that the workers begin, and what is wrong shows. An epoch
             without batches is no error, neither then nor later.
+        progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Needs tqdm
+            (extra ``dali_like[progress]``).
 
     Raises:
         IteratorArgumentError: an argument has a value that is not allowed.
         ArgumentTypeError: an argument has a type that is not allowed.
         ArgumentClashError: a reader is named, or an epoch is so small that DROP leaves nothing of it.
         OutputMapError: `output_map` does not give a name to each output of the pipelines, or the same one to two.
+        MissingExtraError: there is no tqdm for a progress bar.
         CheckpointError: the pipelines go on from what `checkpoints` of iterators with other sizes have returned, or from
             different places.
         Exception: what `Pipeline.build` raises, and `Pipeline.run` for the first batch.
@@ -85,6 +89,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         last_batch_padded: bool = False,
         last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
         prepare_first_batch: bool = True,
+        *,
+        progress: bool = False,
     ) -> None:
         if reader_name:
             raise ArgumentClashError(
@@ -106,6 +112,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end
         self._goes_on = False  # whether it began within an epoch of the pipelines
+        self._bar = EpochBar([pipe._loop_meter for pipe in self._pipelines]) if progress else None
         self._restore()
         self._build()
         self._prepares = prepare_first_batch
@@ -160,14 +167,21 @@ class BaseIterator(ABC, Generic[Value, Batch]):
                 already given for this one is not lost.
         """
         self._begun = True
+        if self._bar is not None:
+            self._bar.begin(self.__len__)
         try:
             outputs = self._take()
         except StopIteration:
             self._ended = True
+            if self._bar is not None:
+                self._bar.end()
             if self._auto_reset:
                 self.reset()
             raise
-        return self._deliver(outputs)
+        batch = self._deliver(outputs)
+        if self._bar is not None:
+            self._bar.advance()
+        return batch
 
     def next(self) -> Batch:
         """The next batch, as ``next(iterator)``."""
@@ -178,6 +192,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
 
         An epoch that is cut short is followed by the next one of the pipelines.
         """
+        if self._bar is not None:
+            self._bar.end()
         if self._progress.is_complete:
             drops_one = self._progress.drops_one
             self._progress.begin_next()

@@ -161,6 +161,8 @@ def peekable_data_iterator(
     prepare_first_batch: bool = True,
     sharding: Sharding | None = None,
     devices: Sequence[jax.Device] | None = None,
+    *,
+    progress: bool = False,
 ) -> Any:
     """As `dali_like.plugin.jax.data_iterator`, for iterators that are a `DALIGenericPeekableIterator`.
 
@@ -176,5 +178,6 @@ def peekable_data_iterator(
         "prepare_first_batch": prepare_first_batch,
         "sharding": sharding,
         "devices": devices,
+        "progress": progress,
     }
     return decorator_of(DALIGenericPeekableIterator, pipeline_fn, options)

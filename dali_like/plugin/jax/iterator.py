@@ -73,6 +73,7 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
         sharding: Sharding | None = None,
         *,
         devices: Sequence[jax.Device] | None = None,
+        progress: bool = False,
     ) -> None:
         if last_batch_policy is LastBatchPolicy.PARTIAL:
             raise IteratorArgumentError(
@@ -91,6 +92,7 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
             last_batch_padded=last_batch_padded,
             last_batch_policy=last_batch_policy,
             prepare_first_batch=prepare_first_batch,
+            progress=progress,
         )
 
     def _convert(self, name: str, output: TensorListCPU) -> Any:
@@ -141,6 +143,8 @@ def data_iterator(
     prepare_first_batch: bool = True,
     sharding: Sharding | None = None,
     devices: Sequence[jax.Device] | None = None,
+    *,
+    progress: bool = False,
 ) -> Any:
     """Make a function that returns data nodes into one that returns a `DALIGenericIterator` over pipelines of it.
 
@@ -180,6 +184,7 @@ def data_iterator(
         "prepare_first_batch": prepare_first_batch,
         "sharding": sharding,
         "devices": devices,
+        "progress": progress,
     }
     return decorator_of(DALIGenericIterator, pipeline_fn, options)
 
