@@ -145,7 +145,9 @@ class SerialPass(Pass):
         self.begin()
         number = self.progress.yielded
         try:
-            return self._make(number)
+            batch = self._make(number)
+            self._tally.batches += 1
+            return batch
         except StopIteration:
             self.progress.is_over = True
             raise
@@ -168,7 +170,7 @@ class SerialPass(Pass):
             raise
         finally:
             meter.end(watch, lambda: Span(self.progress.number, number, -1, 1))
-            self._tally.note_batch(desk.cell[1])
+            self._tally.replaced += desk.cell[1]
 
     def _ask(self, number: int) -> Keys | Step:
         plan = self._plan

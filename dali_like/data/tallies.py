@@ -75,13 +75,13 @@ class Tally:
         loop: measures the loop that asks for batches.
         meter: measures the dataset where there are no workers.
         samples: how many have been asked for, in batches that were begun.
+        batches, replaced: the batches that were made without workers, and how many samples were replaced in them.
     """
 
     def __init__(self) -> None:
         self.loop = LoopMeter()
         self.meter = Meter()
-        self.samples = 0
-        self._replaced = self._batches = 0
+        self.samples = self.batches = self.replaced = 0
         self._counts = Counts()
         self._counting: weakref.WeakSet[Counting] = weakref.WeakSet()
 
@@ -93,11 +93,6 @@ class Tally:
         """Take note of counts for good. Finalizers may call this."""
         self._counts = self._counts.plus(counts)
 
-    def note_batch(self, replaced: int) -> None:
-        """Take note of a batch that has been made without workers."""
-        self._batches += 1
-        self._replaced += replaced
-
     def total(self, settings: Settings, source: SourceStatistics) -> Statistics:
         """All so far.
 
@@ -105,7 +100,7 @@ class Tally:
             source: the dataset, without what has been counted.
         """
         crews = list(self._counting)
-        counts = Counts(0, self._replaced, self._batches)
+        counts = Counts(0, self.replaced, self.batches)
         for each in (self._counts, *(crew.counts for crew in crews)):
             counts = counts.plus(each)
         at_work = next((crew for crew in crews if any(crew.pids)), None)

@@ -131,17 +131,19 @@ class Stopwatch:
     def timed_coroutine(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A coroutine function that is measured. Others may run while it waits."""
 
-        async def call(info: Any, clock: Callable[[], int] = monotonic_ns) -> Any:
-            begin = clock()
+        async def call(info: Any) -> Any:
+            begin = monotonic_ns()
             result = await callback(info)
-            self.outer.append((clock() - begin, info))
+            self.outer.append((monotonic_ns() - begin, info))
             return result
 
         return call
 
 
 def _timed(callback: Callable[[Any], Any], calls: list[tuple[int, Any]]) -> Callable[[Any], Any]:
-    def call(info: Any, append: Any = calls.append, clock: Callable[[], int] = monotonic_ns) -> Any:
+    append, clock = calls.append, monotonic_ns
+
+    def call(info: Any) -> Any:
         begin = clock()
         result = callback(info)
         append((clock() - begin, info))

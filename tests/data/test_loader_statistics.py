@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -136,3 +137,100 @@ def test_what_is_raised_has_a_note(dataset: Any, options: Any, where: str) -> No
         list(loader_of(dataset, **options))
 
     assert caught.value.__notes__[-1] == f"raised by dataset {where}"
+
+
+# Where the time goes
+
+
+def slow_at_five(index: int) -> Any:
+    threading.Event().wait(0.05 if index == 5 else 0.001)
+    return np.full((10, 10), index), index
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("options", [{}, {"collate_fn": list}], ids=["rows", "collation"])
+def test_samples_are_measured(workers: int, options: Any) -> None:
+    loader = loader_of(Made(slow_at_five), workers, batch_size=4, **options)
+    for _ in range(2):
+        list(loader)
+    [source] = loader.statistics().sources
+
+    assert (source.name, source.unit) == ("dataset Made", "sample")
+    assert source.place == ("workers" if workers else "main process")
+    assert (source.batches, source.samples, source.callback.count) == (10, 40, 40)
+    assert [call.sample for call in source.slowest[:2]] == [5, 5]
+    assert source.callback.median_s >= 0.0009
+    assert 0 < source.callback_s <= source.busy_s
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_so_are_those_that_are_made_together(workers: int) -> None:
+    class Together(Made):
+        def __getitems__(self, indices: list[int]) -> list[Any]:
+            return [self[index] for index in indices]
+
+    loader = loader_of(Together(slow_at_five), workers, batch_size=4)
+    list(loader)
+    [source] = loader.statistics().sources
+
+    assert (source.unit, source.batches, source.samples, source.callback.count) == ("batch", 5, 20, 5)
+    assert source.callback.median_s >= 0.0039
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_and_items_of_iterable_datasets(workers: int) -> None:
+    class Slow(Stream):
+        def __iter__(self) -> Iterator[Any]:
+            return map(slow_at_five, range(self.length))
+
+    loader = loader_of(Slow(10), workers, batch_size=2)
+    assert len(list(loader)) == 5
+    [source] = loader.statistics().sources
+
+    assert (source.batches, source.callback.count) == (5, 10)
+    assert source.slowest[0].iteration == 2
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_loop_is_measured_in_all_epochs(workers: int) -> None:
+    loader = loader_of(Made(slow_at_five), workers, batch_size=4)
+    for _ in range(3):
+        assert len(list(loader)) == 5
+    loop = loader.statistics().loop
+
+    assert (loop.batches, loop.epochs, loop.wait.count, loop.work.count) == (15, 3, 14, 12)
+
+
+def test_what_a_loop_does_after_it_has_left_an_epoch_is_no_work() -> None:
+    loader = loader_of(Made(slow_at_five), batch_size=4)
+    for _ in range(3):
+        next(iter(loader))
+
+    assert loader.statistics().loop.work.count == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"persistent_workers": True}], ids=["workers that end", "workers that go on"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_all_epochs_are_told_together(method: str, options: Any) -> None:
+    loader = loader_of(Made(slow_at_five), 2, method, batch_size=4, **options)
+    for _ in range(2):
+        for _ in loader:
+            at_work = loader.statistics()
+    statistics = loader.statistics()
+
+    assert all(worker.pid for worker in at_work.workers)
+    assert [worker.number for worker in statistics.workers] == [0, 1]
+    assert sum(worker.tasks for worker in statistics.workers) >= 10
+    assert all(0 < worker.busy_s <= worker.alive_s for worker in statistics.workers)
+    assert (statistics.settings.num_workers, statistics.settings.start_method) == (2, method)
+
+
+def test_their_memory_is_told() -> None:
+    loader = loader_of(Made(slow_at_five), 1, batch_size=4)
+    batches = iter(loader)
+    next(batches)
+    memory = loader.statistics(memory=True).memory
+
+    assert memory is not None
+    assert all(nbytes > 1 << 16 for nbytes in (memory.main_bytes, *memory.worker_bytes, memory.template_bytes))
+    assert loader.statistics().held_bytes > 0

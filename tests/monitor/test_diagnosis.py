@@ -1,0 +1,282 @@
+"""The bottleneck is named rightly: in statistics that are made up, and in loops that are held up on purpose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline
+from dali_like.data import DataLoader
+from dali_like.monitor.diagnosis import Bottleneck, Diagnosis, diagnose
+from dali_like.monitor.durations import Durations
+from dali_like.monitor.statistics import (
+    CopyStatistics,
+    LoopStatistics,
+    OperatorStatistics,
+    Settings,
+    SourceStatistics,
+    Statistics,
+)
+
+MakePipeline = Callable[..., Pipeline]
+BATCHES = 100
+
+
+def loop(wait_ms: float, work_ms: float, for_workers: bool = True, batches: int = BATCHES) -> LoopStatistics:
+    """A loop whose batches are all alike."""
+    wait = Durations.of([wait_ms / 1e3] * batches)
+    waited_s = wait.total_s + 0.5 if for_workers else 0.0
+    return LoopStatistics(batches + 1, 0, 0, 0.5, wait, Durations.of([work_ms / 1e3] * batches), waited_s)
+
+
+def source(
+    busy_ms: float, place: str = "workers", cpu: float = 1.0, callback: float = 1.0, **given: Any
+) -> SourceStatistics:
+    """A source of which a batch takes so long, with the share of the CPU, and that of the callback."""
+    busy_s = busy_ms / 1e3 * BATCHES
+    calls = Durations.of([busy_ms / 64e3] * 64 * BATCHES)
+    return SourceStatistics(
+        "external_source of load",
+        place,
+        batches=BATCHES,
+        samples=64 * BATCHES,
+        callback=calls,
+        busy_s=busy_s,
+        callback_s=busy_s * callback,
+        cpu_s=busy_s * cpu,
+        **given,
+    )
+
+
+def settings(workers: int = 0, cpus: int = 8, **given: Any) -> Settings:
+    return Settings(batch_size=64, num_workers=workers, start_method="fork", num_cpus=cpus, prefetch=3, **given)
+
+
+def diagnosis_of(statistics: Statistics) -> Diagnosis:
+    found = diagnose(statistics)
+    assert found.sentence.endswith(".")
+    assert found.advice.endswith(".")
+    assert found.speedup >= 1
+    return found
+
+
+# Made up
+
+
+def test_of_few_batches_nothing_is_said() -> None:
+    found = diagnosis_of(Statistics(loop=loop(100, 1, batches=5)))
+
+    assert (found.bottleneck, found.speedup) == (Bottleneck.UNKNOWN, 1)
+
+
+def test_a_loop_that_hardly_waits_is_the_bottleneck_itself() -> None:
+    found = diagnosis_of(Statistics(settings=settings(4), loop=loop(1, 99), sources=(source(390),)))
+
+    assert found.bottleneck is Bottleneck.LOOP
+    assert found.speedup == pytest.approx(100 / 99)
+    assert "works 99 ms on each batch" in found.sentence
+
+
+def test_a_callback_in_the_main_process_is_to_go_to_workers() -> None:
+    found = diagnosis_of(Statistics(settings=settings(), loop=loop(80, 20, False), sources=(source(80, "main process"),)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+    assert found.changes == {"py_num_workers": 4}  # which keep up with the loop
+    assert "parallel=True and py_num_workers=4" in found.advice
+    assert found.speedup == pytest.approx(5)
+
+
+def test_but_no_more_workers_are_wanted_than_there_are_cpus() -> None:
+    found = diagnosis_of(
+        Statistics(settings=settings(cpus=2), loop=loop(80, 1, False), sources=(source(80, "main process"),))
+    )
+
+    assert found.changes == {"py_num_workers": 2}
+    assert found.speedup == pytest.approx(81 / 40)
+
+
+def test_busy_workers_are_too_few_where_cpus_are_left() -> None:
+    found = diagnosis_of(Statistics(settings=settings(2), loop=loop(40, 10), sources=(source(98),)))
+
+    assert found.bottleneck is Bottleneck.WORKERS
+    assert found.changes == {"py_num_workers": 8}
+    assert found.speedup == pytest.approx(50 / (98 / 8))
+
+
+def test_workers_that_sleep_do_not_need_cpus() -> None:
+    found = diagnosis_of(Statistics(settings=settings(2, cpus=2), loop=loop(40, 10), sources=(source(98, cpu=0.02),)))
+
+    assert found.bottleneck is Bottleneck.WORKERS
+    assert found.changes == {"py_num_workers": 10}
+    assert found.speedup == pytest.approx(5)
+    assert "concurrency=" in found.advice
+
+
+def test_where_all_cpus_are_taken_the_callback_is_the_bottleneck() -> None:
+    found = diagnosis_of(Statistics(settings=settings(8), loop=loop(40, 10), sources=(source(390),)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+    assert found.changes == {}
+    assert "7.8 of 8 CPUs" in found.sentence
+
+
+def test_so_it_is_where_workers_wait_for_cpus() -> None:
+    """More workers than CPUs: each has a part of one."""
+    found = diagnosis_of(Statistics(settings=settings(8, cpus=2), loop=loop(40, 10), sources=(source(390, cpu=0.25),)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+
+
+def test_writing_can_take_longer_than_the_callback() -> None:
+    found = diagnosis_of(
+        Statistics(settings=settings(4), loop=loop(40, 10), sources=(source(190, callback=0.2, made_bytes=10**10),))
+    )
+
+    assert found.bottleneck is Bottleneck.TRANSPORT
+    assert "80% of their time writing" in found.sentence
+    assert found.speedup == pytest.approx(5)  # the loop's own work is the next limit
+
+
+def test_operators_in_workers_can_take_longest() -> None:
+    found = diagnosis_of(
+        Statistics(settings=settings(8), loop=loop(40, 10), sources=(source(390, callback=0.2, operators_s=30.0),))
+    )
+
+    assert found.bottleneck is Bottleneck.OPERATORS
+    assert "All CPUs are taken" in found.advice
+
+
+def test_more_workers_help_operators_too() -> None:
+    found = diagnosis_of(
+        Statistics(settings=settings(2), loop=loop(40, 10), sources=(source(98, callback=0.2, operators_s=7.0),))
+    )
+
+    assert (found.bottleneck, found.changes) == (Bottleneck.OPERATORS, {"py_num_workers": 8})
+
+
+def test_operators_in_threads() -> None:
+    waiting = replace(loop(40, 10, False), waited_for_operators_s=3.9)
+    operators = OperatorStatistics(Durations.of([0.05] * BATCHES))
+    few = Statistics(settings=settings(num_threads=2), loop=waiting, operators=operators)
+    all_cpus = replace(few, settings=settings(num_threads=8))
+
+    assert diagnosis_of(few).bottleneck is diagnosis_of(all_cpus).bottleneck is Bottleneck.OPERATORS
+    assert diagnosis_of(few).changes == {"num_threads": 8}
+    assert diagnosis_of(few).speedup == pytest.approx(4)
+    assert diagnosis_of(all_cpus).changes == {}
+
+
+def test_copies_to_the_gpu() -> None:
+    found = diagnosis_of(
+        Statistics(
+            settings=settings(4),
+            loop=loop(40, 10, False),
+            sources=(source(50),),
+            copies=CopyStatistics(BATCHES, 10**10, 3.8, 3.5),
+        )
+    )
+
+    assert found.bottleneck is Bottleneck.GPU_COPY
+    assert "100.0 MB a batch" in found.sentence
+
+
+def test_batches_that_the_main_process_puts_together() -> None:
+    found = diagnosis_of(Statistics(settings=settings(4, kind="loader"), loop=loop(40, 10, False), sources=(source(50),)))
+
+    assert found.bottleneck is Bottleneck.TRANSPORT
+    assert "main process needs 40 ms to put it together" in found.sentence
+    assert found.speedup == pytest.approx(5)
+
+
+def test_idle_workers_call_for_more_batches_ahead() -> None:
+    found = diagnosis_of(Statistics(settings=settings(8), loop=loop(40, 10), sources=(source(100),)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+    assert found.changes == {"prefetch_queue_depth": 8}
+    assert "busy only 25%" in found.sentence
+
+
+def test_one_worker_alone_may_be_able_to_make_a_source() -> None:
+    found = diagnosis_of(Statistics(settings=settings(8), loop=loop(40, 10), sources=(source(48, is_bound=True),)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+    assert "sharded=True" in found.advice
+
+
+def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
+    serial = Statistics(settings=settings(kind="loader"), loop=loop(80, 20, False), sources=(source(80, "main process"),))
+    idle = Statistics(settings=settings(8, kind="loader"), loop=loop(40, 10), sources=(source(100),))
+
+    assert diagnosis_of(serial).changes == {"num_workers": 4}
+    assert "parallel=True" not in diagnosis_of(serial).advice
+    assert diagnosis_of(idle).changes == {"prefetch_factor": 1}
+
+
+# In earnest
+
+
+def sleep_1_ms(info: Any) -> Any:
+    time.sleep(0.001)
+    return np.zeros(3)
+
+
+def run(pipe: Pipeline, work_s: float = 0.0) -> Diagnosis:
+    for _ in range(20):
+        pipe.run()
+        time.sleep(work_s)
+    return diagnosis_of(pipe.statistics())
+
+
+def test_a_slow_loop_is_found(make_pipeline: MakePipeline) -> None:
+    assert run(make_pipeline(lambda info: np.zeros(3), "fork"), work_s=0.02).bottleneck is Bottleneck.LOOP
+
+
+def test_a_slow_callback_is_found(make_pipeline: MakePipeline) -> None:
+    assert run(make_pipeline(sleep_1_ms, "serial")).bottleneck is Bottleneck.CALLBACK
+
+
+def test_too_few_workers_are_found(make_pipeline: MakePipeline) -> None:
+    found = run(make_pipeline(sleep_1_ms, "fork", workers=1, batch_size=16))
+
+    assert found.bottleneck is Bottleneck.WORKERS
+    assert found.changes["py_num_workers"] > 1
+
+
+def test_so_they_are_in_a_loader() -> None:
+    class Sleepy:
+        def __len__(self) -> int:
+            return 320
+
+        def __getitem__(self, index: int) -> Any:
+            return sleep_1_ms(index)
+
+    found = []
+    for workers in (0, 1):
+        loader: DataLoader[Any] = DataLoader(Sleepy(), batch_size=16, num_workers=workers)
+        list(loader)
+        found.append(diagnosis_of(loader.statistics()).bottleneck)
+
+    assert found == [Bottleneck.CALLBACK, Bottleneck.WORKERS]
+
+
+def test_batches_of_objects_that_the_main_process_unpickles_are_found() -> None:
+    class Slow:
+        def __reduce__(self) -> Any:
+            return time.sleep, (0.002,)
+
+    class Objects:
+        def __len__(self) -> int:
+            return 40
+
+        def __getitem__(self, index: int) -> Any:
+            return Slow()
+
+    loader: DataLoader[Any] = DataLoader(Objects(), batch_size=2, num_workers=1, collate_fn=list)
+    list(loader)
+
+    assert diagnosis_of(loader.statistics()).bottleneck is Bottleneck.TRANSPORT

@@ -1,0 +1,248 @@
+"""Meters: what is measured of the tasks of a source, and how it is counted."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from dali_like.types import BatchInfo, SampleInfo
+from dali_like.workers import meters
+from dali_like.workers.meters import NUM_BINS, Meter, Reading, SlowCall, Span, bin_of, edges_ns
+
+US = 1_000
+MS = 1_000_000
+
+
+class Clock:
+    """A clock that stands still but for what a test lets pass."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """In the place of the system's clocks."""
+    clock = Clock()
+    monkeypatch.setattr(meters, "monotonic_ns", clock)
+    monkeypatch.setattr(meters, "thread_time_ns", clock)
+    return clock
+
+
+class Worker:
+    """Computes tasks, each of some samples that take as long as is said."""
+
+    def __init__(self, clock: Clock, meter: Meter) -> None:
+        self._clock = clock
+        self._meter = meter
+        self._next = 0
+
+    def compute(self, *durations_ns: int, writing_ns: int = 0, operators_ns: int | None = None) -> None:
+        watch = self._meter.begin()
+
+        def callback(info: SampleInfo) -> None:
+            self._clock.now_ns += durations_ns[info.idx_in_batch]
+
+        def with_operators(info: SampleInfo) -> None:
+            inner(info)
+            self._clock.now_ns += operators_ns or 0
+
+        inner = callback if watch is None or operators_ns is None else watch.timed_within(callback)
+        outer = inner if operators_ns is None else with_operators
+        call = outer if watch is None else watch.timed(outer)
+        for i in range(len(durations_ns)):
+            call(SampleInfo(self._next + i, i, 0, 0))
+        self._clock.now_ns += writing_ns
+        span = Span(0, 0, self._next, len(durations_ns))
+        self._next += len(durations_ns)
+        self._meter.end(watch, lambda: span)
+
+    @property
+    def reading(self) -> Reading:
+        return self._meter.reading
+
+
+@pytest.fixture
+def worker(clock: Clock) -> Worker:
+    return Worker(clock, Meter())
+
+
+# Bins
+
+
+def test_bins_are_where_their_edges_say() -> None:
+    edges = edges_ns().tolist()
+
+    for i, (begin, end) in enumerate(itertools.pairwise(edges)):
+        assert bin_of(begin) == bin_of(end - 1) == i
+
+
+def test_bins_grow_by_a_quarter_at_most() -> None:
+    edges = edges_ns()[1:]
+
+    assert (edges[1:] / edges[:-1]).max() <= 1.25
+
+
+@pytest.mark.parametrize("ns", [0, 255, 1 << 62])
+def test_whatever_is_measured_has_a_bin(ns: int) -> None:
+    assert 0 <= bin_of(ns) < NUM_BINS
+
+
+# What is counted
+
+
+def test_tasks_and_the_time_they_take_are_counted(worker: Worker) -> None:
+    worker.compute(1 * US, 2 * US, writing_ns=4 * US)
+    worker.compute(1 * US)
+
+    assert (worker.reading.tasks, worker.reading.busy_ns) == (2, 8 * US)
+
+
+def test_slow_calls_are_all_measured(worker: Worker) -> None:
+    for _ in range(10):
+        worker.compute(1 * MS, 3 * MS)
+
+    counts = worker.reading.counts
+    assert (counts[bin_of(1 * MS)], counts[bin_of(3 * MS)]) == (10, 10)
+    assert worker.reading.callback_ns == 40 * MS
+
+
+def test_of_fast_calls_those_of_one_task_count_for_many(worker: Worker) -> None:
+    num_tasks = 3 * meters._EVERY + 1
+    for _ in range(num_tasks):
+        worker.compute(1 * US, 2 * US)
+
+    counts = worker.reading.counts
+    assert (counts[bin_of(1 * US)], counts[bin_of(2 * US)]) == (num_tasks, num_tasks)
+    assert worker.reading.callback_ns == num_tasks * 3 * US
+
+
+def test_few_of_the_fast_calls_are_measured(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    stopwatch = meters.Stopwatch
+    monkeypatch.setattr(meters, "Stopwatch", lambda: made.append(1) or stopwatch())
+    for _ in range(10 * meters._EVERY):
+        worker.compute(1 * US)
+
+    assert len(made) == 10
+
+
+def test_calls_that_become_slow_are_all_measured_from_the_next_task_on(worker: Worker) -> None:
+    worker.compute(1 * US)
+    worker.compute(1 * US)
+    for _ in range(4):
+        worker.compute(1 * MS)
+
+    assert worker.reading.counts[bin_of(1 * MS)] >= 3
+
+
+def test_the_time_of_operators_is_not_that_of_the_callback(worker: Worker) -> None:
+    worker.compute(1 * MS, 1 * MS, operators_ns=2 * MS, writing_ns=3 * MS)
+
+    reading = worker.reading
+    assert (reading.callback_ns, reading.operators_ns, reading.timed_ns) == (2 * MS, 4 * MS, 9 * MS)
+
+
+def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
+    meter = Meter()
+    clock.now_ns = 17
+    watch = meter.begin()
+    assert meter.reading.since_ns == 17
+
+    meter.end(watch, lambda: Span(0, 0, 0, 0))
+    assert meter.reading.since_ns == 0
+
+
+# The slowest
+
+
+def test_the_slowest_calls_are_told_by_their_samples(worker: Worker) -> None:
+    durations = [1 * MS + i for i in range(20)]
+    worker.compute(*durations)
+
+    slowest = worker.reading.slowest
+    assert [call.sample for call in slowest] == [19, 18, 17, 16, 15, 14, 13, 12]
+    assert slowest[0] == SlowCall(1 * MS + 19, 19, 1, 0, 0)
+
+
+def test_a_slow_one_among_fast_ones_is_told_by_its_task(worker: Worker) -> None:
+    worker.compute(1 * US, 1 * US)
+    worker.compute(1 * US, 1 * US)
+    worker.compute(1 * US, 5 * MS)
+
+    assert worker.reading.slowest[0] == SlowCall(5 * MS, 4, 2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("called_with", "first", "sample"),
+    [
+        (SampleInfo(70, 6, 1, 0), 64, 70),
+        (BatchInfo(1, 0), 64, 64),
+        (12, -1, 12),
+        ("a.jpg", -1, -1),
+        ((1, 2, 3, 4), -1, -1),
+    ],
+    ids=["sample", "batch", "index of a dataset", "text", "tuple"],
+)
+def test_what_a_call_was_for(clock: Clock, called_with: Any, first: int, sample: int) -> None:
+    meter = Meter()
+    watch = meter.begin()
+    assert watch is not None
+    watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(called_with)
+    meter.end(watch, lambda: Span(3, 1, first, 6))
+
+    assert meter.reading.slowest == [SlowCall(MS, sample, 6, 3, 1)]
+
+
+def test_a_call_that_raises_is_not_measured() -> None:
+    meter = Meter()
+    watch = meter.begin()
+    assert watch is not None
+    with pytest.raises(ZeroDivisionError):
+        watch.timed(lambda _: 1 // 0)(0)
+    meter.end(watch, lambda: Span(0, 0, 0, 1))
+
+    assert sum(meter.reading.counts) == 0
+
+
+# Whoever takes the place of a worker, and workers that are elsewhere
+
+
+def test_a_worker_that_takes_the_place_of_another_goes_on_counting(clock: Clock) -> None:
+    first = Meter()
+    Worker(clock, first).compute(*[2 * MS] * 8)
+    watch = first.begin()  # and dies
+    assert watch is not None
+
+    second = Worker(clock, Meter(first.words))
+    second.compute(3 * MS)
+
+    assert (second.reading.tasks, second.reading.busy_ns, second.reading.since_ns) == (2, 19 * MS, 0)
+    assert [call.duration_ns for call in second.reading.slowest] == [3 * MS] + [2 * MS] * 7
+
+
+def test_what_is_taken_from_one_meter_can_be_added_to_another(clock: Clock) -> None:
+    here, there = Meter(), Meter()
+    elsewhere = Worker(clock, there)
+    for durations in ([1 * MS] * 5, [2 * MS] * 5):
+        elsewhere.compute(*durations)
+        here.merge(there.take())
+
+    reading = here.reading
+    assert (reading.tasks, reading.busy_ns, sum(reading.counts)) == (2, 15 * MS, 10)
+    assert [call.duration_ns for call in reading.slowest] == [2 * MS] * 5 + [1 * MS] * 3
+    assert there.reading.tasks == 0
+
+
+def test_readings_add_up(clock: Clock) -> None:
+    workers = [Worker(clock, Meter()) for _ in range(2)]
+    workers[0].compute(1 * MS)
+    workers[1].compute(2 * MS, 3 * MS)
+
+    total = workers[0].reading + workers[1].reading
+    assert (total.tasks, total.callback_ns, len(total.slowest)) == (2, 6 * MS, 3)

@@ -1,0 +1,153 @@
+"""Progress bars: those of the iterators, and those that others draw around what has a length."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline
+from dali_like.data import DataLoader
+from dali_like.errors import MissingExtraError
+from dali_like.plugin.numpy import DALIGenericIterator, DALIRaggedIterator
+
+MakePipeline = Callable[..., Pipeline]
+
+
+class Bar:
+    """What is used of tqdm."""
+
+    bars: list[Bar]
+    monitor_interval = 10
+
+    def __init__(self, total: int | None, unit: str) -> None:
+        self.total, self.unit, self.n, self.is_closed, self.postfix = total, unit, 0, False, ""
+        self.bars.append(self)
+
+    def update(self) -> None:
+        assert not self.is_closed
+        self.n += 1
+
+    def set_postfix_str(self, text: str, refresh: bool) -> None:
+        self.postfix = text
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.fixture
+def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
+    """All bars that are drawn."""
+    module: Any = type(sys)("tqdm.auto")
+    module.tqdm = type("tqdm", (Bar,), {"bars": []})
+    monkeypatch.setitem(sys.modules, "tqdm.auto", module)
+    return module.tqdm.bars  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def ten(make_pipeline: MakePipeline) -> Pipeline:
+    """A pipeline whose epochs have ten samples, in batches of four."""
+    options = {"size": 10, "last_batch_policy": "partial"}
+    return make_pipeline(lambda info: np.array(info.idx_in_epoch), "serial", source_options=options)
+
+
+def test_each_epoch_has_a_bar(ten: Pipeline, bars: list[Bar]) -> None:
+    iterator = DALIGenericIterator(ten, ["index"], progress=True, auto_reset=True)
+    for _ in range(2):
+        assert len(list(iterator)) == 3
+
+    assert [(bar.total, bar.n, bar.unit, bar.is_closed) for bar in bars] == [(3, 3, "batch", True)] * 2
+
+
+def test_the_bar_is_there_before_the_first_batch(ten: Pipeline, bars: list[Bar]) -> None:
+    iterator = DALIGenericIterator(ten, ["index"], progress=True)
+    assert bars == []
+    next(iterator)
+
+    assert [bar.n for bar in bars] == [1]
+
+
+def test_an_epoch_without_a_length_has_a_bar_too(make_pipeline: MakePipeline, bars: list[Bar]) -> None:
+    pipe = make_pipeline(lambda info: np.array(info.idx_in_epoch), "serial")
+    next(DALIGenericIterator(pipe, ["index"], progress=True))
+
+    assert [(bar.total, bar.n) for bar in bars] == [(None, 1)]
+
+
+def test_an_epoch_that_is_broken_off_ends_its_bar(ten: Pipeline, bars: list[Bar]) -> None:
+    iterator = DALIGenericIterator(ten, ["index"], progress=True)
+    next(iterator)
+    iterator.reset()
+    next(iterator)
+
+    assert [bar.is_closed for bar in bars] == [True, False]
+
+
+def test_the_bar_says_how_much_the_loop_waits(ten: Pipeline, bars: list[Bar]) -> None:
+    list(DALIGenericIterator(ten, ["index"], progress=True))
+
+    assert bars[0].postfix.startswith("waiting ")
+    assert bars[0].postfix.endswith("%")
+
+
+def test_no_thread_looks_after_it(ten: Pipeline, bars: list[Bar]) -> None:
+    next(DALIRaggedIterator(ten, ["index"], progress=True))
+
+    assert type(bars[0]).monitor_interval == 0
+
+
+def test_there_is_none_unless_it_is_wanted(ten: Pipeline, bars: list[Bar]) -> None:
+    list(DALIGenericIterator(ten, ["index"]))
+
+    assert bars == []
+
+
+def test_without_tqdm_the_extra_is_named(ten: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+
+    with pytest.raises(MissingExtraError, match=r"progress=True needs tqdm.auto: pip install 'dali_like\[progress\]'"):
+        DALIGenericIterator(ten, ["index"], progress=True)
+
+
+# The real ones
+
+
+def real_tqdm() -> Any:
+    """The real one, without its thread."""
+    return type("Bar", (pytest.importorskip("tqdm").tqdm,), {"monitor_interval": 0})
+
+
+def test_the_real_tqdm_draws_it(ten: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("tqdm")
+    list(DALIGenericIterator(ten, ["index"], progress=True))
+    drawn = capsys.readouterr().err
+
+    assert "3/3" in drawn
+    assert "waiting" in drawn
+
+
+@pytest.mark.parametrize("kind", ["pipeline", "iterator", "loader"])
+def test_tqdm_knows_the_length_of_what_it_is_put_around(ten: Pipeline, kind: str) -> None:
+    loader: DataLoader[Any] = DataLoader(np.arange(10), batch_size=4)
+    batches = {"pipeline": lambda: ten, "iterator": lambda: DALIGenericIterator(ten, ["index"]), "loader": lambda: loader}
+    screen = io.StringIO()
+    assert len(list(real_tqdm()(batches[kind](), file=screen))) == 3
+
+    assert "3/3" in screen.getvalue()
+
+
+def test_tqdm_around_a_pipeline_without_a_length(make_pipeline: MakePipeline) -> None:
+    with real_tqdm()(make_pipeline(lambda info: np.array(0), "serial"), file=io.StringIO()) as bar:
+        assert bar.total is None
+
+
+def test_rich_knows_the_length(ten: Pipeline) -> None:
+    progress = pytest.importorskip("rich.progress")
+    console = pytest.importorskip("rich.console").Console(file=io.StringIO(), force_terminal=False)
+    with progress.Progress(console=console, disable=True) as bar:
+        assert len(list(bar.track(ten))) == 3
+        assert bar.tasks[0].total == 3

@@ -1,0 +1,135 @@
+"""One screen of text: what holds a loop up, and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline
+from dali_like.data import DataLoader
+from dali_like.monitor.diagnosis import Bottleneck
+from dali_like.monitor.durations import Durations
+from dali_like.monitor.report import Report
+from dali_like.monitor.statistics import (
+    CopyStatistics,
+    LoopStatistics,
+    MemoryStatistics,
+    OperatorStatistics,
+    RingStatistics,
+    Settings,
+    SlowCall,
+    SourceStatistics,
+    Statistics,
+    WorkerStatistics,
+)
+from tests.conftest import in_both_places
+
+MakePipeline = Callable[..., Pipeline]
+
+WIDE = 125
+HIGH = 40
+
+
+def everything(num_sources: int = 1, num_workers: int = 2) -> Statistics:
+    """Statistics of which nothing is missing."""
+    source = SourceStatistics(
+        "external_source of a_function_with_quite_a_long_name",
+        batches=100,
+        samples=6400,
+        made_bytes=10**9,
+        callback=Durations.of([0.001] * 6400),
+        slowest=tuple(SlowCall(10**7 - i, i, 1, 0, 3) for i in range(8)),
+        busy_s=8.0,
+        callback_s=6.0,
+        operators_s=1.0,
+        cpu_s=7.0,
+        ring=RingStatistics(1, 2, 3, 4, 10, 2.5),
+    )
+    return Statistics(
+        seconds=5.0,
+        settings=Settings("pipeline", 64, num_workers, "fork", 2, 3, 8),
+        loop=LoopStatistics(
+            101, 1, 0, 0.25, Durations.of([0.04] * 100), Durations.of([0.01] * 100), waited_for_workers_s=4.25
+        ),
+        sources=(source,) * num_sources,
+        workers=tuple(WorkerStatistics(i, 100 + i, 200, 4.0, 5.0, 3.5) for i in range(num_workers)),
+        operators=OperatorStatistics(Durations.of([0.002] * 100)),
+        copies=CopyStatistics(100, 10**9, 0.2, 0.1),
+        worker_restarts=1,
+        replaced_samples=2,
+        held_bytes=3 * 10**6,
+        memory=MemoryStatistics(10**8, (10**7,) * num_workers, 10**7),
+    )
+
+
+def test_it_begins_with_rates_and_the_bottleneck() -> None:
+    lines = str(Report(everything())).splitlines()
+
+    assert lines[0] == "Pipeline: 101 batches of 64: 20.0 batches/s, 1,280 samples/s, 200 MB/s; the first after 250 ms"
+    assert lines[2] == "Bottleneck: workers"
+    assert "py_num_workers=8" in str(Report(everything()))
+    assert "Expected: at most 100.0 batches/s in place of 20.0, 5.0 times as many." in str(Report(everything()))
+
+
+def test_it_tells_where_the_time_goes() -> None:
+    text = str(Report(everything()))
+
+    for part in (
+        "the loop waits                            4.0 s     80%     38 ms     41 ms     42 ms",
+        "in workers: 8.0 s in all (callback 75%, operators 12%, writing 12%); CPU 88%",
+        "workers: 2 (fork) on 8 CPUs; busy 80% 80%",
+        "10; 1 being made, 2 ready, 3 held, 4 free; 2.5 ready on the average",
+        "sample 0 of epoch 0 10 ms",
+        "copies to the GPU: 1.0 GB in 100 batches; 200 ms of the main process, 100 ms of it waiting",
+        "memory behind batches: 3.0 MB; all processes 130 MB; workers restarted: 1; samples replaced: 2; errors: 0",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(("num_sources", "num_workers"), [(1, 2), (3, 64)])
+def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
+    lines = str(Report(everything(num_sources, num_workers))).splitlines()
+
+    assert len(lines) <= HIGH
+    assert max(map(len, lines)) <= WIDE
+
+
+def test_of_nothing_there_is_a_report_too() -> None:
+    assert "Bottleneck: not known yet" in str(Report(Statistics()))
+
+
+def test_slow_calls_are_told_as_far_as_they_are_known() -> None:
+    [source] = everything().sources
+    slow = (SlowCall(9, 64, 32, 0, 1), SlowCall(8, -1, 1, 0, 7))
+    text = str(Report(replace(everything(), sources=(replace(source, slowest=slow),))))
+
+    assert "samples 64 to 95 of epoch 0" in text
+    assert "one of batch 7 of epoch 0" in text
+
+
+@in_both_places
+def test_pipelines_make_it(make_pipeline: MakePipeline, way: str) -> None:
+    pipe = make_pipeline(lambda info: np.zeros(3), way)
+    assert pipe.report().diagnosis.bottleneck is Bottleneck.UNKNOWN
+    for _ in range(20):
+        pipe.run()
+    earlier = pipe.statistics()
+    assert str(pipe.report()).startswith("Pipeline: 20 batches of 4")
+    for _ in range(12):
+        pipe.run()
+
+    assert str(pipe.report(since=earlier)).startswith("Pipeline: 12 batches of 4")
+    pipe.close()
+    assert str(pipe.report()).startswith("Pipeline: 32 batches of 4")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_make_it(workers: int) -> None:
+    loader: DataLoader[Any] = DataLoader(np.arange(48), batch_size=4, num_workers=workers)
+    list(loader)
+
+    assert str(loader.report()).startswith("Loader: 12 batches of 4")
