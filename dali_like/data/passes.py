@@ -145,9 +145,7 @@ class SerialPass(Pass):
         self.begin()
         number = self.progress.yielded
         try:
-            batch = self._make(number)
-            self._tally.batches += 1
-            return batch
+            return self._make(number)
         except StopIteration:
             self.progress.is_over = True
             raise
@@ -161,13 +159,16 @@ class SerialPass(Pass):
         meter = self._tally.meter
         desk.watch = watch = meter.begin()
         try:
-            return maker.step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
+            batch = maker.step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
         except StopIteration:
             raise
         except Exception as error:
             where = maker.describe_keys(asked, desk.cell[0]) if isinstance(asked, Keys) else f"batch {number}"
             add_note(error, f"raised by {maker.name} for {where}")
             raise
+        else:
+            self._tally.batches += 1
+            return batch
         finally:
             meter.end(watch, lambda: Span(self.progress.number, number, -1, 1))
             self._tally.replaced += desk.cell[1]

@@ -32,6 +32,8 @@ _BUSY = 0.7
 _ROOM = 1.15
 #: More workers than this are not proposed, though they may mostly wait for a network.
 _MOST_WORKERS = 64
+#: Where batches come faster than this, handing them over counts.
+_LITTLE_TIME_S = 0.001
 
 _LESS_TO_DO = (
     "Do less for each sample: decode at the size that is needed, crop before resizing, convert to floating point on the GPU."
@@ -270,12 +272,20 @@ def _of_bound_source(batch: _PerBatch, source: SourceStatistics) -> Diagnosis:
 def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
     callback = max(batch.in_workers, key=_busy_s).callback
     busy = batch.busy_s / batch.num_workers / batch.loop_s
+    if batch.loop_s < _LITTLE_TIME_S:
+        return Diagnosis(
+            Bottleneck.TRANSPORT,
+            f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: handing a batch over takes longer than "
+            "making it.",
+            "Make batches larger, or let the main process call the source: it has little to do.",
+            batch.speedup(batch.busy_s / batch.num_workers),
+        )
     deeper = max(2 * batch.settings.prefetch, batch.settings.num_workers)
     value = math.ceil(deeper / batch.num_workers) if batch.settings.kind == "loader" else deeper
     return Diagnosis(
         Bottleneck.CALLBACK,
-        f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: some calls take long, half of them "
-        f"{seconds_text(callback.median_s)}, one in a hundred {seconds_text(callback.p99_s)} or more.",
+        f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: the loop takes batches in bursts, or some "
+        f"calls take long, half of them {seconds_text(callback.median_s)}, one in a hundred {seconds_text(callback.p99_s)}.",
         f"Make more batches ahead, so that a slow one does not matter: {batch.prefetch_name}={value}.",
         batch.speedup(batch.busy_s / batch.num_workers),
         {batch.prefetch_name: value},

@@ -50,9 +50,8 @@ class Report:
         if made_bytes:
             per_s += f", {bytes_text(made_bytes * len(now.sources) * now.loop.batches_per_s)}/s"
         size = f" of {now.settings.batch_size}" if now.settings.batch_size else ""
-        yield f"{now.settings.kind.capitalize()}: {now.loop.batches:,} batches{size}: {per_s}; " + (
-            f"the first after {seconds_text(now.loop.first_batch_s)}"
-        )
+        first = f"; the first after {seconds_text(now.loop.first_batch_s)}" if now.loop.first_batch_s else ""
+        yield f"{now.settings.kind.capitalize()}: {now.loop.batches:,} batches{size}: {per_s}{first}"
 
     def _verdict(self) -> Iterator[str]:
         found = self.diagnosis

@@ -166,6 +166,19 @@ class SourceStatistics:
     cpu_s: float = _adds_up(0.0)
     ring: RingStatistics = RingStatistics()
 
+    def completed_by(self, whole: SourceStatistics) -> SourceStatistics:
+        """A part of the time, in which no call was measured, say: then what is known of the whole time holds for it."""
+        if self.callback.count or not whole.busy_s:
+            return self
+        share = self.busy_s / whole.busy_s
+        return dataclasses.replace(
+            self,
+            callback=whole.callback,
+            callback_s=share * whole.callback_s,
+            operators_s=share * whole.operators_s,
+            cpu_s=share * whole.cpu_s,
+        )
+
     @property
     def writing_s(self) -> float:
         """How much of `busy_s` it took to write results into batches; in loaders, also to put batches together."""
@@ -288,9 +301,11 @@ class Statistics:
         """What has happened since an earlier moment.
 
         Counts and times are differences. What is not counted, such as the slots of a ring, is as it is now; so are the
-        slowest calls.
+        slowest calls, and so is what is known of a callback of which no call was measured meanwhile.
         """
-        return _since(self, earlier)
+        difference = _since(self, earlier)
+        pairs = zip(difference.sources, self.sources, strict=True)
+        return dataclasses.replace(difference, sources=tuple(part.completed_by(whole) for part, whole in pairs))
 
 
 def _since(now: _T, earlier: _T) -> _T:

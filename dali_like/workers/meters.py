@@ -28,7 +28,8 @@ from dali_like.workers.protocol import METER_WORDS, WORD_BYTES, meter_offset
 
 #: Calls that take as long on the average are all measured. Measuring one takes half a microsecond.
 _SLOW_NS = 200_000
-#: Of tasks with faster calls, one in so many is measured call by call. A prime, since tasks come in patterns.
+#: Of tasks with faster calls, one in so many is measured call by call, more of the first. A prime, since tasks come in
+#: patterns.
 _EVERY = 251
 
 #: The words of a meter. The first three are written together after each task.
@@ -250,7 +251,8 @@ class Meter:
         if calls:
             self._calls, self._mean_ns = len(calls), total_ns // len(calls)
             self._slow_task_ns = len(calls) * _SLOW_NS
-            self._most_untimed = _EVERY - 1 if self._mean_ns < _SLOW_NS else 0
+            is_slow = self._mean_ns >= _SLOW_NS
+            self._most_untimed = 0 if is_slow else min(2 * self._most_untimed + 1, _EVERY - 1)
         if most_ns > self._least_ns:
             for ns, called_with in calls:
                 if ns > self._least_ns:

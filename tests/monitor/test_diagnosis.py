@@ -201,6 +201,12 @@ def test_idle_workers_call_for_more_batches_ahead() -> None:
     assert "busy only 25%" in found.sentence
 
 
+def test_handing_over_tiny_batches_takes_longer_than_making_them() -> None:
+    found = diagnosis_of(Statistics(settings=settings(2), loop=loop(0.2, 0.01), sources=(source(0.05),)))
+
+    assert found.bottleneck is Bottleneck.TRANSPORT
+
+
 def test_one_worker_alone_may_be_able_to_make_a_source() -> None:
     found = diagnosis_of(Statistics(settings=settings(8), loop=loop(40, 10), sources=(source(48, is_bound=True),)))
 

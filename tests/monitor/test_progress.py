@@ -90,6 +90,7 @@ def test_an_epoch_that_is_broken_off_ends_its_bar(ten: Pipeline, bars: list[Bar]
 def test_the_bar_says_how_much_the_loop_waits(ten: Pipeline, bars: list[Bar]) -> None:
     list(DALIGenericIterator(ten, ["index"], progress=True))
 
+    assert bars[0].is_closed
     assert bars[0].postfix.startswith("waiting ")
     assert bars[0].postfix.endswith("%")
 

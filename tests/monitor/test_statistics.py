@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,9 @@ import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.simulated import SimulatedDevice
-from dali_like.monitor.statistics import RingStatistics, Statistics
+from dali_like.errors import ClosedError
+from dali_like.monitor.durations import Durations
+from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics
 from dali_like.types import BatchInfo, SampleInfo
 from tests.conftest import in_both_places, wait_until
 
@@ -75,7 +79,7 @@ def test_the_last_batches_are_told_one_by_one(make_pipeline: MakePipeline) -> No
 
     assert len(recent) == BATCHES
     assert recent[0].work_ns == 0 < recent[1].work_ns
-    for before, batch in zip(recent, recent[1:], strict=False):
+    for before, batch in itertools.pairwise(recent):
         assert batch.end_ns - before.end_ns == batch.wait_ns + batch.work_ns
 
 
@@ -112,7 +116,9 @@ def test_errors_are_counted(make_pipeline: MakePipeline, way: str) -> None:
         else:
             pipe.run()
 
-    assert (pipe.statistics().loop.errors, pipe.statistics().loop.batches) == (2, 2)
+    loop = pipe.statistics().loop
+    assert (loop.errors, loop.batches) == (2, 2)
+    assert loop.work.count == 0  # what a loop does about an error is not its work on a batch
 
 
 # Sources
@@ -230,7 +236,7 @@ def test_sources_have_their_own_figures() -> None:
         sources = pipe.statistics().sources
 
     assert [source.place for source in sources] == ["workers", "main process", "workers"]
-    assert [source.slowest[0].sample for source in sources if source.slowest][0] == 5
+    assert sources[0].slowest[0].sample == 5
     assert sources[0].busy_s > sources[2].busy_s
 
 
@@ -274,7 +280,12 @@ def test_workers_are_told_with_what_they_have_done(make_pipeline: MakePipeline, 
 def test_how_long_a_worker_is_on_a_task_is_told(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: threading.Event().wait(60), "fork", workers=1)
     pipe.build()
-    thread = threading.Thread(target=lambda: pytest.raises(Exception, pipe.run))
+
+    def ask() -> None:
+        with pytest.raises(ClosedError):
+            pipe.run()
+
+    thread = threading.Thread(target=ask)
     thread.start()
     wait_until(lambda: any(worker.on_task_s > 0.01 for worker in pipe.statistics().workers), "a task")
     pipe.close()
@@ -362,6 +373,15 @@ def test_a_part_of_the_time_can_be_told(make_pipeline: MakePipeline, way: str) -
     assert 0 < part.seconds < pipe.statistics().seconds
     assert part.sources[0].callback.count < pipe.statistics().sources[0].callback.count
     assert part.settings == before.settings
+
+
+def test_of_a_part_in_which_no_call_was_measured_what_is_known_holds() -> None:
+    source = SourceStatistics("source", callback=Durations.of([1e-6] * 9), busy_s=9.0, callback_s=6.0, cpu_s=3.0)
+    before = Statistics(sources=(source,))
+    part = Statistics(sources=(replace(source, busy_s=12.0, callback_s=8.0, cpu_s=4.0),)).since(before).sources[0]
+
+    assert part.callback == source.callback
+    assert (part.busy_s, part.callback_s, part.cpu_s) == (3.0, 2.0, 1.0)
 
 
 @in_both_places
