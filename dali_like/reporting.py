@@ -75,7 +75,10 @@ class Reporting(HasArguments, Definable, Monitored):
         if engine is None:
             return Statistics(settings=settings)
         statistics = statistics_of(engine, self._meter)
-        return replace(statistics, memory=memory_of(self.py_worker_pids)) if memory else statistics
+        if not memory:
+            return statistics
+        here = self._arguments.py_start_method != "ray"  # the workers, whose numbers else say nothing
+        return replace(statistics, memory=memory_of(self.py_worker_pids if here else ()))
 
     @property
     def num_outputs(self) -> int:

@@ -247,7 +247,7 @@ class MemoryStatistics:
 
     Attributes:
         main_bytes: of the main process.
-        worker_bytes: of each worker.
+        worker_bytes: of each worker; none of those on other machines.
         template_bytes: of the process that workers are forked from.
     """
 

@@ -279,6 +279,7 @@ class Foreman:
             actor.end = START_FAILED, "it could not start"
             return
         actor.is_ready = True
+        self._slots.note_ready(actor.index)
         self._slots.write_cell(actor.index, CELL_PID, started.pid.to_bytes(WORD_BYTES, "little"))
 
     def _tell_to_end(self, actor: _Actor) -> None:

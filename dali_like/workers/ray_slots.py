@@ -102,6 +102,10 @@ class Slots:
         start = cell_offset(worker) + place
         self._space.map[start : start + len(data)] = data
 
+    def note_ready(self, worker: int) -> None:
+        """From now on a worker is there: its meters say since when."""
+        meter_of(self._space, 0, worker, self._num_workers)
+
     def note_measured(self, worker: int, page: int, words: bytes) -> None:
         """Add what a worker has measured, for the source whose slot starts on a page, to its meter."""
         source = int(self.header_of(page)[Header.SOURCE])
