@@ -12,7 +12,6 @@ work of all workers divided by their number, nor than the CPUs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -45,7 +44,7 @@ class Bottleneck(StrEnum):
 
     #: Too few batches have been made to tell.
     UNKNOWN = "unknown"
-    #: Its own work: training, say. Data is there when it is asked for.
+    #: Its own work, training say. Data is there when it is asked for.
     LOOP = "loop"
     #: Callbacks, or the dataset.
     CALLBACK = "callback"
@@ -55,7 +54,7 @@ class Bottleneck(StrEnum):
     TRANSPORT = "transport"
     #: Copies to the GPU.
     GPU_COPY = "gpu copy"
-    #: Operators: decoding, resizing and so on.
+    #: Operators, such as decoding and resizing.
     OPERATORS = "operators"
 
 
@@ -75,7 +74,7 @@ class Diagnosis:
     sentence: str
     advice: str
     speedup: float = 1.0
-    changes: Mapping[str, int] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)
 
 
 def diagnose(statistics: Statistics) -> Diagnosis:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from time import monotonic_ns
 from typing import Protocol
 
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes, LoopMeter
 from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
+from dali_like.workers.limits import cpu_quota
 from dali_like.workers.meters import Reading
 from dali_like.workers.stages import Stage
 
@@ -121,8 +124,13 @@ def alive_s(readings: Sequence[Sequence[Reading]]) -> float:
 
 
 def num_cpus() -> int:
-    """How many CPUs this process may use."""
-    return len(os.sched_getaffinity(0))
+    """How many CPUs this process may use: its own limits, and those of its control groups when that was first asked."""
+    return min(len(os.sched_getaffinity(0)), math.ceil(_quota() or 1 << 20))
+
+
+@cache
+def _quota() -> float | None:
+    return cpu_quota()
 
 
 def _part(reading: Reading, part_ns: int) -> float:

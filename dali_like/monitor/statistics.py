@@ -93,7 +93,7 @@ class LoopStatistics:
 
     @property
     def seconds(self) -> float:
-        """How long it has run: its waiting and its work."""
+        """How long it has waited and worked."""
         return self.wait.total_s + self.work.total_s
 
     @property
@@ -139,13 +139,15 @@ class SourceStatistics:
         unit: what one call makes: "sample" or "batch".
         concurrency: how many calls of a coroutine function are under way at once, in each worker; 0 for other sources.
         is_bound: whether a single worker makes all of its batches, as with iterables.
-        batches, samples, made_bytes: what it has made, batches ahead of the loop included. The bytes are those of the
-            batches' arrays, about.
+        batches: how many it has made, those ahead of the loop included.
+        samples: how many are in them.
+        made_bytes: how much their arrays take, about.
         callback: how long its calls have taken. Where they take less than 200 us on the average they are measured in one
             task of 251, and each counts for as many.
         slowest: the calls that took longest, the longest first.
         busy_s: how long workers, or the main process, have worked for it: callback, operators behind it, and writing.
-        callback_s, operators_s: how much of that was the callback's, and how much that of operators behind it.
+        callback_s: how much of that was the callback's.
+        operators_s: how much was that of operators behind it.
         cpu_s: how much of it the CPU has worked, and not waited for disks, networks or other processes.
         ring: where its batches lie.
     """

@@ -95,7 +95,8 @@ class SlowCall(NamedTuple):
         sample: which one, as the callback is told it: ``idx_in_epoch``, or the index in the dataset; -1 where the dataset's
             keys are no integers.
         num_samples: 1; or so many, from `sample` on, that one call has made together, or of which one took so long.
-        epoch, iteration: of the batch that the sample belongs to. Loaders count as epochs what their present workers do.
+        epoch: of the batch that the sample belongs to. Loaders count as epochs what their present workers do.
+        iteration: of that batch.
     """
 
     duration_ns: int
