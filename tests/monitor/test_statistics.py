@@ -20,6 +20,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.simulated import SimulatedDevice
 from dali_like.errors import ClosedError
 from dali_like.monitor.durations import Durations
+from dali_like.monitor.memory import memory_of
 from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics
 from dali_like.types import BatchInfo, SampleInfo
 from tests.conftest import in_both_places, wait_until
@@ -267,7 +268,9 @@ def test_occupied_slots_are_told() -> None:
 
 def test_workers_are_told_with_what_they_have_done(make_pipeline: MakePipeline, start_method: str) -> None:
     pipe = make_pipeline(sleepy, start_method, workers=2)
-    statistics = run(pipe)
+    run(pipe)
+    wait_until(lambda: all(worker.tasks for worker in run(pipe, 1).workers), "a task of each worker")
+    statistics = pipe.statistics()
 
     assert [worker.pid for worker in statistics.workers] == pipe.py_worker_pids
     assert sum(worker.tasks for worker in statistics.workers) >= 2 * BATCHES
@@ -348,7 +351,8 @@ def test_copies_are_measured(gpus: list[SimulatedDevice]) -> None:
 
 def test_memory_is_told_when_it_is_asked_for(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(dense, "fork")
-    run(pipe)
+    pipe.build()
+    wait_until(lambda: len(pipe.py_worker_pids) == 2, "workers")
 
     assert pipe.statistics().memory is None
     memory = pipe.statistics(memory=True).memory
@@ -357,6 +361,12 @@ def test_memory_is_told_when_it_is_asked_for(make_pipeline: MakePipeline) -> Non
     assert len(memory.worker_bytes) == 2
     assert all(nbytes > 1 << 16 for nbytes in (*memory.worker_bytes, memory.template_bytes))
     assert memory.total_bytes == memory.main_bytes + sum(memory.worker_bytes) + memory.template_bytes
+
+
+def test_threads_of_this_process_have_no_memory_of_their_own() -> None:
+    with_thread = memory_of([threading.get_native_id()])
+
+    assert (with_thread.worker_bytes, with_thread.template_bytes) == ((), 0)
 
 
 # A part of the time, and afterwards
