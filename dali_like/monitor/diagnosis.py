@@ -156,6 +156,11 @@ class _PerBatch:
         return max(self.settings.num_workers, 1)
 
     @property
+    def most_workers(self) -> int:
+        """As many workers as the CPUs can keep as busy as those that there are."""
+        return min(_MOST_WORKERS, math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_used, 1e-9)))
+
+    @property
     def workers_name(self) -> str:
         return "num_workers" if self.settings.kind == "loader" else "py_num_workers"
 
@@ -293,8 +298,7 @@ def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
 
 def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
     source = max(batch.in_workers, key=_busy_s)
-    most = min(_MOST_WORKERS, math.floor(batch.num_workers * batch.settings.num_cpus / max(batch.cpus_used, 1e-9)))
-    if most < batch.num_workers * _ROOM:
+    if batch.most_workers < batch.num_workers * _ROOM:
         return Diagnosis(
             Bottleneck.CALLBACK,
             f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} of CPU time or waiting a batch, and the "
@@ -302,7 +306,7 @@ def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
             "Make the callback cheaper, or add CPUs. docs/statistics.md says how to find what it does.",
             batch.speedup(0),
         )
-    wanted = _wanted_workers(batch, batch.busy_s, most)
+    wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
     return Diagnosis(
         Bottleneck.WORKERS,
         f"{batch.waiting_text()}: {batch.num_workers} worker{'s' * (batch.num_workers != 1)}, busy all the time, are too "
@@ -319,9 +323,8 @@ def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
         f"{batch.waiting_text()} for workers, which spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
         "batch."
     )
-    most = min(_MOST_WORKERS, math.floor(batch.num_workers * batch.settings.num_cpus / max(batch.cpus_used, 1e-9)))
-    if most >= batch.num_workers * _ROOM:
-        wanted = _wanted_workers(batch, batch.busy_s, most)
+    if batch.most_workers >= batch.num_workers * _ROOM:
+        wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
         return Diagnosis(
             Bottleneck.OPERATORS,
             sentence,
