@@ -158,7 +158,19 @@ class _PerBatch:
     @property
     def most_workers(self) -> int:
         """As many workers as the CPUs can keep as busy as those that there are."""
-        return min(_MOST_WORKERS, math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_used, 1e-9)))
+        return min(_MOST_WORKERS, math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_wanted, 1e-9)))
+
+    @property
+    def cpus_wanted(self) -> float:
+        """How many they would use if other processes did not."""
+        return self.cpus_used + sum(_part(source, source.delayed_s) for source in self.in_workers) / self.loop_s
+
+    def cpus_text(self) -> str:
+        """How many CPUs the workers use."""
+        text = f"use {self.cpus_used:.1f} of {self.settings.num_cpus} CPUs"
+        if self.cpus_wanted > _ROOM * self.cpus_used:
+            return f"{text}, and would use {self.cpus_wanted:.1f} if they got them"
+        return text
 
     @property
     def workers_name(self) -> str:
@@ -301,16 +313,16 @@ def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
     if batch.most_workers < batch.num_workers * _ROOM:
         return Diagnosis(
             Bottleneck.CALLBACK,
-            f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} of CPU time or waiting a batch, and the "
-            f"{batch.num_workers} workers use {batch.cpus_used:.1f} of {batch.settings.num_cpus} CPUs.",
+            f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} a batch, and {_workers_text(batch)} "
+            f"{batch.cpus_text()}.",
             "Make the callback cheaper, or add CPUs. docs/statistics.md says how to find what it does.",
             batch.speedup(0),
         )
     wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
     return Diagnosis(
         Bottleneck.WORKERS,
-        f"{batch.waiting_text()}: {batch.num_workers} worker{'s' * (batch.num_workers != 1)}, busy all the time, are too "
-        f"few for {source.name}, which takes {seconds_text(took_s)} a batch and {_cpu_text(source)}.",
+        f"{batch.waiting_text()}: {_workers_text(batch)}, busy all the time, are too few for {source.name}, which takes "
+        f"{seconds_text(took_s)} a batch and {_cpu_text(source)}.",
         f"More workers: {batch.workers_name}={wanted}{_async_text(source)}.",
         batch.speedup(batch.busy_s / wanted),
         {batch.workers_name: wanted},
@@ -335,7 +347,7 @@ def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
     return Diagnosis(
         Bottleneck.OPERATORS,
         sentence,
-        f"All CPUs are taken. {_LESS_TO_DO}",
+        f"{_workers_text(batch).capitalize()} {batch.cpus_text()}. {_LESS_TO_DO}",
         batch.speedup((batch.busy_s - took_s) / batch.num_workers),
     )
 
@@ -373,8 +385,12 @@ def _wanted_workers(batch: _PerBatch, busy_s: float, most: int) -> int:
 
 def _most_workers(batch: _PerBatch, source: SourceStatistics) -> int:
     """As many workers as the CPUs can keep busy with a source."""
-    cpu_share = source.cpu_s / source.busy_s if source.busy_s else 1.0
+    cpu_share = (source.cpu_s + source.delayed_s) / source.busy_s if source.busy_s else 1.0
     return max(1, min(_MOST_WORKERS, math.floor(batch.settings.num_cpus / max(cpu_share, 1e-3))))
+
+
+def _workers_text(batch: _PerBatch) -> str:
+    return f"{batch.num_workers} worker{'s' * (batch.num_workers != 1)}"
 
 
 def _cpu_text(source: SourceStatistics) -> str:
@@ -383,5 +399,9 @@ def _cpu_text(source: SourceStatistics) -> str:
 
 def _async_text(source: SourceStatistics) -> str:
     """A hint where callbacks mostly wait."""
-    waits = source.cpu_s < source.busy_s / 4 and not source.concurrency and source.name.startswith("external_source")
+    waits = (
+        source.cpu_s + source.delayed_s < source.busy_s / 4
+        and not source.concurrency
+        and source.name.startswith("external_source")
+    )
     return "; or a coroutine function with concurrency=, since it mostly waits" if waits else ""

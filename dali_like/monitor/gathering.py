@@ -79,6 +79,7 @@ def source_statistics(stage: Stage, place: str, pool: MakesBatches | None = None
 def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> SourceStatistics:
     """The same, with what those have measured who call it."""
     reading = sum(readings, Reading())
+    cpu_s = _part(reading, reading.cpu_ns)
     return replace(
         statistics,
         callback=Durations(reading.callback_ns / 1e9, reading.counts),
@@ -86,7 +87,8 @@ def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> Sourc
         busy_s=reading.busy_ns / 1e9,
         callback_s=_part(reading, reading.callback_ns),
         operators_s=_part(reading, reading.operators_ns),
-        cpu_s=_part(reading, reading.cpu_ns),
+        cpu_s=cpu_s,
+        delayed_s=min(reading.delayed_ns / 1e9, reading.busy_ns / 1e9 - cpu_s),
     )
 
 

@@ -120,8 +120,11 @@ def _parts(source: SourceStatistics) -> str:
     if not source.busy_s:
         return "  not called yet"
     parts = {"callback": source.callback_s, "operators": source.operators_s, "writing": source.writing_s}
+    cpu = f"{source.cpu_s / source.busy_s:.0%}"
+    if (share := source.delayed_s / source.busy_s) >= 0.01:
+        cpu += f", waiting for it {share:.0%}"
     shares = ", ".join(f"{name} {seconds / source.busy_s:.0%}" for name, seconds in parts.items() if seconds)
-    return f"  in {source.place}: {seconds_text(source.busy_s)} in all ({shares}); CPU {source.cpu_s / source.busy_s:.0%}"
+    return f"  in {source.place}: {seconds_text(source.busy_s)} in all ({shares}); CPU {cpu}"
 
 
 def _slow(call: SlowCall) -> str:

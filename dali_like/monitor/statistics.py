@@ -148,7 +148,9 @@ class SourceStatistics:
         busy_s: how long workers, or the main process, have worked for it: callback, operators behind it, and writing.
         callback_s: how much of that was the callback's.
         operators_s: how much was that of operators behind it.
-        cpu_s: how much of it the CPU has worked, and not waited for disks, networks or other processes.
+        cpu_s: how much of it the CPU has worked.
+        delayed_s: how much of it it might have worked, had it not been busy with other processes: about, and at most. What
+            is left is waiting, for disks or networks.
         ring: where its batches lie.
     """
 
@@ -166,6 +168,7 @@ class SourceStatistics:
     callback_s: float = _adds_up(0.0)
     operators_s: float = _adds_up(0.0)
     cpu_s: float = _adds_up(0.0)
+    delayed_s: float = _adds_up(0.0)
     ring: RingStatistics = RingStatistics()
 
     def completed_by(self, whole: SourceStatistics) -> SourceStatistics:
@@ -179,6 +182,7 @@ class SourceStatistics:
             callback_s=share * whole.callback_s,
             operators_s=share * whole.operators_s,
             cpu_s=share * whole.cpu_s,
+            delayed_s=share * whole.delayed_s,
         )
 
     @property

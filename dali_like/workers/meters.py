@@ -37,14 +37,18 @@ _TASKS, _BUSY_NS, _SINCE_NS = range(3)
 #: Of the tasks that were measured call by call, and of those that they count for: how long these took, and within them the
 #: callback, the operators behind it, and the CPU time of the thread.
 _TIMED_NS, _CALLBACK_NS, _OPERATORS_NS, _CPU_NS = range(3, 7)
-#: When the meter was made, as `time.monotonic_ns` counts.
-_MADE_NS = 7
-_SLOWEST = 8
+#: When the meter was made, as `time.monotonic_ns` counts; and how long the thread has been ready to run since then, and had
+#: no CPU.
+_MADE_NS, _DELAYED_NS = 7, 8
+_SLOWEST = 9
 _NUM_SLOWEST = 8
 _SLOW_WORDS = 5
 _BINS = _SLOWEST + _NUM_SLOWEST * _SLOW_WORDS
 NUM_BINS = 128
 assert _BINS + NUM_BINS <= METER_WORDS
+
+#: How often to ask the system for the latter, which takes some 20 us.
+_ASK_EVERY_NS = 50_000_000
 
 _pack_task = struct.Struct("=3q").pack_into
 
@@ -187,6 +191,8 @@ class Meter:
         self._calls = 1  # in such a task
         self._mean_ns = 0
         self._slow_task_ns = _SLOW_NS
+        self._asked_ns = 0  # when the system was asked last, and what it has said
+        self._delayed_ns = -1
         words[_SINCE_NS] = 0
         words[_MADE_NS] = words[_MADE_NS] or monotonic_ns()
 
@@ -247,6 +253,8 @@ class Meter:
         words[_TIMED_NS] += elapsed_ns * weight
         words[_CALLBACK_NS] += total_ns * weight
         words[_CPU_NS] += (thread_time_ns() - watch.cpu_ns) * weight
+        if self._begin_ns - self._asked_ns >= _ASK_EVERY_NS:
+            self._note_delay()
         if watch.inner:
             words[_OPERATORS_NS] += (sum(ns for ns, _ in watch.outer) - total_ns) * weight
         if calls:
@@ -259,6 +267,12 @@ class Meter:
                 if ns > self._least_ns:
                     self._note_slow(ns, called_with, span if len(calls) == 1 else span._replace(num_samples=1))
 
+    def _note_delay(self) -> None:
+        self._asked_ns = self._begin_ns
+        before, self._delayed_ns = self._delayed_ns, delayed_ns()
+        if before >= 0:  # else that was before the meter
+            self.words[_DELAYED_NS] += self._delayed_ns - before
+
     def _note_slow(self, duration_ns: int, called_with: Any, span: Span) -> None:
         if duration_ns <= self._least_ns:
             return
@@ -268,6 +282,15 @@ class Meter:
             self._least_ns = self._slowest[-1].duration_ns
         flat = [word for slow in self._slowest for word in slow]
         np.asarray(self.words)[_SLOWEST : _SLOWEST + len(flat)] = flat
+
+
+def delayed_ns() -> int:
+    """How long this thread has been ready to run, and had no CPU (proc(5), schedstat); 0 where the system does not tell."""
+    try:
+        with open("/proc/thread-self/schedstat", "rb") as file:
+            return int(file.read().split()[1])
+    except (OSError, IndexError):
+        return 0
 
 
 def _index_of(called_with: Any, span: Span) -> int:
@@ -307,6 +330,7 @@ class Reading:
         timed_ns, callback_ns, operators_ns, cpu_ns: how long the tasks took whose calls were measured, or which these count
             for; and within these the callback, operators behind it, and the CPU.
         made_ns: when it was made; 0 if it has not been.
+        delayed_ns: how long the thread was ready to run, and had no CPU.
         slowest: the calls that took longest.
         counts: how many calls took how long, by bin.
     """
@@ -315,7 +339,8 @@ class Reading:
         self.words = words = np.zeros(METER_WORDS, np.int64) if words is None else words
         numbers: list[int] = words[:_SLOWEST].tolist()
         self.tasks, self.busy_ns, self.since_ns = numbers[:_TIMED_NS]
-        self.timed_ns, self.callback_ns, self.operators_ns, self.cpu_ns, self.made_ns = numbers[_TIMED_NS:]
+        self.timed_ns, self.callback_ns, self.operators_ns, self.cpu_ns = numbers[_TIMED_NS:_MADE_NS]
+        self.made_ns, self.delayed_ns = numbers[_MADE_NS:]
         self.slowest = _slowest(words[_SLOWEST:_BINS].tolist())
         self.counts: tuple[int, ...] = tuple(words[_BINS : _BINS + NUM_BINS].tolist())
 

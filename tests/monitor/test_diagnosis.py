@@ -126,6 +126,14 @@ def test_where_all_cpus_are_taken_the_callback_is_the_bottleneck() -> None:
     assert "7.8 of 8 CPUs" in found.sentence
 
 
+def test_more_workers_do_not_help_where_other_processes_have_the_cpus() -> None:
+    busy = source(98, cpu=0.3, delayed_s=6.0)
+    found = diagnosis_of(Statistics(settings=settings(2, cpus=2), loop=loop(40, 10), sources=(busy,)))
+
+    assert found.bottleneck is Bottleneck.CALLBACK
+    assert "2 workers use 0.6 of 2 CPUs, and would use 1.8 if they got them" in found.sentence
+
+
 def test_so_it_is_where_workers_wait_for_cpus() -> None:
     """More workers than CPUs: each has a part of one."""
     found = diagnosis_of(Statistics(settings=settings(8, cpus=2), loop=loop(40, 10), sources=(source(390, cpu=0.25),)))
@@ -149,7 +157,7 @@ def test_operators_in_workers_can_take_longest() -> None:
     )
 
     assert found.bottleneck is Bottleneck.OPERATORS
-    assert "All CPUs are taken" in found.advice
+    assert "8 workers use 7.8 of 8 CPUs" in found.advice
 
 
 def test_more_workers_help_operators_too() -> None:

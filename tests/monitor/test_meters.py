@@ -158,6 +158,22 @@ def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
     assert meter.reading.since_ns == 0
 
 
+def test_the_time_in_which_there_is_no_cpu_is_measured(
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delays = iter([100 * MS, 130 * MS, 135 * MS])
+    monkeypatch.setattr(meters, "delayed_ns", lambda: next(delays))
+    clock.now_ns = meters._ASK_EVERY_NS
+    for _ in range(11):  # of which the system is asked at the first, the sixth and the last
+        worker.compute(meters._ASK_EVERY_NS // 5)
+
+    assert worker.reading.delayed_ns == 35 * MS  # what was before the first is not the meter's
+
+
+def test_the_system_tells_it() -> None:
+    assert meters.delayed_ns() >= 0
+
+
 # The slowest
 
 
