@@ -34,6 +34,7 @@ _MOST_WORKERS = 64
 #: Where batches come faster than this, handing them over counts.
 _LITTLE_TIME_S = 0.001
 
+_HALF = "if that takes half as long"
 _LESS_TO_DO = (
     "Do less for each sample: decode at the size that is needed, crop before resizing, convert to floating point on the GPU."
 )
@@ -67,6 +68,7 @@ class Diagnosis:
         sentence: the same, with figures.
         advice: what to change.
         speedup: how many times as many batches a second to expect of that, at most; 1 where nothing is to be gained.
+        provided: what the advice must have achieved for that, if it is no matter of arguments.
         changes: the arguments to change, and to what, where it is a matter of arguments.
     """
 
@@ -75,6 +77,7 @@ class Diagnosis:
     advice: str
     speedup: float = 1.0
     changes: dict[str, int] = field(default_factory=dict)
+    provided: str = ""
 
 
 def diagnose(statistics: Statistics) -> Diagnosis:
@@ -231,7 +234,8 @@ def _of_operators(batch: _PerBatch) -> Diagnosis:
         Bottleneck.OPERATORS,
         sentence,
         f"All CPUs have a thread. {_LESS_TO_DO}",
-        batch.speedup(0),
+        batch.speedup(batch.loop_s - batch.waited_for_operators_s / 2),
+        provided=_HALF,
     )
 
 
@@ -316,7 +320,8 @@ def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
             f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} a batch, and {_workers_text(batch)} "
             f"{batch.cpus_text()}.",
             "Make the callback cheaper, or add CPUs. docs/statistics.md says how to find what it does.",
-            batch.speedup(0),
+            batch.speedup((batch.busy_s - took_s / 2) / batch.num_workers),
+            provided=_HALF,
         )
     wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
     return Diagnosis(
@@ -348,7 +353,8 @@ def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
         Bottleneck.OPERATORS,
         sentence,
         f"{_workers_text(batch).capitalize()} {batch.cpus_text()}. {_LESS_TO_DO}",
-        batch.speedup((batch.busy_s - took_s) / batch.num_workers),
+        batch.speedup((batch.busy_s - took_s / 2) / batch.num_workers),
+        provided=_HALF,
     )
 
 

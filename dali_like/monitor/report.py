@@ -61,8 +61,9 @@ class Report:
         yield from _paragraph(found.advice)
         if found.speedup >= 1.05:
             rate = self.statistics.loop.batches_per_s
+            provided = f", {found.provided}" if found.provided else ""
             yield from _paragraph(
-                f"Expected: at most {rate * found.speedup:,.1f} batches/s in place of {rate:,.1f}, "
+                f"Expected{provided}: at most {rate * found.speedup:,.1f} batches/s in place of {rate:,.1f}, "
                 f"{found.speedup:.1f} times as many."
             )
 

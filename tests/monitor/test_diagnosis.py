@@ -124,6 +124,7 @@ def test_where_all_cpus_are_taken_the_callback_is_the_bottleneck() -> None:
     assert found.bottleneck is Bottleneck.CALLBACK
     assert found.changes == {}
     assert "7.8 of 8 CPUs" in found.sentence
+    assert (found.speedup, found.provided) == (pytest.approx(50 / (390 / 16)), "if that takes half as long")
 
 
 def test_more_workers_do_not_help_where_other_processes_have_the_cpus() -> None:

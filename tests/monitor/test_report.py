@@ -98,6 +98,12 @@ def test_it_is_one_screen(num_sources: int, num_workers: int) -> None:
     assert max(map(len, lines)) <= WIDE
 
 
+def test_what_is_expected_may_depend_on_the_user() -> None:
+    few_cpus = replace(everything(), settings=replace(everything().settings, num_cpus=1))
+
+    assert "Expected, if that takes half as long: at most" in str(Report(few_cpus))
+
+
 def test_of_nothing_there_is_a_report_too() -> None:
     assert "Bottleneck: not known yet" in str(Report(Statistics()))
 
