@@ -262,6 +262,9 @@ def test_occupied_slots_are_told() -> None:
         assert pipe.statistics().settings.prefetch == 4
         assert 0 < ring().mean_ready <= 4
 
+        held.clear()
+        assert (ring().making, ring().ready, ring().held, ring().free) == (0, 4, 0, 3)
+
 
 # Workers
 
