@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, HasArguments
 from dali_like.checkpoints import Checkpoint
-from dali_like.engine import Engine
 from dali_like.errors import PipelineStateError
-from dali_like.graph.executor import Executor, TensorList
+
+if TYPE_CHECKING:
+    from dali_like.engine import Engine
+    from dali_like.graph.executor import Executor, TensorList
 
 
 class Resumable(HasArguments):

@@ -15,9 +15,8 @@ FOR_DEFINING = {
     *("arguments", "checkpoints", "checks", "defining", "definition", "errors", "expressions", "external_source"),
     *("feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations"),
     *("graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts", "monitor", "monitor.loops"),
-    "monitor.monitored",
-    *("notices", "pipeline", "workers.meters"),
-    *("publishing", "reporting", "saving", "scheduling", "sources", "tensors", "types", "workers", "workers.batch"),
+    *("monitor.monitored", "notices", "pipeline", "publishing", "ranks", "reporting", "resuming", "saving", "scheduling"),
+    *("sharding", "sources", "tensors", "types", "workers", "workers.batch", "workers.meters", "workers.states"),
     *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),
     *("workers.samples", "workers.streams", "workers.transport"),
 }
@@ -28,6 +27,7 @@ FOR_WORKING = {
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),
+    "workers.states",
     *("workers.shipment", "workers.stages", "workers.streams", "workers.task", "workers.template", "workers.transport"),
     "workers.worker",
 }
