@@ -17,6 +17,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- NoOutputsError(NotImplementedError)  ... a pipeline that delivers nothing
     |   `-- MissingMethodError(NotImplementedError)  ... a dataset or a sampler whose class lacks a method
     |-- SerializationError(RuntimeError)      what is to be loaded is no serialised pipeline
+    |-- TraceFileError(ValueError)            what should be a trace is none
     |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
     |-- PassPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
@@ -106,6 +107,7 @@ __all__ = [
     "ShardError",
     "SpecError",
     "TargetMismatchError",
+    "TraceFileError",
     "WorkerDiedError",
     "WorkerError",
     "WorkerStartError",
@@ -167,6 +169,10 @@ class SerializationError(DaliLikeError, RuntimeError):
 
 class CheckpointError(DaliLikeError, ValueError, RuntimeError):
     """What should be a checkpoint is none, or belongs to another pipeline or sampler."""
+
+
+class TraceFileError(DaliLikeError, ValueError):
+    """A file that should hold a trace holds something else."""
 
 
 class InputNameError(DaliLikeError, KeyError):

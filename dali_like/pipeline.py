@@ -21,6 +21,7 @@ from dali_like.reporting import Reporting
 from dali_like.resuming import Resumable
 from dali_like.saving import Serializable
 from dali_like.scheduling import Schedulable, let_wait
+from dali_like.tracing import TraceablePipeline
 from dali_like.types import PipelineAPIType
 from dali_like.workers.descriptors import enough_descriptors
 
@@ -47,7 +48,7 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting):
+class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, TraceablePipeline):
     """Feeds a training loop with batches.
 
     A pipeline is made by a function under `pipeline_def`, or by hand: ``Pipeline(...)`` and `set_outputs`. Then `run`

@@ -40,6 +40,7 @@ class CupyStandIn:
         self._handles = itertools.count(5000)
         self._streams: dict[int, SimulatedStream] = {0: SimulatedStream(self._lock)}
         self._events: dict[int, Marker] = {}
+        self._timed: set[int] = set()
         self._current = [0]
         self.registered: dict[int, int] = {}
         self.failed: dict[int, int] = {}
@@ -53,6 +54,7 @@ class CupyStandIn:
             eventRecord=self._event_record,
             eventQuery=self._event_query,
             eventSynchronize=self._event_synchronize,
+            eventElapsedTime=self._elapsed_ms,
             streamWaitEvent=self._stream_wait,
             memGetInfo=lambda: (self.limit, 2 * self.limit),
         )
@@ -89,8 +91,9 @@ class CupyStandIn:
 
         class Event:
             def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
-                assert disable_timing
                 self.ptr = next(module._handles)
+                if not disable_timing:
+                    module._timed.add(self.ptr)
 
         class UnownedMemory:
             def __init__(self, ptr: int, size: int, owner: Any, device_id: int = -1) -> None:
@@ -177,6 +180,10 @@ class CupyStandIn:
         SimulatedFence([self._events[event]]).wait()
         if event in self.failed:
             raise CUDARuntimeError("cudaErrorLaunchFailure: unspecified launch failure")
+
+    def _elapsed_ms(self, first: int, second: int) -> float:
+        assert {first, second} <= self._timed
+        return (self._events[second].passed_ns - self._events[first].passed_ns) / 1e6
 
     def _stream_wait(self, stream: int, event: int, flags: int = 0) -> None:
         self._streams[stream].put(SimulatedFence([self._events[event]]))

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from types import SimpleNamespace
@@ -211,3 +212,24 @@ def test_at_the_end_of_the_interpreter_nothing_is_raised(cupy: CupyStandIn) -> N
 
     pinned.freed(4096)
     device.close()
+
+
+def test_copies_are_timed_by_events(cupy: CupyStandIn) -> None:
+    with closing(make()) as pipe:
+        with pipe.trace() as trace:
+            for _ in range(3):
+                pipe.run()
+        copies = [span for span in trace.records.spans if span.name == "to the GPU"]
+    assert len(copies) >= 3
+    assert all(trace.records.begin_ns <= copy.begin_ns <= copy.end_ns <= trace.records.end_ns for copy in copies)
+
+
+def test_a_copy_on_a_gpu_that_has_failed_ends_where_times_are_counted_from(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    before_ns = time.monotonic_ns()
+    stamp = device.stamp()
+    cupy.failed[stamp._event.ptr] = 700
+    stamp.wait()
+    made_ns = stamp.time_ns()
+    assert made_ns is not None
+    assert before_ns <= made_ns <= time.monotonic_ns()

@@ -164,6 +164,11 @@ class LoaderCrew:
         return [WorkerHandle(pid, f"dali_like:{number}", self._pool.exitcodes) for number, pid in enumerate(pids)]
 
     @property
+    def pool(self) -> ProcessPool:
+        """What they belong to."""
+        return self._pool
+
+    @property
     def has_failed(self) -> bool:
         """Whether it cannot make batches any more, in this process at least."""
         return self._pool.has_failed or self._pid != os.getpid()

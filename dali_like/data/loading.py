@@ -34,9 +34,10 @@ from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.memory import memory_of
 from dali_like.monitor.monitored import Monitored
 from dali_like.monitor.statistics import Settings, SourceStatistics, Statistics
+from dali_like.tracing import TraceableLoader
 
 
-class Loading(Monitored):
+class Loading(Monitored, TraceableLoader):
     """Iteration, for a class that has a loader's attributes; see `dali_like.data.options.LoaderOptions`."""
 
     dataset: Any
@@ -183,6 +184,8 @@ class Loading(Monitored):
         else:
             made = self._take_ahead(plan) or self._begin_pass(plan, self._latest)
         self._latest, self._latest_pass = made.progress, weakref.ref(made)
+        if self._trace is not None:
+            self._trace.follow(made)
         if self.prefetch_epochs and isinstance(made, WorkerPass):
             made.call_on_last_batch(self._make_begin_ahead())
         return made
@@ -225,7 +228,10 @@ class Loading(Monitored):
             progress = self._next_progress(plan, last)
         if not self.num_workers:
             return SerialPass(plan, progress, indices, self._make_maker(), self._tally)
-        return WorkerPass(plan, progress, indices, self._crew_for(progress.base_seed))
+        crew = self._crew_for(progress.base_seed)
+        if self._trace is not None:
+            self._trace.follow_crew(crew)
+        return WorkerPass(plan, progress, indices, crew)
 
     def _state_of_generator(self) -> dict[str, Any] | None:
         """Of the loader's own; as it was before the next pass was begun ahead of time."""
@@ -403,4 +409,4 @@ class _Lock(InterruptSafeLock):
 
 
 #: The attributes that copies of a loader do not have: they belong to what it is doing.
-_OF_PASSES = {"_counts", "_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass"}
+_OF_PASSES = {"_counts", "_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass", "_trace", "_last_records"}

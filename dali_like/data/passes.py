@@ -38,7 +38,10 @@ class Pass(Iterator[Any]):
 
     Attributes:
         progress: how far it has come.
+        on_next: what calls the function that makes the next batch, while the loader is traced.
     """
+
+    on_next: Callable[[Callable[[], Any]], Any] | None = None
 
     def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], tally: Tally) -> None:
         self.progress = progress
@@ -58,7 +61,7 @@ class Pass(Iterator[Any]):
         self._loop.begin()
         try:
             with self._plan.flavour.recording(self._recorded_as):
-                batch = self._next()
+                batch = self._next() if self.on_next is None else self.on_next(self._next)
             self._num_yielded += 1
             self._warn_of_length()
             if self._plan.pins:

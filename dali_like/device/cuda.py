@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,8 @@ _SUCCESS = 0
 _NOT_READY = 600
 #: ``cudaHostRegisterPortable``: page-locked for all GPUs.
 _PORTABLE = 1
+#: After so long the times that events take are counted from another one.
+_ORIGIN_LASTS_NS = 10**10
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 #: ``kDLCPU`` and ``kDLCUDA`` of DLPack.
 _DLPACK_CPU, _DLPACK_CUDA = 1, 2
@@ -61,6 +64,36 @@ class CudaFence:
                 self.error = DeviceError(f"the GPU has failed before the end of a copy: {error}")
 
 
+class CudaStamp:
+    """An event that takes the time; see `dali_like.device.protocol.Stamp`.
+
+    Args:
+        origin: another one, that has passed.
+        origin_ns: when that was.
+    """
+
+    def __init__(self, runtime: Any, event: Any, origin: Any, origin_ns: int) -> None:
+        self._runtime = runtime
+        self._event = event
+        self._origin = origin
+        self._origin_ns = origin_ns
+
+    def time_ns(self) -> int | None:
+        """When the stream came to it; where the GPU has failed before it, the time of the origin."""
+        status = self._runtime.eventQuery(self._event.ptr)
+        if status == _NOT_READY:
+            return None
+        if status != _SUCCESS:
+            return self._origin_ns
+        elapsed_ms: float = self._runtime.eventElapsedTime(self._origin.ptr, self._event.ptr)
+        return self._origin_ns + round(elapsed_ms * 1e6)
+
+    def wait(self) -> None:
+        """Wait until the stream has come to it."""
+        with contextlib.suppress(self._runtime.CUDARuntimeError):
+            self._runtime.eventSynchronize(self._event.ptr)
+
+
 class CudaBlock:
     """Memory of the GPU, from CuPy's allocator; see `dali_like.device.protocol.Block`."""
 
@@ -87,6 +120,8 @@ class CudaDevice:
         self._decoding = threading.Lock()
         self._codec: Any = None
         self._decoder: Any = None
+        self._origin: Any = None
+        self._origin_ns = 0
         try:
             with self._gpu:
                 self._stream = self._cupy.cuda.Stream(non_blocking=True)
@@ -147,6 +182,22 @@ class CudaDevice:
         """See `Device.record`."""
         with self._errors("an event could not be recorded"):
             return self._fence([self.stream])
+
+    def stamp(self) -> CudaStamp:
+        """See `Device.stamp`."""
+        with self._errors("an event could not be recorded"):
+            # CUDA tells differences as floats of 32 bits, which grow coarse: to a microsecond after ten seconds.
+            if self._origin is None or time.monotonic_ns() - self._origin_ns > _ORIGIN_LASTS_NS:
+                self._origin = self._timer()
+                self._runtime.eventSynchronize(self._origin.ptr)
+                self._origin_ns = time.monotonic_ns()
+            return CudaStamp(self._runtime, self._timer(), self._origin, self._origin_ns)
+
+    def _timer(self) -> Any:
+        """An event behind all that has been put on the device's stream, which takes the time."""
+        event = self._cupy.cuda.Event()
+        self._runtime.eventRecord(event.ptr, self.stream)
+        return event
 
     def fence(self) -> CudaFence:
         """See `Pinning.fence`."""

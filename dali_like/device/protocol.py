@@ -29,6 +29,16 @@ class DeviceFence(Fence, Protocol):
         """What went wrong before it, once it has passed; None: nothing that is known."""
 
 
+class Stamp(Protocol):
+    """A place on a device's stream, whose time is taken when the stream comes to it."""
+
+    def time_ns(self) -> int | None:
+        """When that was, in nanoseconds of CLOCK_MONOTONIC; None: it has not come to it."""
+
+    def wait(self) -> None:
+        """Wait until it has. Raises nothing."""
+
+
 class Pinning(Protocol):
     """Locks pages in memory, so that a GPU reads and writes them by itself. Thread-safe."""
 
@@ -102,6 +112,9 @@ class Device(Pinning, Protocol):
 
     def record(self) -> DeviceFence:
         """A fence behind all that has been put on the device's stream."""
+
+    def stamp(self) -> Stamp:
+        """Take the time behind all that has been put on the device's stream."""
 
     def fence(self) -> DeviceFence:
         """See `Pinning.fence`."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,6 +42,7 @@ class Marker:
     def __init__(self, stream: SimulatedStream) -> None:
         self.stream = stream
         self.is_done = False
+        self.passed_ns = 0
         self.error: DeviceError | None = None
 
 
@@ -63,6 +65,14 @@ class SimulatedFence:
     def error(self) -> DeviceError | None:
         """What has failed before it, since the fence before."""
         return next((marker.error for marker in self.markers if marker.error is not None), None)
+
+
+class SimulatedStamp(SimulatedFence):
+    """See `dali_like.device.protocol.Stamp`."""
+
+    def time_ns(self) -> int | None:
+        """When the stream came to it."""
+        return self.markers[0].passed_ns or None
 
 
 class SimulatedStream:
@@ -116,6 +126,7 @@ class SimulatedStream:
 
     def _pass(self, marker: Marker) -> None:
         marker.is_done = True
+        marker.passed_ns = time.monotonic_ns()
         marker.error, self._error = self._error, None
 
 
@@ -268,6 +279,10 @@ class SimulatedDevice:
     def record(self) -> SimulatedFence:
         """See `Device.record`."""
         return SimulatedFence([self._stream(OWN_STREAM).mark()])
+
+    def stamp(self) -> SimulatedStamp:
+        """See `Device.stamp`."""
+        return SimulatedStamp([self._stream(OWN_STREAM).mark()])
 
     def fence(self) -> SimulatedFence:
         """See `Pinning.fence`."""

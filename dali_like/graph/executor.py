@@ -136,6 +136,11 @@ class Executor:
         return Position(self._lockstep.epoch, iteration, self._lockstep.passed(taken - iteration))
 
     @property
+    def has_threads(self) -> bool:
+        """Whether there are operators that run in threads."""
+        return self._threads is not None
+
+    @property
     def ended(self) -> bool:
         """Whether the user has seen the end of the epoch."""
         return self._ended

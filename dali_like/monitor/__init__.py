@@ -1,1 +1,1 @@
-"""Seeing where the time goes: statistics, the report made of them, and their export."""
+"""Seeing where the time goes: statistics, the report made of them, and their export; traces."""

@@ -47,6 +47,7 @@ from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource
 from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.task_log import TaskLogs
 
 
 class ProcessPool:
@@ -159,6 +160,15 @@ class ProcessPool:
         """How many batches of a source are being made now, and how many are ready."""
         return self._work.occupancy(source)
 
+    @property
+    def used_bytes(self) -> int:
+        """How much memory is behind the shared space."""
+        return self._space.used_bytes
+
+    def log_tasks(self) -> TaskLogs:
+        """Let the workers note what they compute, and when."""
+        return TaskLogs(self._space, self._options.num_workers)
+
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """Give workers that are started from now on other sources; see `dali_like.workers.crew.Crew.renew`."""
         self._check()
@@ -211,8 +221,7 @@ class ProcessPool:
                     return None
                 wait_ms = min(wait_ms, left_s * 1000)
             begin_ns = monotonic_ns()
-            with interruptible():
-                ready = self._poll.poll(wait_ms)
+            ready = self._wait_for_news(wait_ms)
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
@@ -222,6 +231,10 @@ class ProcessPool:
                     work.read_reports()
                 else:
                     self._crew.read_news()
+
+    def _wait_for_news(self, wait_ms: float | None) -> list[tuple[int, int]]:
+        with interruptible():
+            return self._poll.poll(wait_ms)
 
     def take(self, batch: Batch) -> Any:
         """The outcome of a batch that is known, or its exception is raised."""

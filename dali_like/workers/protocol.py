@@ -6,6 +6,7 @@ one pipe without a lock. Everything larger lies in shared memory (`dali_like.wor
     control area     one cell of CELL_BYTES a worker: the task that it took last, and the sample that it is on
     notice           NOTICE_BYTES, written by the main process, for workers that start
     message areas    MESSAGE_BYTES a worker, for what it has to say before it can take a task
+    logs             LOG_BYTES a worker, for what it has computed and when; see `dali_like.workers.task_log`
     meters           METER_WORDS words a source and worker, for how long callbacks take (`dali_like.workers.meters`)
     slots            one batch of one source each; made by the main process, addressed by the page they start on
 
@@ -52,6 +53,11 @@ CELL_PID = 40
 MESSAGE_BYTES = 1 << 20
 NOTICE_BYTES = PAGE_BYTES
 METER_WORDS = 256
+#: A worker's log of tasks, see `dali_like.workers.task_log`: a header, and a ring of records.
+LOG_HEADER_BYTES = PAGE_BYTES
+LOG_RECORD_BYTES = 64
+LOG_RECORDS = 4096
+LOG_BYTES = LOG_HEADER_BYTES + LOG_RECORDS * LOG_RECORD_BYTES
 
 
 class Status(enum.IntEnum):
@@ -137,9 +143,14 @@ def message_offset(worker: int, num_workers: int) -> int:
     return notice_offset(num_workers) + NOTICE_BYTES + worker * MESSAGE_BYTES
 
 
+def log_offset(worker: int, num_workers: int) -> int:
+    """Where the log of a worker lies."""
+    return message_offset(num_workers, num_workers) + worker * LOG_BYTES
+
+
 def meter_offset(source: int, worker: int, num_workers: int) -> int:
     """Where the meter of a worker for a source lies."""
-    return message_offset(num_workers, num_workers) + (source * num_workers + worker) * METER_WORDS * WORD_BYTES
+    return log_offset(num_workers, num_workers) + (source * num_workers + worker) * METER_WORDS * WORD_BYTES
 
 
 def control_bytes(num_workers: int, num_sources: int) -> int:

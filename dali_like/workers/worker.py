@@ -40,6 +40,7 @@ from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, RegionFullError
+from dali_like.workers.task_log import TaskLog
 from dali_like.workers.transport import pack_exception, read_message
 
 #: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
@@ -90,11 +91,13 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = os.getpid().to_bytes(WORD_BYTES, "little")
     take = _make_take(index, channels, cell)
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
+    log = TaskLog(space, index, channels.num_workers, os.getpid())
+    is_traced = log.words
     while take():
         ticket, page, task = unpack(buffer, cell)
         if ticket == NO_TICKET:
             break
-        status, value = runner.run(page, task)
+        status, value = log.run(runner, page, task) if is_traced[0] else runner.run(page, task)
         if status is Status.FAILED:
             status, value = report_error(runner, page, task, value)
         try:

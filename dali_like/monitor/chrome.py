@@ -1,0 +1,113 @@
+"""Traces as files in the Trace Event Format, which Perfetto and Chrome read.
+
+The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Times are microseconds from the
+beginning of the trace.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from dali_like.errors import TraceFileError
+from dali_like.monitor.records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+
+_GROUPS = (MAIN, WORKERS, GPU)
+_MAKER = "dali_like"
+
+
+def write(records: Records, path: Path) -> None:
+    """Write records into a file. It is overwritten."""
+    path.write_text(json.dumps(as_json(records), separators=(",", ":")), encoding="utf-8")
+
+
+def as_json(records: Records) -> dict[str, Any]:
+    """Records as an object of the format."""
+    tracks = sorted({span.track for span in records.spans}, key=_order)
+    numbers = {track: number for number, track in enumerate(tracks)}
+    return {
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "made_by": _MAKER,
+            "clock": "CLOCK_MONOTONIC",
+            "begin_ns": records.begin_ns,
+            "end_ns": records.end_ns,
+            "lost_records": records.lost,
+            "dropped_records": records.dropped,
+        },
+        "traceEvents": [*_names(tracks), *_events(records, numbers)],
+    }
+
+
+def _order(track: Track) -> tuple[int, bool, str, int]:
+    """The main thread first; numbers by value."""
+    words, _, number = track.name.rpartition(" ")
+    by_name = (words, int(number)) if number.isdigit() else (track.name, 0)
+    return _GROUPS.index(track.group), track.name != "main thread", *by_name
+
+
+def _names(tracks: list[Track]) -> Iterator[dict[str, Any]]:
+    for pid, group in enumerate(_GROUPS):
+        if any(track.group == group for track in tracks) or group == MAIN:
+            yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": group}}
+            yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
+    for tid, track in enumerate(tracks):
+        where = {"pid": _GROUPS.index(track.group), "tid": tid}
+        yield {"ph": "M", "name": "thread_name", **where, "args": {"name": track.name}}
+        yield {"ph": "M", "name": "thread_sort_index", **where, "args": {"sort_index": tid}}
+
+
+def _events(records: Records, numbers: dict[Track, int]) -> Iterator[dict[str, Any]]:
+    def us(time_ns: int) -> float:
+        return (time_ns - records.begin_ns) / 1000
+
+    for track, name, begin_ns, end_ns, details in records.spans:
+        where = {"pid": _GROUPS.index(track.group), "tid": numbers[track]}
+        duration = (end_ns - begin_ns) / 1000
+        yield {"ph": "X", "name": name, "cat": track.group, **where, "ts": us(begin_ns), "dur": duration, "args": details}
+    for name, at_ns, values in records.counts:
+        yield {"ph": "C", "name": name, "pid": 0, "ts": us(at_ns), "args": values}
+
+
+def load(path: Path) -> Records:
+    """Read what `write` has written.
+
+    Raises:
+        TraceFileError: it is something else.
+    """
+    try:
+        return _records_of(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise TraceFileError(f"{path} is no trace that dali_like has written: {error!r}") from error
+
+
+def _records_of(trace: dict[str, Any]) -> Records:
+    about = trace["otherData"]
+    if about["made_by"] != _MAKER:
+        raise ValueError(f"made by {about['made_by']}")
+    begin_ns = int(about["begin_ns"])
+    records = Records(begin_ns, int(about["end_ns"]), lost=int(about["lost_records"]), dropped=int(about["dropped_records"]))
+
+    def ns(event: dict[str, Any]) -> int:
+        return begin_ns + round(float(event["ts"]) * 1000)
+
+    tracks: dict[tuple[int, int], Track] = {}
+    for event in trace["traceEvents"]:
+        if event["name"] == "thread_name":
+            tracks[event["pid"], event["tid"]] = Track(_GROUPS[event["pid"]], str(event["args"]["name"]))
+        elif event["ph"] == "X":
+            track = tracks[event["pid"], event["tid"]]
+            end_ns = ns(event) + round(event["dur"] * 1000)
+            records.spans.append(Span(track, str(event["name"]), ns(event), end_ns, dict(event["args"])))
+        elif event["ph"] == "C":
+            records.counts.append(Count(str(event["name"]), ns(event), dict(event["args"])))
+    return records
+
+
+def tracks_of(records: Records) -> dict[Track, list[Span]]:
+    """The spans of each track, in the order of the tracks in the file."""
+    ordered = sorted(records.spans, key=lambda span: (_order(span.track), span.begin_ns))
+    return {track: list(spans) for track, spans in itertools.groupby(ordered, key=lambda span: span.track)}

@@ -1,0 +1,153 @@
+"""Traces as pictures, drawn by Matplotlib: the timeline, what each batch has cost the program, and how full the ring was."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dali_like.extras import optional
+from dali_like.monitor.chrome import tracks_of
+from dali_like.monitor.records import ASSEMBLE, BUILD, MAIN, RUN, STEP, WAIT, Records, Span
+
+_COLOURS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
+#: For sources, operators and copies, in the order in which they come.
+_OTHERS = ("#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a")
+_INCHES_WIDE, _INCHES_A_TRACK, _INCHES_A_CURVE = 12.0, 0.4, 1.8
+#: Spans that are closer than this part of the whole are drawn as one.
+_RESOLUTION = 1 / 4000
+_NS_PER_MS, _NS_PER_S = 1e6, 1e9
+_MIB = float(1 << 20)
+
+
+class BatchCost(NamedTuple):
+    """What one batch has cost the program.
+
+    Attributes:
+        begin_ns: when it was asked for.
+        wait_ns: how long the program then waited.
+        work_ns: how long it worked for the pipeline: assembling, and sources and operators that are not parallel.
+        step_ns: its own step with the batch.
+    """
+
+    begin_ns: int
+    wait_ns: int
+    work_ns: int
+    step_ns: int
+
+
+def batch_costs(records: Records) -> list[BatchCost]:
+    """What each batch has cost the program; those of all threads that have asked for some, in the order of time."""
+    return sorted(_costs(records))
+
+
+def _costs(records: Records) -> Iterator[BatchCost]:
+    by_track = {track: spans for track, spans in tracks_of(records).items() if track.group == MAIN}
+    for spans in by_track.values():
+        waits = [span for span in spans if span.name == WAIT]
+        begins = [span.begin_ns for span in waits]
+        steps = {span.begin_ns: span.end_ns - span.begin_ns for span in spans if span.name == STEP}
+        step_begins = sorted(steps)
+        for run in (span for span in spans if span.name == RUN):
+            inside = waits[bisect_right(begins, run.begin_ns - 1) : bisect_right(begins, run.end_ns)]
+            wait_ns = sum(span.end_ns - span.begin_ns for span in inside)
+            following = bisect_right(step_begins, run.end_ns - 1)
+            step_ns = steps[step_begins[following]] if following < len(step_begins) else 0
+            yield BatchCost(run.begin_ns, wait_ns, run.end_ns - run.begin_ns - wait_ns, step_ns)
+
+
+def draw(records: Records, path: Path) -> None:
+    """Draw a trace into a file.
+
+    Args:
+        path: of any format that Matplotlib writes, by its suffix.
+
+    Raises:
+        MissingExtraError: Matplotlib is not installed.
+    """
+    figures = optional("matplotlib.figure", "a picture", "plot")
+    tracks = tracks_of(records)
+    heights = (1.0 + _INCHES_A_TRACK * max(len(tracks), 1), _INCHES_A_CURVE, _INCHES_A_CURVE)
+    figure = figures.Figure(figsize=(_INCHES_WIDE, sum(heights)), layout="constrained")
+    timeline, times, ring = figure.subplots(3, 1, sharex=True, height_ratios=heights)
+    _draw_timeline(timeline, records, tracks)
+    _draw_times(times, records)
+    _draw_ring(ring, records)
+    ring.set_xlabel("s since the beginning of the trace")
+    if records.lost or records.dropped:
+        figure.suptitle(f"{records.lost} tasks were lost, and {records.dropped} records left out")
+    figure.savefig(path)
+
+
+def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -> None:
+    colours = dict(_COLOURS)
+    for line, spans in enumerate(tracks.values()):
+        by_name: defaultdict[str, list[Span]] = defaultdict(list)
+        for span in spans:
+            by_name[span.name].append(span)
+        # What is inside of a call is drawn over it.
+        for name in sorted(by_name, key=lambda name: name != RUN):
+            if name not in colours:
+                colours[name] = _OTHERS[(len(colours) - len(_COLOURS)) % len(_OTHERS)]
+            bars = [(_s(records, begin), (end - begin) / _NS_PER_S) for begin, end in _merged(by_name[name], records)]
+            axes.broken_barh(bars, (line - 0.4, 0.8), facecolors=colours[name], label=name if _is_new(axes, name) else None)
+    axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
+    axes.set_ylim(len(tracks) - 0.4, -0.6)
+    axes.set_title("timeline", loc="left")
+    if tracks:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _is_new(axes: Any, name: str) -> bool:
+    return name not in axes.get_legend_handles_labels()[1]
+
+
+def _merged(spans: Sequence[Span], records: Records) -> Iterator[tuple[int, int]]:
+    """The spans as they can be told apart in the picture."""
+    least_ns = (records.end_ns - records.begin_ns) * _RESOLUTION
+    begin, end = spans[0].begin_ns, spans[0].end_ns
+    for span in spans[1:]:
+        if span.begin_ns - end > least_ns:
+            yield begin, end
+            begin, end = span.begin_ns, span.end_ns
+        else:
+            end = max(end, span.end_ns)
+    yield begin, end
+
+
+def _draw_times(axes: Any, records: Records) -> None:
+    batches = batch_costs(records)
+    at = [_s(records, batch.begin_ns) for batch in batches]
+    stacks = [[ns / _NS_PER_MS for ns in column] for column in list(zip(*batches, strict=True))[1:]]
+    if at:
+        colours = [_COLOURS[WAIT], _COLOURS[RUN], _COLOURS[STEP]]
+        axes.stackplot(at, *stacks, step="post", labels=["wait", "work for the pipeline", "step"], colors=colours)
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+    axes.set_ylabel("ms a batch")
+    axes.set_title("what each batch has cost the program", loc="left")
+
+
+def _draw_ring(axes: Any, records: Records) -> None:
+    axes.set_title("ring", loc="left")
+    axes.set_ylabel("batches")
+    batches = [count for count in records.counts if count.name == "batches"]
+    memory = [count for count in records.counts if count.name == "shared memory"]
+    if not batches:
+        axes.text(0.5, 0.5, "no workers", transform=axes.transAxes, ha="center", va="center")
+        return
+    at = [_s(records, count.at_ns) for count in batches]
+    axes.step(at, [count.values["slots_in_use"] for count in batches], where="post", label="slots in use", color="#4a7fb5")
+    axes.step(at, [count.values["ready"] for count in batches], where="post", label="ready batches", color="#5cb85c")
+    axes.set_ylim(bottom=0)
+    right = axes.twinx()
+    at = [_s(records, count.at_ns) for count in memory]
+    right.step(at, [count.values["bytes"] / _MIB for count in memory], where="post", color="#888888", linestyle=":")
+    right.set_ylabel("MiB (dotted)")
+    right.set_ylim(bottom=0)
+    axes.legend(loc="upper left", bbox_to_anchor=(1.06, 1), frameon=False)
+
+
+def _s(records: Records, time_ns: int) -> float:
+    return (time_ns - records.begin_ns) / _NS_PER_S

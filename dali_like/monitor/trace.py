@@ -1,0 +1,240 @@
+"""Traces: what a pipeline or a loader, its workers and its GPU have done, and when.
+
+A trace wraps the methods where the main process runs, waits, assembles and computes, for as long as it lasts
+(`dali_like.monitor.tracer`), and lets workers note their tasks in shared memory (`dali_like.workers.task_log`). Their
+notes are read at each batch. When the trace ends, all is written into a file.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from dali_like.errors import PipelineStateError
+from dali_like.monitor import chrome
+from dali_like.monitor.gathering import ring_statistics
+from dali_like.monitor.records import ASSEMBLE, BUILD, RUN, STEP, WAIT, Records, Track
+from dali_like.monitor.tracer import Tracer, track_of_thread
+from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.pool import ProcessPool
+from dali_like.workers.stages import Stage
+from dali_like.workers.task_log import TaskLogs
+
+if TYPE_CHECKING:
+    from dali_like.data.crew import LoaderCrew
+    from dali_like.data.loading import Loading
+    from dali_like.data.passes import Pass
+    from dali_like.engine import Engine
+    from dali_like.pipeline import Pipeline
+
+
+class Trace:
+    """A context in which something is recorded.
+
+    Args:
+        path: the file to write when the context is left; it is overwritten. None: nothing is written.
+        nvtx: whether what the main process does is shown as NVTX ranges, too.
+
+    Attributes:
+        records: what has been recorded.
+
+    Raises:
+        MissingExtraError: NVTX ranges are wanted, and the package is not installed.
+    """
+
+    def __init__(self, path: Path | None, *, nvtx: bool = False) -> None:
+        self._path = path
+        self._tracer = Tracer(nvtx=nvtx)
+        self._steps = _Steps(self._tracer)
+
+    @property
+    def records(self) -> Records:
+        """What has been recorded so far."""
+        return self._tracer.records
+
+    def __enter__(self) -> Self:
+        self._tracer.records.begin_ns = time.monotonic_ns()
+        try:
+            self._begin()
+        except BaseException:
+            self._tracer.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        self._steps.finish()
+        self._end()
+        records = self._tracer.close()
+        if self._path is not None:
+            chrome.write(records, self._path)
+
+    def _begin(self) -> None:
+        raise NotImplementedError
+
+    def _end(self) -> None:
+        raise NotImplementedError
+
+    def _follow_pool(self, pool: ProcessPool) -> tuple[TaskLogs, Callable[[], None]]:
+        """Record what a pool and its workers do: the workers' logs, and what takes a count of batches."""
+        tracer = self._tracer
+        tracer.watch(pool, "_wait_for_news", WAIT)
+        for stage in pool.stages:
+            tracer.watch(stage, "finish", ASSEMBLE, _of_batch)
+        logs = pool.log_tasks()
+        tracer.follow(logs, [stage.source.name for stage in pool.stages])
+
+        def count() -> None:
+            if not pool.is_closed:
+                rings = [ring_statistics(stage, pool, number) for number, stage in enumerate(pool.stages)]
+                ready, in_use = sum(ring.ready for ring in rings), sum(ring.slots - ring.free for ring in rings)
+                tracer.count("batches", ready=ready, slots_in_use=in_use)
+                tracer.count("shared memory", bytes=pool.used_bytes)
+
+        return logs, count
+
+
+class PipelineTrace(Trace):
+    """A trace of a pipeline. Entering it builds the pipeline, and records that; see `Trace`."""
+
+    def __init__(self, pipe: Pipeline, path: Path | None, *, nvtx: bool = False) -> None:
+        super().__init__(path, nvtx=nvtx)
+        self._pipe = pipe
+
+    def _begin(self) -> None:
+        pipe, begin_ns = self._pipe, time.monotonic_ns()
+        pipe.build()
+        self._tracer.add(track_of_thread(), BUILD, begin_ns, time.monotonic_ns(), {})
+        if "_trace" in vars(pipe):
+            raise PipelineStateError("the pipeline is being traced already; end that trace first")
+        engine = pipe._engine
+        assert engine is not None
+        vars(pipe)["_trace"] = self
+        count = self._follow(engine)
+        self._tracer.replace(pipe, "_take", lambda take: functools.partial(self._steps.call, count, take))
+        vars(pipe)["_trace"] = self
+
+    def _end(self) -> None:
+        del vars(self._pipe)["_trace"]
+        self._pipe._last_records = self.records
+
+    def _follow(self, engine: Engine) -> Callable[[], None]:
+        """Record what an engine does; what takes a count of it."""
+        tracer, executor = self._tracer, engine.executor
+        assert executor is not None
+        assert engine.inline_pool is not None
+        tracer.watch(executor, "_wait_for", WAIT)
+        tracer.watch(executor, "_compute", "operators" if executor.has_threads else "begin copies", _of_work)
+        tracer.watch(engine.inline_pool, "_compute", "serial source", _of_source)
+        if engine.gpu_pool is not None:
+            tracer.watch(engine.gpu_pool, "submit", "GPU source", _of_key)
+        if engine.device is not None:
+            tracer.watch_copies(engine.device)
+        if engine.process_pool is None:
+            return _nothing
+        return self._follow_pool(engine.process_pool)[1]
+
+
+class LoaderTrace(Trace):
+    """A trace of a loader: of its passes and of their workers, whenever they begin; see `Trace`."""
+
+    def __init__(self, loader: Loading, path: Path | None, *, nvtx: bool = False) -> None:
+        super().__init__(path, nvtx=nvtx)
+        self._loader = loader
+        self._passes: weakref.WeakSet[Pass] = weakref.WeakSet()
+        self._counts: weakref.WeakKeyDictionary[LoaderCrew, Callable[[], None]] = weakref.WeakKeyDictionary()
+
+    def _begin(self) -> None:
+        loader = self._loader
+        if loader._trace is not None:
+            raise PipelineStateError("the loader is being traced already; end that trace first")
+        loader._trace = self
+        if loader._latest_pass is not None and (latest := loader._latest_pass()) is not None:
+            self.follow(latest)
+
+    def _end(self) -> None:
+        self._loader._trace = None
+        self._loader._last_records = self.records
+        for made in self._passes:
+            made.on_next = None
+
+    def follow(self, made: Pass) -> None:
+        """Record what a pass does, and its workers."""
+        crew: LoaderCrew | None = getattr(made, "_crew", None)
+        if crew is not None:
+            self.follow_crew(crew)
+        # Neither may the trace keep the pass, nor the pass itself: workers end with a pass that is dropped.
+        count = self._counts[crew] if crew is not None else _nothing
+        made.on_next = functools.partial(self._steps.call, count)
+        self._passes.add(made)
+
+    def follow_crew(self, crew: LoaderCrew) -> None:
+        """Record what some workers do, until they are ended."""
+        if crew in self._counts:
+            return
+        pool = crew.pool
+        logs, self._counts[crew] = self._follow_pool(pool)
+
+        def closing(close: Callable[[], None]) -> Callable[[], None]:
+            def close_and_forget() -> None:
+                close()
+                self._tracer.leave(logs)  # else each pass would leave the address space of its workers behind
+                for owner in (crew, pool, *pool.stages):
+                    self._tracer.forget(owner)
+
+            return close_and_forget
+
+        self._tracer.replace(crew, "close", closing)
+
+
+class _Steps:
+    """The calls by which a program asks for batches, and what it does between two of them."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self._tracer = tracer
+        self._number = 0
+        #: The step that is under way: on which track, and since when.
+        self._step: tuple[Track, int] | None = None
+
+    def call(self, count: Callable[[], None], take: Callable[[], Any]) -> Any:
+        """Ask for a batch."""
+        self.finish()
+        tracer, begin_ns = self._tracer, self._tracer.begin(RUN)
+        try:
+            return take()
+        finally:
+            tracer.end(RUN, begin_ns, {"number": self._number})
+            self._number += 1
+            count()
+            tracer.read()
+            self._step = track_of_thread(), tracer.begin(STEP)
+
+    def finish(self) -> None:
+        """The program's step has ended."""
+        step, self._step = self._step, None
+        if step is not None and step[0] == track_of_thread():  # what threads do besides is their affair
+            self._tracer.end(STEP, step[1], {})
+
+
+def _nothing() -> None:
+    pass
+
+
+def _of_batch(batch: Batch, *_: Any) -> Mapping[str, Any]:
+    return _of_key(batch.key)
+
+
+def _of_key(key: BatchKey, *_: Any) -> Mapping[str, Any]:
+    return {"epoch": key.epoch, "iteration": key.iteration}
+
+
+def _of_source(batch: Batch, stage: Stage, *_: Any) -> Mapping[str, Any]:
+    return {"source": stage.source.name, **_of_key(batch.key)}
+
+
+def _of_work(work: Any, *_: Any) -> Mapping[str, Any]:
+    return work.place._asdict()  # type: ignore[no-any-return]

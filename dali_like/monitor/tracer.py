@@ -1,0 +1,199 @@
+"""Recording: methods of objects are wrapped for as long as it lasts, so that it costs nothing when it is off."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from dali_like.device.protocol import Device, Stamp
+from dali_like.extras import optional
+from dali_like.monitor.records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+from dali_like.workers.protocol import Status
+from dali_like.workers.task_log import TaskLogs, TaskRecord
+
+#: More spans and counts than this are not kept: they would take some hundred megabytes.
+MOST_RECORDS = 1_000_000
+
+#: What of a call is worth telling: made of its arguments.
+Describe = Callable[..., Mapping[str, Any]]
+
+
+class _Copy(NamedTuple):
+    """A copy on a GPU that may not have ended."""
+
+    track: Track
+    name: str
+    begin: Stamp
+    end: Stamp
+    nbytes: int
+
+
+class _Logs(NamedTuple):
+    """The logs of the workers of a pool, and the names of its sources."""
+
+    logs: TaskLogs
+    sources: list[str]
+
+
+class Tracer:
+    """Takes records of what happens in this process, in its workers and on its GPU.
+
+    Args:
+        nvtx: whether spans of this process are NVTX ranges, too.
+        most: how many records are kept.
+
+    Attributes:
+        records: so far.
+
+    Raises:
+        MissingExtraError: NVTX ranges are wanted, and the package is not installed.
+    """
+
+    def __init__(self, *, nvtx: bool = False, most: int = MOST_RECORDS) -> None:
+        self._nvtx = optional("nvtx", "nvtx=True", "nvtx") if nvtx else None
+        self._most = most
+        self._wrapped: list[tuple[Any, str]] = []
+        self._logs: list[_Logs] = []
+        self._copies: list[_Copy] = []
+        self._reading = threading.Lock()
+        self.records = Records(time.monotonic_ns())
+
+    # Taking records
+
+    def add(self, track: Track, name: str, begin_ns: int, end_ns: int, details: Mapping[str, Any]) -> None:
+        """Take note of a span."""
+        if len(self.records.spans) + len(self.records.counts) < self._most:
+            self.records.spans.append(Span(track, name, begin_ns, end_ns, details))
+        else:
+            self.records.dropped += 1
+
+    def count(self, name: str, **values: int) -> None:
+        """Take note of some numbers as they are now."""
+        if len(self.records.spans) + len(self.records.counts) < self._most:
+            self.records.counts.append(Count(name, time.monotonic_ns(), values))
+        else:
+            self.records.dropped += 1
+
+    def begin(self, name: str) -> int:
+        """Something begins in this thread, now."""
+        if self._nvtx is not None:
+            self._nvtx.push_range(name, domain="dali_like")
+        return time.monotonic_ns()
+
+    def end(self, name: str, begin_ns: int, details: Mapping[str, Any]) -> None:
+        """It ends."""
+        self.add(track_of_thread(), name, begin_ns, time.monotonic_ns(), details)
+        if self._nvtx is not None:
+            self._nvtx.pop_range(domain="dali_like")
+
+    # Wrapping methods
+
+    def replace(self, owner: Any, method: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+        """Let a method of one object be another function, made of it, until `close`."""
+        setattr(owner, method, functools.wraps(original := getattr(owner, method))(make(original)))
+        self._wrapped.append((owner, method))
+
+    def watch(self, owner: Any, method: str, name: str, describe: Describe | None = None) -> None:
+        """Record each call of a method of one object as a span of the thread that calls it."""
+
+        def make(call: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(*args: Any, **kwargs: Any) -> Any:
+                begin_ns = self.begin(name)
+                try:
+                    return call(*args, **kwargs)
+                finally:
+                    self.end(name, begin_ns, describe(*args) if describe else {})
+
+            return watched
+
+        self.replace(owner, method, make)
+
+    def forget(self, owner: Any) -> None:
+        """Leave an object alone again."""
+        for watched, method in [pair for pair in self._wrapped if pair[0] is owner]:
+            vars(watched).pop(method, None)
+        self._wrapped = [pair for pair in self._wrapped if pair[0] is not owner]
+
+    # Workers
+
+    def follow(self, logs: TaskLogs, sources: list[str]) -> None:
+        """Read the logs of some workers from now on."""
+        self._logs.append(_Logs(logs, sources))
+
+    def read(self) -> None:
+        """Read what workers have noted, and which copies have ended."""
+        # A finalizer may come here in the middle of another call, of this thread even: that one does it.
+        if not self._reading.acquire(blocking=False):
+            return
+        try:
+            for logs, sources in self._logs:
+                for worker, record in logs.read():
+                    self._add_task(worker, record, sources)
+            waiting, self._copies = self._copies, []
+            self._copies = [copy for copy in waiting if not self._add_copy(copy)] + self._copies
+        finally:
+            self._reading.release()
+
+    def leave(self, logs: TaskLogs) -> None:
+        """Read the logs of workers for the last time."""
+        self.read()
+        logs.close()
+        self.records.lost += logs.num_lost
+        self._logs = [followed for followed in self._logs if followed.logs is not logs]
+
+    def _add_task(self, worker: int, record: TaskRecord, sources: list[str]) -> None:
+        details = {
+            "epoch": record.epoch,
+            "iteration": record.iteration,
+            "samples": f"{record.first_sample} to {record.first_sample + record.num_samples - 1}",
+            "pid": record.pid,
+        }
+        if record.status not in (Status.DENSE, Status.DESCRIBED):
+            details["ended"] = Status(record.status).name
+        self.add(Track(WORKERS, f"worker {worker}"), sources[record.source], record.begin_ns, record.end_ns, details)
+
+    # GPU
+
+    def watch_copies(self, device: Device) -> None:
+        """Record the copies of a device, as its own clock says."""
+        for method, name in (("upload", "to the GPU"), ("move", "on the GPU"), ("download", "from the GPU")):
+            self.replace(device, method, functools.partial(self._timed, device, Track(GPU, f"GPU {device.device_id}"), name))
+
+    def _timed(self, device: Device, track: Track, name: str, copy: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(target: int, source: int, nbytes: int, **options: Any) -> Any:
+            begin = device.stamp()
+            result = copy(target, source, nbytes, **options)
+            self._copies.append(_Copy(track, name, begin, device.stamp(), nbytes))
+            return result
+
+        return timed
+
+    def _add_copy(self, copy: _Copy) -> bool:
+        """Take note of a copy, if it has ended."""
+        end_ns = copy.end.time_ns()
+        if end_ns is None:
+            return False
+        self.add(copy.track, copy.name, copy.begin.time_ns() or end_ns, end_ns, {"bytes": copy.nbytes})
+        return True
+
+    def close(self) -> Records:
+        """End the recording; what there is."""
+        while self._wrapped:
+            owner, method = self._wrapped.pop()
+            vars(owner).pop(method, None)
+        for copy in self._copies:
+            copy.end.wait()
+        self.records.end_ns = time.monotonic_ns()
+        for logs, _ in list(self._logs):
+            self.leave(logs)
+        self.read()
+        return self.records
+
+
+def track_of_thread() -> Track:
+    """That of the calling thread."""
+    thread = threading.current_thread()
+    return Track(MAIN, "main thread" if thread is threading.main_thread() else thread.name)

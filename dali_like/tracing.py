@@ -1,0 +1,83 @@
+"""The methods by which pipelines and loaders are watched. What they need is imported when they are called."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dali_like.errors import PipelineStateError
+
+if TYPE_CHECKING:
+    from dali_like.monitor.records import Records
+    from dali_like.monitor.trace import LoaderTrace, PipelineTrace
+
+
+class Traceable:
+    """What pipelines and loaders have in common."""
+
+    _last_records: Records | None = None
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw what was traced last: the timeline, what the program waited for, and how full the ring was.
+
+        Args:
+            path: the picture, of any format that Matplotlib writes, by its suffix.
+
+        Raises:
+            PipelineStateError: nothing has been traced.
+            MissingExtraError: Matplotlib is not installed.
+        """
+        if self._last_records is None:
+            raise PipelineStateError("there is no trace to plot: run some batches within `with ....trace():` first")
+        from dali_like.monitor.picture import draw  # noqa: PLC0415
+
+        draw(self._last_records, Path(path))
+
+
+class TraceablePipeline(Traceable):
+    """The same of a pipeline."""
+
+    def trace(self, path: str | os.PathLike[str] | None = None, *, nvtx: bool = False) -> PipelineTrace:
+        """Record when each worker, the main thread and the GPU do what, for as long as a context lasts.
+
+        >>> with pipe.trace("run.json"):  # doctest: +SKIP
+        ...     for images, labels in pipe:
+        ...         train(images, labels)
+
+        The file is of the Trace Event Format: https://ui.perfetto.dev opens it, and so does ``dali-like view run.json``. See
+        docs/tracing.md. Entering the context builds the pipeline.
+
+        Args:
+            path: the file; it is overwritten when the context is left. None: none, but `plot` can draw what was recorded.
+            nvtx: whether what the main process does is shown as NVTX ranges, too, for Nsight Systems.
+
+        Raises:
+            PipelineStateError: the pipeline is being traced already. This, and what `build` raises, on entering.
+            MissingExtraError: NVTX ranges are wanted, and the package is not installed.
+        """
+        from dali_like.monitor.trace import PipelineTrace  # noqa: PLC0415
+
+        pipe: Any = self
+        return PipelineTrace(pipe, None if path is None else Path(path), nvtx=nvtx)
+
+
+class TraceableLoader(Traceable):
+    """The same of a loader."""
+
+    _trace: LoaderTrace | None = None
+
+    def trace(self, path: str | os.PathLike[str] | None = None, *, nvtx: bool = False) -> LoaderTrace:
+        """Record when each worker and the main thread do what, for as long as a context lasts.
+
+        Passes that are under way when it begins are recorded from then on, and those that begin later as a whole. For the
+        rest see `dali_like.Pipeline.trace`.
+
+        Raises:
+            PipelineStateError: the loader is being traced already; on entering.
+            MissingExtraError: NVTX ranges are wanted, and the package is not installed.
+        """
+        from dali_like.monitor.trace import LoaderTrace  # noqa: PLC0415
+
+        loader: Any = self
+        return LoaderTrace(loader, None if path is None else Path(path), nvtx=nvtx)

@@ -1,0 +1,160 @@
+"""What workers have computed and when, for a trace: records in shared memory.
+
+Each worker has a log of its own behind the cells and messages: a header and a ring of records, one a task. It alone writes
+there, and never waits: a record that nobody has read in time is overwritten, and counted as lost. The main process says by
+one word of the header whether records are wanted, and reads them when it is convenient. While they are not wanted, a task
+costs a worker one look at that word.
+
+A record says all that there is to know of its task, so that nobody has to remember which batch it was of.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import (
+    HEADER_WORDS,
+    LOG_BYTES,
+    LOG_HEADER_BYTES,
+    LOG_RECORD_BYTES,
+    LOG_RECORDS,
+    PAGE_BYTES,
+    Header,
+    Status,
+    log_offset,
+)
+from dali_like.workers.runner import TaskRunner
+
+_HEADER = struct.Struct(f"={HEADER_WORDS}q")
+#: The words of a log's header: whether records are wanted, and how many have been written.
+_WANTED, _WRITTEN = 0, 1
+
+
+class TaskRecord(NamedTuple):
+    """A task that a worker has computed.
+
+    Attributes:
+        number: of the record, from 1 on; written last, so that a record is whole if its number is what it should be.
+        begin_ns, end_ns: when, in nanoseconds of CLOCK_MONOTONIC.
+        iteration, epoch: of its batch.
+        first_sample: idx_in_epoch of its first sample.
+        num_samples: how many samples it was to make.
+        source: by number in its pool.
+        status: how it ended, see `Status`.
+        pid: of the worker's process.
+    """
+
+    number: int
+    begin_ns: int
+    end_ns: int
+    iteration: int
+    epoch: int
+    first_sample: int
+    num_samples: int
+    source: int
+    status: int
+    pid: int
+
+
+_BODY = struct.Struct("=qqqqqihhi")
+_NUMBER = struct.Struct("=q")
+_RECORD = np.dtype(
+    {
+        "names": TaskRecord._fields,
+        "formats": ["i8", "i8", "i8", "i8", "i8", "i8", "i4", "i2", "i2", "i4"],
+        "itemsize": LOG_RECORD_BYTES,
+    }
+)
+
+
+class TaskLog:
+    """The log of one worker, as that worker sees it.
+
+    Attributes:
+        words: of its header; the first says whether records are wanted.
+    """
+
+    def __init__(self, space: SharedSpace, worker: int, num_workers: int, pid: int) -> None:
+        begin = log_offset(worker, num_workers)
+        self._map = space.map
+        self.words = memoryview(space.map)[begin : begin + LOG_HEADER_BYTES].cast("q")
+        self._records = begin + LOG_HEADER_BYTES
+        self._pid = pid
+
+    def run(self, runner: TaskRunner, page: int, task: int) -> tuple[Status, int]:
+        """Let a task be computed, and leave a record of it."""
+        begin_ns = time.monotonic_ns()
+        status, value = runner.run(page, task)
+        self._write(page, task, begin_ns, time.monotonic_ns(), status)
+        return status, value
+
+    def _write(self, page: int, task: int, begin_ns: int, end_ns: int, status: Status) -> None:
+        words = _HEADER.unpack_from(self._map, page * PAGE_BYTES)
+        start = task * words[Header.TASK_SIZE]
+        number = self.words[_WRITTEN] + 1
+        offset = self._records + number % LOG_RECORDS * LOG_RECORD_BYTES
+        _BODY.pack_into(
+            self._map,
+            offset + _NUMBER.size,
+            begin_ns,
+            end_ns,
+            words[Header.ITERATION],
+            words[Header.EPOCH],
+            words[Header.FIRST_SAMPLE] + start,
+            min(words[Header.TASK_SIZE], words[Header.BATCH_SIZE] - start),
+            words[Header.SOURCE],
+            status,
+            self._pid,
+        )
+        _NUMBER.pack_into(self._map, offset, number)
+        self.words[_WRITTEN] = number
+
+
+class TaskLogs:
+    """The logs of all workers of a pool, as the main process sees them. Records are wanted from now on, until `close`.
+
+    Attributes:
+        num_lost: how many records have been overwritten before they were read.
+
+    Raises:
+        OutOfMemoryError: there is no memory for them.
+    """
+
+    def __init__(self, space: SharedSpace, num_workers: int) -> None:
+        self.num_lost = 0
+        self._space = space  # which takes its memory along when it is dropped
+        begin = log_offset(0, num_workers)
+        space.commit(begin, num_workers * LOG_BYTES)
+        logs = space.array(begin, (num_workers, LOG_BYTES), np.dtype(np.uint8))
+        self._words = logs[:, :LOG_HEADER_BYTES].view(np.int64)
+        self._records = logs[:, LOG_HEADER_BYTES:].view(_RECORD)
+        self._read = self._words[:, _WRITTEN].copy()
+        self._words[:, _WANTED] = 1
+
+    def read(self) -> list[tuple[int, TaskRecord]]:
+        """The records that have come since the last time, each with its worker, in the order of each worker."""
+        made: list[tuple[int, TaskRecord]] = []
+        for worker, written in enumerate(self._words[:, _WRITTEN].tolist()):
+            since = int(self._read[worker])
+            if written > since:
+                self._read[worker] = written
+                made += [(worker, record) for record in self._copy(worker, since, written)]
+        return made
+
+    def _copy(self, worker: int, since: int, written: int) -> list[TaskRecord]:
+        """The records behind number `since`, up to number `written`; those that are overwritten meanwhile are lost, too."""
+        numbers = np.arange(max(since, written - LOG_RECORDS) + 1, written + 1)
+        records = self._records[worker, numbers % LOG_RECORDS]
+        now = int(self._words[worker, _WRITTEN])
+        records = records[(numbers > now + 1 - LOG_RECORDS) & (records["number"] == numbers)]
+        self.num_lost += written - since - len(records)
+        return [TaskRecord(*record) for record in records.tolist()]
+
+    def close(self) -> None:
+        """No more records are wanted."""
+        self._words[:, _WANTED] = 0
