@@ -5,6 +5,7 @@
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
+#   make browser              tests of the page of `dali-like view` in Chromium (Debian: chromium); SCREENSHOTS=1 draws those of docs
 #   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
 #   make docs                 the documentation as a site, in build/docs
 #   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
@@ -21,19 +22,22 @@ PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 4
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test ray s3 docs described parity-full bench soak storm gpu lint clean
+.PHONY: demo test ray s3 browser docs described parity-full bench soak storm gpu lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
-	$(TEST_ENV)/bin/python -m pytest $(if $(PEERS),,--ignore=tests/parity) $(or $(ARGS),-n $(JOBS) --dist worksteal)
+	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(or $(ARGS),-n $(JOBS) --dist worksteal)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
 
 s3: .venv/s3/.ready
 	.venv/s3/bin/python -m pytest tests/on_s3 tests/test_remote.py $(ARGS)
+
+browser: .venv/test/.ready
+	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) .venv/test/bin/python -m pytest tests/browser $(ARGS)
 
 parity-full: .venv/peers/.ready
 	PARITY=full .venv/peers/bin/python -m pytest tests/parity/test_programs.py $(ARGS)

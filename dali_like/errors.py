@@ -21,6 +21,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
     |-- PassPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
+    |-- NotRunningError(ProcessLookupError)   a pipeline of another program is to be looked at that does not run
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
     |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
     |-- PipelineStateError(RuntimeError)      a call that this state of the pipeline does not allow
@@ -92,6 +93,7 @@ __all__ = [
     "NdimMismatchError",
     "NoInputError",
     "NoOutputsError",
+    "NotRunningError",
     "OutOfMemoryError",
     "OutputCountError",
     "OutputMapError",
@@ -207,6 +209,10 @@ class ClosedError(PipelineStateError):
 
 class ForkedError(PipelineStateError):
     """The pipeline, or the iterator of a loader, belongs to the process that this one was forked from."""
+
+
+class NotRunningError(DaliLikeError, ProcessLookupError):
+    """A pipeline of another program is to be looked at, and there is none, or none that is published."""
 
 
 class SampleError(DaliLikeError, RuntimeError):

@@ -210,6 +210,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
                 len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout
             )
             self._engine = Engine(graph, given, self._entropy)
+            self._publish_if_told()
         return self._engine
 
     def build(self) -> None:
@@ -314,6 +315,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             if self._engine is not None:
                 self._engine.close()
         finally:
+            self._unpublish()
             self._forget_schedule()
             self._final_statistics = self.statistics()
             self._engine = None  # whoever still holds a batch keeps the mapping; nobody else does

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dali_like.errors import PipelineStateError
 
 if TYPE_CHECKING:
+    from dali_like.monitor.live import Publication
     from dali_like.monitor.records import Records
     from dali_like.monitor.trace import LoaderTrace, PipelineTrace
 
@@ -17,6 +18,7 @@ class Traceable:
     """What pipelines and loaders have in common."""
 
     _last_records: Records | None = None
+    _publication: Publication | None = None
 
     def plot(self, path: str | os.PathLike[str]) -> None:
         """Draw what was traced last: the timeline, what the program waited for, and how full the ring was.
@@ -33,6 +35,32 @@ class Traceable:
         from dali_like.monitor.picture import draw  # noqa: PLC0415
 
         draw(self._last_records, Path(path))
+
+    def publish(self, name: str = "") -> None:
+        """Let ``dali-like top`` and ``dali-like view`` show what it does, for as long as it is there and not closed.
+
+        Only programs of the same user, or of root, can see it. Statistics are written into an anonymous file four times a
+        second, when a batch is handed over; no thread is started. The environment variable ``DALI_LIKE_PUBLISH=1`` does the
+        same for each pipeline and loader of a program, when it begins. See docs/tracing.md.
+
+        Args:
+            name: what it is shown as. Default: as the first, second, ... of its program.
+        """
+        from dali_like.monitor.live import Publication  # noqa: PLC0415
+
+        if self._publication is None:
+            shown: Any = self
+            self._publication = Publication(shown, name)
+            shown._loop_meter.hooks.append(self._publication)
+
+    def _publish_if_told(self) -> None:
+        if os.environ.get("DALI_LIKE_PUBLISH", "0") not in ("", "0"):
+            self.publish()
+
+    def _unpublish(self) -> None:
+        publication, self._publication = self._publication, None
+        if publication is not None:
+            publication.close()
 
 
 class TraceablePipeline(Traceable):

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dali_like import __version__
-from dali_like.cli import doctor
-from dali_like.errors import ArgumentError, MissingExtraError
+from dali_like.cli import doctor, top, view
+from dali_like.errors import ArgumentError, MissingExtraError, NotRunningError, TraceFileError
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -46,11 +46,12 @@ class Command(Protocol):
         Raises:
             ArgumentError: an argument makes no sense; it is shown without a traceback.
             MissingExtraError: what is needed is not installed; likewise.
+            NotRunningError, TraceFileError: there is nothing to look at; likewise.
         """
 
 
 #: All there are, in the order of the help.
-COMMANDS: tuple[Command, ...] = (doctor,)
+COMMANDS: tuple[Command, ...] = (doctor, top, view)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
-    except (ArgumentError, MissingExtraError) as error:
+    except (ArgumentError, MissingExtraError, NotRunningError, TraceFileError) as error:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
         return _USAGE_ERROR
     except BrokenPipeError:  # whoever reads the output has had enough; the interpreter would still flush it

@@ -78,6 +78,7 @@ class Loading(Monitored, TraceableLoader):
 
     def __iter__(self) -> Pass:
         self._check_iteration()
+        self._publish_if_told()
         self._tally.loop.pause()
         with self._lock:
             vars(self)["_iterator"] = None  # a pass that has been broken off is not to be worked for any more
@@ -409,4 +410,14 @@ class _Lock(InterruptSafeLock):
 
 
 #: The attributes that copies of a loader do not have: they belong to what it is doing.
-_OF_PASSES = {"_counts", "_crew", "_fingerprint", "_ahead", "_latest", "_latest_pass", "_trace", "_last_records"}
+_OF_PASSES = {
+    "_counts",
+    "_crew",
+    "_fingerprint",
+    "_ahead",
+    "_latest",
+    "_latest_pass",
+    "_trace",
+    "_last_records",
+    "_publication",
+}

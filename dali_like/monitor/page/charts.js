@@ -1,0 +1,70 @@
+// Curves over time, drawn as steps: each value holds until the next.
+
+import { context, el, rounded, ticks } from "./parts.js";
+
+const HEIGHT = 130, LEFT = 58, RIGHT = 16, BOTTOM = 18, TOP = 8;
+
+export function legend(entries) {
+  return el("p", { class: "legend" }, ...entries.map(([name, colour]) => {
+    const mark = el("i");
+    mark.style.background = colour;
+    return el("span", {}, mark, name);
+  }));
+}
+
+/**
+ * Draw a chart behind what `where` has.
+ *
+ * at: the times, in seconds. series: {name, colour, values, stacked}. end: where the axis of time ends; default: at the last.
+ * most: where the other axis ends; default: at the largest value.
+ */
+export function chart(where, title, at, series, { end, most } = {}) {
+  const canvas = el("canvas", { role: "img", "aria-label": title });
+  where.append(el("h2", {}, title), legend(series.map(({ name, colour }) => [name, colour])), canvas);
+  const paint = () => draw(canvas, at, series, end ?? at.at(-1), most);
+  paint();
+  if (end !== undefined) new ResizeObserver(paint).observe(canvas);
+}
+
+function draw(canvas, at, series, end, given) {
+  const { draw: pen, width, height, ink, line } = context(canvas, HEIGHT);
+  const bases = series.map(() => at.map(() => 0));
+  for (let i = 1; i < series.length; i += 1) {
+    if (series[i].stacked) bases[i] = at.map((_, k) => bases[i - 1][k] + series[i - 1].values[k]);
+  }
+  const tops = series.map(({ values }, i) => values.map((value, k) => bases[i][k] + value));
+  const most = given ?? Math.max(1e-9, ...tops.map((values) => values.reduce((a, b) => Math.max(a, b), 0)));
+  const begin = end === at.at(-1) ? at[0] : 0;
+  const x = (time) => LEFT + ((time - begin) / (end - begin || 1)) * (width - LEFT - RIGHT);
+  const y = (value) => height - BOTTOM - (value / most) * (height - BOTTOM - TOP);
+
+  pen.fillStyle = ink;
+  pen.strokeStyle = line;
+  pen.textAlign = "right";
+  for (const value of ticks(0, most, 3)) {
+    pen.fillText(rounded(value), LEFT - 6, y(value) + 4);
+    pen.beginPath();
+    pen.moveTo(LEFT, y(value));
+    pen.lineTo(width - RIGHT, y(value));
+    pen.stroke();
+  }
+  pen.textAlign = "center";
+  for (const time of ticks(begin, end, 10)) pen.fillText(`${rounded(time).replace("-0", "0")} s`, x(time), height - 5);
+
+  series.forEach(({ colour, stacked }, i) => {
+    pen.beginPath();
+    at.forEach((time, k) => {
+      const next = x(at[k + 1] ?? end);
+      if (stacked) {
+        pen.rect(x(time), y(tops[i][k]), Math.max(next - x(time), 0.5), y(bases[i][k]) - y(tops[i][k]));
+      } else {
+        pen.lineTo(x(time), y(tops[i][k]));
+        pen.lineTo(next, y(tops[i][k]));
+      }
+    });
+    pen.fillStyle = pen.strokeStyle = colour;
+    pen.lineWidth = 1.6;
+    if (stacked) pen.fill();
+    else pen.stroke();
+  });
+}

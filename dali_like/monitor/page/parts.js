@@ -1,0 +1,81 @@
+// Elements, numbers as people read them, and asking the server. Texts never become markup.
+
+const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
+
+/** What the server says under some path; the token in the page's address is what it wants to see. */
+export async function get(path) {
+  const answer = await fetch(path, { headers: { Authorization: `Bearer ${token}` } });
+  if (!answer.ok) throw new Error((await answer.text()) || `the server answers ${answer.status}`);
+  return answer.json();
+}
+
+export function el(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+export function rounded(value) {
+  return value >= 100 ? Math.round(value).toLocaleString("en") : Number(value.toPrecision(3)).toString();
+}
+
+export function percent(share) {
+  return `${Math.round(share * 100)} %`;
+}
+
+export function milliseconds(value) {
+  return value < 1 ? `${rounded(value * 1000)} µs` : `${rounded(value)} ms`;
+}
+
+export function size(bytes) {
+  return `${rounded(bytes / 2 ** 20)} MiB`;
+}
+
+export function showTiles(tiles) {
+  document.getElementById("tiles").replaceChildren(
+    ...tiles.map(([what, value]) => el("div", { class: "tile" }, el("b", {}, String(value)), el("span", {}, what))));
+}
+
+export function showTable(where, id, title, columns, rows) {
+  const cells = (row) => row.map((cell) => el("td", typeof cell === "number" ? { class: "number" } : {},
+    cell instanceof Node ? cell : String(cell)));
+  where.append(el("h2", {}, title), el("table", { id },
+    el("thead", {}, el("tr", {}, ...columns.map((column) => el("th", {}, column)))),
+    el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row))))));
+}
+
+/** Show some text beside the pointer; null: none. */
+export function tip(event, text) {
+  const box = document.getElementById("tip");
+  box.hidden = !text;
+  if (!text) return;
+  box.textContent = text;
+  box.style.left = `${Math.min(event.clientX + 14, innerWidth - 260)}px`;
+  box.style.top = `${event.clientY + 14}px`;
+}
+
+/** A context to draw with, in CSS pixels, on a canvas that is as sharp as the screen. */
+export function context(canvas, height) {
+  const width = canvas.clientWidth || 1190;
+  const ratio = devicePixelRatio || 1;
+  canvas.style.height = `${height}px`;
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  const draw = canvas.getContext("2d");
+  draw.scale(ratio, ratio);
+  draw.clearRect(0, 0, width, height);
+  draw.font = "11px system-ui, sans-serif";
+  const styles = getComputedStyle(document.documentElement);
+  return { draw, width, height, ink: styles.getPropertyValue("--faint"), line: styles.getPropertyValue("--line") };
+}
+
+/** Round numbers between two others, about so many. */
+export function ticks(low, high, about) {
+  const raw = (high - low) / about || 1;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
+  const made = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) made.push(Number(at.toPrecision(10)));
+  return made;
+}

@@ -1,0 +1,89 @@
+// The tracks of a trace, which can be moved and zoomed.
+
+import { context, rounded, ticks } from "./parts.js";
+
+const ROW = 26, LEFT = 120, RIGHT = 24, AXIS = 22;
+
+export class Timeline {
+  constructor(canvas, tracks, colours, end) {
+    Object.assign(this, { canvas, tracks, colours, end, from: 0, to: end });
+    canvas.addEventListener("wheel", (event) => this.zoom(event), { passive: false });
+    canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
+    canvas.addEventListener("pointermove", (event) => event.buttons && this.move(event.movementX));
+    canvas.addEventListener("dblclick", () => this.show(0, this.end));
+    new ResizeObserver(() => this.draw()).observe(canvas);
+    this.draw();
+  }
+
+  show(from, to) {
+    const span = Math.min(Math.max(to - from, 0.001), this.end);
+    this.from = Math.min(Math.max(from, 0), this.end - span);
+    this.to = this.from + span;
+    this.draw();
+  }
+
+  zoom(event) {
+    event.preventDefault();
+    const at = this.time(event.offsetX);
+    const factor = 1.0015 ** event.deltaY;
+    this.show(at - (at - this.from) * factor, at + (this.to - at) * factor);
+  }
+
+  move(pixels) {
+    const shift = (pixels * (this.to - this.from)) / (this.width - LEFT - RIGHT);
+    const span = this.to - this.from;
+    const from = Math.min(Math.max(this.from - shift, 0), this.end - span);
+    this.show(from, from + span);
+  }
+
+  time(x) {
+    return this.from + ((x - LEFT) / (this.width - LEFT - RIGHT)) * (this.to - this.from);
+  }
+
+  x(time) {
+    return LEFT + ((time - this.from) / (this.to - this.from || 1)) * (this.width - LEFT - RIGHT);
+  }
+
+  /** The span at a point of the canvas: the shortest, since spans lie within others. */
+  at(x, y) {
+    const track = this.tracks[Math.floor((y - AXIS) / ROW)];
+    if (!track || x < LEFT) return null;
+    const time = this.time(x);
+    const slack = (this.to - this.from) / (this.width - LEFT - RIGHT);
+    const hits = track.spans.filter((span) => span.begin - slack <= time && time <= span.end + slack);
+    return hits.sort((a, b) => a.end - a.begin - (b.end - b.begin))[0] ?? null;
+  }
+
+  draw() {
+    const { draw: pen, width, height, ink, line } = context(this.canvas, AXIS + this.tracks.length * ROW + 4);
+    this.width = width;
+    pen.fillStyle = ink;
+    pen.strokeStyle = line;
+    pen.textAlign = "center";
+    for (const time of ticks(this.from, this.to, 10)) {
+      pen.fillText(time >= 1000 ? `${rounded(time / 1000)} s` : `${rounded(time)} ms`, this.x(time), 13);
+      pen.beginPath();
+      pen.moveTo(this.x(time), AXIS);
+      pen.lineTo(this.x(time), height);
+      pen.stroke();
+    }
+    this.tracks.forEach((track, row) => this.drawTrack(pen, track, AXIS + row * ROW, ink));
+  }
+
+  drawTrack(pen, track, top, ink) {
+    const ends = new Map(); // of each colour, the pixel that it has been drawn to: what is narrower adds nothing
+    const calls = track.spans.filter((span) => span.name === "run");
+    for (const span of [...calls, ...track.spans.filter((span) => span.name !== "run")]) {
+      if (span.end < this.from || span.begin > this.to) continue;
+      const begin = Math.max(this.x(span.begin), LEFT);
+      const end = Math.min(Math.max(this.x(span.end), begin + 0.6), this.width - RIGHT);
+      if (end <= (ends.get(span.name) ?? 0)) continue;
+      ends.set(span.name, end);
+      pen.fillStyle = this.colours[span.name];
+      pen.fillRect(begin, top + 3, end - begin, ROW - 6);
+    }
+    pen.fillStyle = ink;
+    pen.textAlign = "right";
+    pen.fillText(track.name, LEFT - 8, top + ROW / 2 + 4, LEFT - 12);
+  }
+}

@@ -1,0 +1,109 @@
+"""A server for the page of ``dali-like view``, on this machine alone.
+
+It listens on the loopback interface. Data is given to who knows the token, which is in the fragment of the page's address:
+browsers do not send that anywhere. As the token is wanted in a header, no other site can ask for the data through the
+user's browser; and requests by another name than this machine's own are refused, as a site would make whose name suddenly
+stands for 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib import resources
+from typing import Any
+
+from dali_like.errors import DaliLikeError
+
+_LOOPBACK = "127.0.0.1"
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src data:; frame-ancestors 'none'; base-uri 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves the page, and data for it.
+
+    Args:
+        data: for each name what there is to give: bytes of JSON, or a function that returns something to be made JSON of.
+        port: 0: any that is free.
+
+    Attributes:
+        token: what who asks for data has to know.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, data: Mapping[str, bytes | Callable[[], Any]], port: int = 0) -> None:
+        self.token = secrets.token_urlsafe(16)
+        self.data = data
+        page = resources.files("dali_like.monitor").joinpath("page")
+        self.files = {file.name: file.read_bytes() for file in page.iterdir()}
+        super().__init__((_LOOPBACK, port), _Handler)
+
+    @property
+    def hosts(self) -> set[str]:
+        """By which names it may be asked for."""
+        return {f"{name}:{self.server_port}" for name in (_LOOPBACK, "localhost")}
+
+    @property
+    def url(self) -> str:
+        """The page's address, with the token."""
+        return f"http://{_LOOPBACK}:{self.server_port}/#token={self.token}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version = "dali_like"
+    sys_version = ""
+
+    def do_GET(self) -> None:  # as the base class calls it
+        """Answer a request."""
+        if self.headers.get("Host") not in self.server.hosts:
+            self._refuse("this server is asked for by another name than its own")
+            return
+        name = self.path.partition("?")[0].lstrip("/") or "index.html"
+        if (file := self.server.files.get(name)) is not None:
+            self._answer(HTTPStatus.OK, file, _TYPES[name.rpartition(".")[2]])
+        elif (data := self.server.data.get(name)) is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"there is no such page", "text/plain")
+        elif not self._knows_token():
+            self._refuse("open the address as dali-like view has printed it: it has a token")
+        else:
+            self._answer_data(data)
+
+    def _knows_token(self) -> bool:
+        given = self.headers.get("Authorization", "").encode("latin-1", "replace")
+        return hmac.compare_digest(given, f"Bearer {self.server.token}".encode())
+
+    def _answer_data(self, data: bytes | Callable[[], Any]) -> None:
+        try:
+            content = data if isinstance(data, bytes) else json.dumps(data()).encode()
+        except DaliLikeError as error:
+            self._answer(HTTPStatus.GONE, str(error).encode(), "text/plain")
+            return
+        self._answer(HTTPStatus.OK, content, "application/json")
+
+    def _refuse(self, why: str) -> None:
+        self._answer(HTTPStatus.FORBIDDEN, why.encode(), "text/plain")
+
+    def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        about = {"Content-Type": f"{kind}; charset=utf-8", "Content-Length": str(len(content))}
+        for name, value in {**_HEADERS, **about}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the terminal is the user's."""

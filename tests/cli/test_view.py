@@ -1,0 +1,157 @@
+"""``dali-like view`` and ``dali-like top``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, cli
+from dali_like.cli import top
+from dali_like.monitor import chrome
+from dali_like.monitor.records import Records
+
+MakePipeline = Callable[..., Pipeline]
+
+
+def view(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "dali_like", "view", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def get(url: str, name: str) -> Any:
+    """What the page at `url` asks for."""
+    page, _, token = url.strip().partition("#token=")
+    request = urllib.request.Request(page + name, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
+
+
+def test_a_trace_is_served_until_ctrl_c(tmp_path: Path) -> None:
+    chrome.write(Records(0, 7), tmp_path / "run.json")
+    with view(str(tmp_path / "run.json")) as program:
+        assert program.stdout is not None
+        url = program.stdout.readline()
+        assert get(url, "about.json") == {"kind": "trace", "name": "run.json"}
+        assert get(url, "trace.json") == chrome.as_json(Records(0, 7))
+        program.send_signal(signal.SIGINT)
+    assert program.returncode == 0
+
+
+def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(lambda info: np.array(0), "serial")
+    pipe.publish("train")
+    with view("--pid", str(os.getpid())) as program:
+        assert program.stdout is not None
+        url = program.stdout.readline()
+        assert get(url, "about.json") == {"kind": "live", "name": "train"}
+        assert get(url, "live.json")["pid"] == os.getpid()
+        program.send_signal(signal.SIGINT)
+    assert program.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nothing.json"], "nothing.json cannot be read: No such file"),
+        ([__file__], "test_view.py is no trace that dali_like has written"),
+        (["--pid", "1"], "process 1 does not show a pipeline"),
+    ],
+)
+def test_view_says_why_there_is_nothing_to_see(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["view", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chrome.write(Records(0, 7), tmp_path / "run.json")
+    with view(str(tmp_path / "run.json")) as program:
+        assert program.stdout is not None
+        [port] = re.findall(r":(\d+)/", program.stdout.readline())
+        assert cli.main(["view", str(tmp_path / "run.json"), "--port", port]) == 2
+        program.send_signal(signal.SIGINT)
+    assert f"port {port} cannot be had: Address already in use" in capsys.readouterr().err
+
+
+# top
+
+
+def snapshot(at_s: float, **changes: Any) -> dict[str, Any]:
+    return {
+        "name": "train",
+        "pid": 4711,
+        "at_ns": round(at_s * 1e9),
+        "age_s": 0.1,
+        "batches": 100 * at_s,
+        "samples": 1600 * at_s,
+        "epochs": 3,
+        "errors": 0,
+        "restarts": 0,
+        "replaced": 0,
+        "wait_s": 0.25 * at_s,
+        "bytes": 3 << 20,
+        "ready": 2,
+        "slots_in_use": 5,
+        "workers": [{"number": 0, "pid": 4712, "busy_s": 0.5 * at_s, "on_task_s": 0.021}],
+        "slowest": [{"source": "photos [x]", "sample": 77, "epoch": 1, "duration_s": 0.0125}],
+        **changes,
+    }
+
+
+def shown(before: dict[str, Any], now: dict[str, Any]) -> str:
+    console = pytest.importorskip("rich.console").Console(width=120, no_color=True)
+    with console.capture() as capture:
+        console.print(top.screen(before, now))
+    return str(capture.get())
+
+
+def test_top_shows_the_rates_between_two_moments() -> None:
+    text = shown(snapshot(1), snapshot(3))
+    assert "1,600 samples/s" in text
+    assert "100 batches/s" in text
+    assert re.search(r"waiting .* 25% +of the loop's time", text)
+    assert re.search(r"0 +4712 .* 50% +21 ms", text)
+    assert re.search(r"photos \[x\] +12\.5 ms +1 +77", text)
+    assert "no trouble" in text
+
+
+def test_top_shows_how_things_are_before_there_are_rates() -> None:
+    text = shown(snapshot(1), snapshot(1))
+    assert "2 ready, 5 in use" in text
+    assert "samples/s" not in text
+
+
+def test_top_shows_trouble_and_loops_that_stand_still() -> None:
+    text = shown(snapshot(1), snapshot(2, restarts=2, replaced=1, age_s=12.4))
+    assert "2 restarts of workers, 1 samples replaced" in text
+    assert "no batch asked for since 12 s" in text
+
+
+def test_texts_of_other_programs_move_no_cursor() -> None:
+    assert "\x1b" not in shown(snapshot(1), snapshot(2, name="\x1b[2Jtrain"))
+
+
+def test_top_prints_it_once(make_pipeline: MakePipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("rich")
+    pipe = make_pipeline(lambda info: np.array(0), "serial")
+    pipe.publish("train")
+    assert cli.main(["top", "--once", "--pid", str(os.getpid())]) == 0
+    assert "train, process" in capsys.readouterr().out
+
+
+def test_without_rich_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    assert cli.main(["top"]) == 2
+    assert "dali_like[top]" in capsys.readouterr().err

@@ -1,0 +1,291 @@
+"""What a running pipeline shows to other programs, and the server that shows it to a browser."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline
+from dali_like.data import DataLoader
+from dali_like.errors import NotRunningError
+from dali_like.monitor import live
+from dali_like.monitor.server import PageServer
+from dali_like.types import SampleInfo
+
+MakePipeline = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each batch be shown, however soon after another."""
+    monkeypatch.setattr(live, "_PERIOD_NS", 0)
+
+
+def number(info: SampleInfo) -> Any:
+    return np.array(info.idx_in_epoch)
+
+
+def mine(name: str | None = None) -> list[live.Live]:
+    return live.find(os.getpid(), name)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_published_pipeline_shows_its_statistics(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(number)
+    pipe.publish("train")
+    for _ in range(6):  # the last call shows what there was before
+        pipe.run()
+    [shown] = mine()
+    what = shown.read()
+    assert (what["name"], what["pid"], what["batches"], what["samples"]) == ("train", os.getpid(), 5, 20)
+    assert [worker["pid"] for worker in what["workers"]] == pipe.py_worker_pids
+    assert {call["source"] for call in what["slowest"]} == {"external_source of number"}
+    assert what["age_s"] >= 0
+
+
+def test_nothing_is_shown_unless_it_is_asked_for(make_pipeline: MakePipeline) -> None:
+    make_pipeline(number, "serial").run()
+    assert not mine()
+
+
+def test_publishing_starts_no_thread_and_takes_one_descriptor(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(number, "serial")
+    pipe.build()
+    threads, descriptors = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    pipe.publish()
+    pipe.run()
+    assert (threading.active_count(), len(os.listdir("/proc/self/fd"))) == (threads, descriptors + 1)
+
+
+def test_a_pipeline_is_shown_no_longer_when_it_has_been_closed(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(number, "serial")
+    pipe.publish("train")
+    [shown] = mine()
+    pipe.close()
+    assert not mine()
+    with pytest.raises(NotRunningError, match=r"train \(process \d+\) has ended"):
+        shown.read()
+
+
+def test_statistics_are_written_four_times_a_second_at_most(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [10**10]
+    monkeypatch.setattr(live.time, "monotonic_ns", lambda: clock[0])
+    pipe = make_pipeline(number, "serial")
+    pipe.publish()
+    [shown] = mine()
+    pipe.run()
+    pipe.run()
+    assert shown.read()["batches"] == 0
+    clock[0] += 250_000_000
+    pipe.run()
+    assert shown.read()["batches"] == 2
+
+
+@pytest.mark.usefixtures("at_once")
+def test_errors_are_shown_too(make_pipeline: MakePipeline) -> None:
+    def broken(info: SampleInfo) -> Any:
+        raise ZeroDivisionError
+
+    pipe = make_pipeline(broken, "serial")
+    pipe.publish()
+    [shown] = mine()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            pipe.run()
+    assert shown.read()["errors"] == 1
+
+
+def test_a_publication_does_not_keep_its_pipeline() -> None:
+    class Shown:
+        def statistics(self) -> Any:
+            return Pipeline(batch_size=1).statistics()
+
+    shown = Shown()
+    publication = live.Publication(shown)
+    del shown
+    publication._written_ns = 0
+    publication(1)
+    assert publication._whose() is None
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_forked_child_neither_shows_nor_changes_what_its_parent_shows(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(number, "serial")
+    pipe.publish()
+    [shown] = mine()
+    before = shown.read()["at_ns"]
+    child = os.fork()
+    if child == 0:
+        pipe._meter.begin()
+        os._exit(len(live.find()) != 1 or bool(mine()))
+    assert os.waitpid(child, 0)[1] == 0
+    assert shown.read()["at_ns"] == before
+
+
+def test_a_loader_can_be_published() -> None:
+    loader = DataLoader([np.array(i) for i in range(8)], 4)
+    loader.publish("digits")
+    for _ in loader:
+        pass
+    assert [shown.name for shown in mine()] == ["digits"]
+
+
+PROGRAM = """
+import sys
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.data import DataLoader
+
+@pipeline_def(batch_size=2)
+def pipeline():
+    return fn.external_source(lambda info: np.array(info.idx_in_epoch), batch=False)
+
+pipe, loader = pipeline(), DataLoader([np.array(1)] * 2)
+pipe.run()
+next(iter(loader))
+print("running", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_program_can_be_told_by_its_environment_to_publish() -> None:
+    environment = {**os.environ, "DALI_LIKE_PUBLISH": "1"}
+    command = [sys.executable, "-c", PROGRAM]
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"running\n"
+        names = {shown.name for shown in live.find(program.pid)}
+        with pytest.raises(NotRunningError, match=r"choose one: .*--pid \d+ --name 'loader 2 of -c'"):
+            live.choose(program.pid)
+        chosen = live.choose(program.pid, "pipeline 1 of -c")
+        assert program.stdin is not None
+        program.stdin.close()
+    assert names == {"pipeline 1 of -c", "loader 2 of -c"}
+    with pytest.raises(NotRunningError, match="has ended"):
+        chosen.read()
+
+
+def test_what_is_not_there_cannot_be_chosen() -> None:
+    with pytest.raises(NotRunningError, match=rf"process {os.getpid()} does not show a pipeline called 'x': call publish"):
+        live.choose(os.getpid(), "x")
+
+
+def test_a_text_that_changes_while_it_is_read_is_read_again(make_pipeline: MakePipeline) -> None:
+    """The writer is stopped in the middle of a change, and then goes on."""
+    pipe = make_pipeline(number, "serial")
+    pipe.publish("train")
+    [shown] = mine()
+    fd = os.open(f"/proc/self/fd/{shown.fd}", os.O_RDWR)
+    whole = os.pread(fd, 1 << 16, 0)
+    os.pwrite(fd, (3).to_bytes(8, "little"), 0)
+
+    def finish() -> None:
+        time.sleep(0.01)
+        os.pwrite(fd, whole, 0)
+
+    writer = threading.Thread(target=finish)
+    writer.start()
+    assert shown.read()["name"] == "train"
+    writer.join()
+    os.close(fd)
+
+
+# The server
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    """Serves some data, and the page."""
+    made = PageServer({"about.json": lambda: {"kind": "trace"}, "trace.json": b"[]", "ended.json": _ended})
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def _ended() -> Any:
+    raise NotRunningError("it has ended")
+
+
+def ask(server: PageServer, path: str, token: str | None = None, **headers: str) -> tuple[int, bytes, Any]:
+    """The status of an answer, its content, and its headers."""
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    with closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)) as connection:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read(), answer.headers
+
+
+def test_the_server_listens_on_this_machine_alone(server: PageServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_who_knows_the_token_gets_data(server: PageServer) -> None:
+    assert ask(server, "/about.json", server.token)[:2] == (200, b'{"kind": "trace"}')
+    assert ask(server, "/trace.json", server.token)[:2] == (200, b"[]")
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "wröng"])
+def test_nobody_else_does(server: PageServer, token: str | None) -> None:
+    status, content, _ = ask(server, "/trace.json", token and token.encode("utf-8").decode("latin-1"))
+    assert status == 403
+    assert b"[]" not in content
+
+
+def test_the_token_does_not_count_in_the_address(server: PageServer) -> None:
+    assert ask(server, f"/trace.json?token={server.token}")[0] == 403
+
+
+def test_requests_by_another_name_are_refused(server: PageServer) -> None:
+    """As of a site whose name has come to stand for this machine."""
+    assert ask(server, "/", Host=f"example.org:{server.server_port}")[0] == 403
+    assert ask(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/../server.py", "/%2e%2e/server.py", "//etc/passwd", "/nothing", "/page/view.js"])
+def test_nothing_but_the_page_is_served(server: PageServer, path: str) -> None:
+    assert ask(server, path, server.token)[0] == 404
+
+
+def test_the_page_may_load_nothing_from_elsewhere(server: PageServer) -> None:
+    status, content, headers = ask(server, "/")
+    assert status == 200
+    assert b"view.js" in content
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Referrer-Policy"] == "no-referrer"
+    for name, kind in (("view.js", "text/javascript"), ("style.css", "text/css")):
+        assert ask(server, f"/{name}")[2]["Content-Type"] == f"{kind}; charset=utf-8"
+
+
+def test_what_has_ended_is_gone(server: PageServer) -> None:
+    assert ask(server, "/ended.json", server.token)[:2] == (410, b"it has ended")
+
+
+def test_each_server_has_a_token_of_its_own() -> None:
+    with PageServer({}) as first, PageServer({}) as second:
+        assert first.token != second.token
+        assert first.token in first.url
+
+
+def test_what_is_shown_is_json_without_anything_of_the_users_data(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(number, "serial")
+    pipe.run()
+    what = live.snapshot(pipe.statistics(), "train", 5)
+    assert json.loads(json.dumps(what)) == what
+    assert set(what["slowest"][0]) == {"source", "sample", "epoch", "duration_s"}
