@@ -21,6 +21,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
     |-- PassPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
+    |-- TrialError(RuntimeError)              a pipeline that is to be measured cannot be run
     |-- NotRunningError(ProcessLookupError)   a pipeline of another program is to be looked at that does not run
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
     |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
@@ -110,6 +111,7 @@ __all__ = [
     "SpecError",
     "TargetMismatchError",
     "TraceFileError",
+    "TrialError",
     "WorkerDiedError",
     "WorkerError",
     "WorkerStartError",
@@ -209,6 +211,18 @@ class ClosedError(PipelineStateError):
 
 class ForkedError(PipelineStateError):
     """The pipeline, or the iterator of a loader, belongs to the process that this one was forked from."""
+
+
+class TrialError(DaliLikeError, RuntimeError):
+    """A pipeline that is to be measured cannot be run.
+
+    Attributes:
+        traceback: of what it has raised in its process; "" if that was killed.
+    """
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
 
 
 class NotRunningError(DaliLikeError, ProcessLookupError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
 import os
 import re
 import signal
@@ -145,6 +146,14 @@ def _leaves_nothing_behind() -> Iterator[None]:
         now = Resources()
         now.shared_memory &= names  # those that appear after a test are of other programs
     assert not more, f"the test has left behind: {more}"
+
+
+@pytest.fixture(scope="session")
+def fonts() -> None:
+    """Let Matplotlib, or the test is skipped, open its fonts, which stay open."""
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    figure.subplots().set_title("any")
+    figure.savefig(io.BytesIO())
 
 
 @pytest.fixture

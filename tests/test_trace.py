@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -452,15 +451,7 @@ def test_without_nvtx_the_extra_is_named(make_pipeline: MakePipeline, monkeypatc
 # Pictures
 
 
-@pytest.fixture(scope="module")
-def _fonts() -> None:
-    """Let Matplotlib open its fonts, which stay open."""
-    figure = pytest.importorskip("matplotlib.figure").Figure()
-    figure.subplots().set_title("any")
-    figure.savefig(io.BytesIO())
-
-
-@pytest.mark.usefixtures("_fonts")
+@pytest.mark.usefixtures("fonts")
 def test_a_picture_is_drawn_of_the_last_trace(make_pipeline: MakePipeline, tmp_path: Path) -> None:
     pipe = make_pipeline(numbered)
     with pipe.trace():
@@ -480,7 +471,7 @@ def test_a_picture_says_what_it_cost_to_wait() -> None:
     assert batch_costs(records) == [BatchCost(0, 5, 5, 20), BatchCost(30, 0, 10, 0)]
 
 
-@pytest.mark.usefixtures("_fonts")
+@pytest.mark.usefixtures("fonts")
 def test_a_picture_of_nothing_can_be_drawn(tmp_path: Path) -> None:
     from dali_like.monitor.picture import draw  # noqa: PLC0415
 

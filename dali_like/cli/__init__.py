@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dali_like import __version__
-from dali_like.cli import doctor, top, view
+from dali_like.cli import bench, doctor, top, tune, view
 from dali_like.errors import ArgumentError, MissingExtraError, NotRunningError, TraceFileError
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -51,7 +51,7 @@ class Command(Protocol):
 
 
 #: All there are, in the order of the help.
-COMMANDS: tuple[Command, ...] = (doctor, top, view)
+COMMANDS: tuple[Command, ...] = (doctor, bench, tune, top, view)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -35,10 +35,9 @@ def run(options: argparse.Namespace) -> int:
         server = PageServer(data, options.port)
     except OSError as error:
         raise ArgumentError(f"port {options.port} cannot be had: {error.strerror}") from error
-    with server:
+    with server, contextlib.suppress(KeyboardInterrupt):
         print(f"{server.url}\nopen this in a browser on this machine; Ctrl-C ends it", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):
-            server.serve_forever()
+        server.serve_forever()
     return 0
 
 

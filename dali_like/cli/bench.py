@@ -1,0 +1,145 @@
+"""Measures a pipeline of yours: how fast it is, how fast it could be, and what each added worker would bring.
+
+A loop that does nothing else takes batches from it, with one worker, with several, and with one more than you have. Beside
+that stands the limit: its callbacks in a bare loop, in as many processes that hand nothing over. Each line is measured in a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
+from dali_like.cli.reports import Progress, rate_text, size_text, table
+from dali_like.errors import TrialError
+from dali_like.monitor.trials import Outcome, ask, try_bare, try_pipeline
+from dali_like.pipeline import Pipeline
+
+__all__ = ["add_arguments", "run"]
+
+#: The limit is measured for this part of the time that the pipeline is.
+_SHARE_FOR_LIMIT = 0.5
+
+
+class _Line(NamedTuple):
+    """What has been measured with some workers."""
+
+    workers: int
+    outcome: Outcome
+    limit: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `dali_like.cli.Command`."""
+    add_factory_arguments(parser)
+    parser.add_argument(
+        "--workers", type=_numbers, metavar="N,N,...", help="with how many workers; default: 1, 2, 4, ... CPUs"
+    )
+    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each; default: %(default)s")
+
+
+def run(options: argparse.Namespace) -> int:
+    """See `dali_like.cli.Command`."""
+    factory = factory_of(options)
+    try:
+        told = ask(factory.make, facts_of)
+        if told["has_parallel"]:
+            return _measure_workers(
+                factory, options.workers or _worker_counts(told["workers"]), told["workers"], options.seconds
+            )
+        return _measure_alone(factory, options.seconds)
+    except TrialError as error:
+        print(f"{error.traceback}{factory.line()} cannot be measured: {error}", file=sys.stderr)
+        return 1
+
+
+def facts_of(pipe: Pipeline) -> dict[str, Any]:
+    """What matters here of a pipeline."""
+    graph = pipe._make_graph()
+    return {
+        "has_parallel": any(node.external.parallel for node in graph.sources),
+        "has_threads": "threads" in pipe.operator_places.values(),
+        "workers": pipe.py_num_workers,
+        "threads": pipe.num_threads,
+        "depth": pipe.cpu_queue_size,
+        "start_method": pipe.py_start_method,
+    }
+
+
+def _measure_workers(factory: Factory, counts: Sequence[int], given: int, seconds: float) -> int:
+    lines: list[_Line] = []
+    for workers in counts:
+        with Progress(f"{workers} workers") as progress:
+            outcome = try_pipeline(functools.partial(factory.make, py_num_workers=workers), seconds, progress.show)
+        with Progress(f"{workers} bare loops") as progress:
+            limit = try_bare(factory.make, workers, _SHARE_FOR_LIMIT * seconds, progress.show)
+        lines.append(_Line(workers, outcome, limit))
+    head = ("workers", "samples/s", "each added brings", "limit", "of the limit", "first batch", "memory")
+    print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
+    print(f"\n{_advice(lines, given)}")
+    return 0
+
+
+def _cells(line: _Line, before: _Line | None) -> tuple[str, ...]:
+    outcome = line.outcome
+    return (
+        str(line.workers),
+        rate_text(outcome.samples_per_s),
+        "" if before is None else f"{_gain(line, before):+.0%}",
+        rate_text(line.limit),
+        f"{outcome.samples_per_s / line.limit:.0%}",
+        f"{outcome.first_batch_s:.2f} s",
+        size_text(outcome.memory_bytes),
+    )
+
+
+def _gain(line: _Line, before: _Line) -> float:
+    """What each worker that was added has brought, as a share of what there was before."""
+    more = line.outcome.samples_per_s / before.outcome.samples_per_s - 1
+    return more / (line.workers - before.workers)
+
+
+def _advice(lines: list[_Line], given: int) -> str:
+    best = max(lines, key=lambda line: line.outcome.samples_per_s)
+    now = next((line for line in lines if line.workers == given), None)
+    cpus = len(os.sched_getaffinity(0))
+    found = f"The fastest is py_num_workers={best.workers}, on {cpus} CPUs" + (
+        "; try more." if best is lines[-1] and len(lines) > 1 else "."
+    )
+    if now is None or now is best:
+        return found
+    return f"{found} You have {given}, at {now.outcome.samples_per_s / best.outcome.samples_per_s:.0%} of that rate."
+
+
+def _measure_alone(factory: Factory, seconds: float) -> int:
+    """A pipeline without workers."""
+    with Progress("no workers") as progress:
+        outcome = try_pipeline(factory.make, seconds, progress.show)
+    with Progress("a bare loop") as progress:
+        limit = try_bare(factory.make, 1, _SHARE_FOR_LIMIT * seconds, progress.show)
+    head = ("samples/s", "limit", "of the limit", "first batch", "memory")
+    share = f"{outcome.samples_per_s / limit:.0%}"
+    cells = (rate_text(outcome.samples_per_s), rate_text(limit), share, f"{outcome.first_batch_s:.2f} s")
+    print(table(head, [(*cells, size_text(outcome.memory_bytes))]))
+    print(
+        "\nNo source is parallel, so there are no workers. With parallel=True and batch=False, each would add to the rate."
+    )
+    return 0
+
+
+def _worker_counts(given: int) -> list[int]:
+    cpus = len(os.sched_getaffinity(0))
+    powers = [1 << i for i in range(cpus.bit_length())]
+    return sorted({*powers, cpus, given, given + 1})
+
+
+def _numbers(text: str) -> list[int]:
+    numbers = sorted({int(part) for part in text.split(",")})
+    if numbers[0] < 1:
+        raise argparse.ArgumentTypeError("there is at least one worker")
+    return numbers

@@ -1,0 +1,200 @@
+"""Tries settings of a pipeline of yours within a memory budget, and writes the best as a line of code.
+
+One setting after the other: how many workers, how many threads operators have, how many batches are made ahead, how workers
+are started. Of each it keeps the first value, the smallest, that is not more than 3 % slower than the fastest. Each trial is
+measured in a process of its own, by a loop that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dali_like.cli.bench import facts_of
+from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
+from dali_like.cli.reports import Progress, rate_text, size_text, table
+from dali_like.errors import ArgumentError, TrialError
+from dali_like.monitor.trials import Outcome, ask, try_pipeline
+from dali_like.workers.limits import available_bytes
+
+__all__ = ["add_arguments", "run"]
+
+#: How much slower a setting may be that takes less.
+_TOLERANCE = 0.03
+_DEPTHS = (1, 2, 4, 8)
+#: More workers than CPUs are tried as long as twice as many are so much faster: their callbacks wait for something.
+_WORTH = 0.1
+_MOST_WORKERS_PER_CPU = 16
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SHORT_NAMES = {
+    "py_num_workers": "workers",
+    "prefetch_queue_depth": "ahead",
+    "py_start_method": "start method",
+    "num_threads": "threads",
+}
+
+Settings = dict[str, Any]
+
+
+class _Trial(NamedTuple):
+    """Settings that were tried.
+
+    Attributes:
+        outcome: what has been measured; None: it failed.
+        note: why it is out of the question; "": it is not.
+    """
+
+    settings: Settings
+    outcome: Outcome | None
+    note: str
+
+    @property
+    def rate(self) -> float:
+        return 0.0 if self.outcome is None or self.note else self.outcome.samples_per_s
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """See `dali_like.cli.Command`."""
+    add_factory_arguments(parser)
+    parser.add_argument("--memory", help="how much all processes may take, as 4G; default: half of what is available")
+    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure each; default: %(default)s")
+    parser.add_argument("--plot", type=Path, help="draw what has been found into this file; needs Matplotlib")
+
+
+def run(options: argparse.Namespace) -> int:
+    """See `dali_like.cli.Command`."""
+    factory = factory_of(options)
+    budget = available_bytes() // 2 if options.memory is None else _bytes(options.memory)
+    try:
+        told = ask(factory.make, facts_of)
+    except TrialError as error:
+        raise ArgumentError(f"{factory.line()} cannot be made: {error}") from error
+    tuning = _Tuning(factory, budget, options.seconds)
+    best = tuning.tune(told)
+    print(table(*_table_of(tuning.trials, best)))
+    if options.plot is not None:
+        _draw(tuning.trials, best, options.plot)
+    if best is None:
+        print(f"\nNothing has worked within {size_text(budget)}.")
+        return 1
+    print(f"\n{factory.line(**best.settings)}")
+    return 0
+
+
+class _Tuning:
+    """Goes from one setting to the next.
+
+    Attributes:
+        trials: all so far.
+    """
+
+    def __init__(self, factory: Factory, budget_bytes: int, seconds: float) -> None:
+        self._factory = factory
+        self._budget_bytes = budget_bytes
+        self._seconds = seconds
+        self.trials: list[_Trial] = []
+
+    def tune(self, told: dict[str, Any]) -> _Trial | None:
+        """The best settings, beginning with what the pipeline has now; None: none have worked."""
+        settings: Settings = {"prefetch_queue_depth": told["depth"]}
+        if told["has_parallel"]:
+            settings |= {"py_num_workers": max(told["workers"], 1), "py_start_method": told["start_method"]}
+        if told["has_threads"]:
+            settings["num_threads"] = told["threads"]
+        for name, values in _choices(settings):
+            settings = self._choose(settings, name, values)
+        # The settings that are left have been tried, unless all have failed.
+        return next((trial for trial in self.trials if trial.settings == settings and trial.rate), None)
+
+    def _choose(self, settings: Settings, name: str, values: list[Any]) -> Settings:
+        """The settings with the best of some values for one of them."""
+        trials = [self._try({**settings, name: value}) for value in values]
+        while name == "py_num_workers" and (more := _worth_trying(trials)):
+            trials.append(self._try({**settings, name: more}))
+        fastest = max(trial.rate for trial in trials)
+        if not fastest:
+            return settings
+        return next(trial.settings for trial in trials if trial.rate >= fastest * (1 - _TOLERANCE))
+
+    def _try(self, settings: Settings) -> _Trial:
+        for trial in self.trials:
+            if trial.settings == settings:
+                return trial
+        self.trials.append(trial := self._measure(settings))
+        return trial
+
+    def _measure(self, settings: Settings) -> _Trial:
+        make = functools.partial(self._factory.make, **settings, max_held_bytes=self._budget_bytes)
+        try:
+            with Progress(", ".join(f"{name}={value}" for name, value in settings.items())) as progress:
+                outcome = try_pipeline(make, self._seconds, progress.show)
+        except TrialError as error:
+            return _Trial(settings, None, f"failed: {error}")
+        return _Trial(settings, outcome, "too much memory" if outcome.memory_bytes > self._budget_bytes else "")
+
+
+def _worth_trying(trials: list[_Trial]) -> int | None:
+    """Twice as many workers, if there is reason to try them."""
+    last, others = trials[-1], trials[:-1]
+    workers: int = 2 * last.settings["py_num_workers"]
+    is_worth_it = last.rate > (1 + _WORTH) * max((trial.rate for trial in others), default=0.0)
+    return workers if is_worth_it and workers <= _MOST_WORKERS_PER_CPU * len(os.sched_getaffinity(0)) else None
+
+
+def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
+    """What to try of each setting, the least costly first: those that there are in `settings`."""
+    cpus = len(os.sched_getaffinity(0))
+    counts = sorted({*(1 << i for i in range(cpus.bit_length())), cpus})
+    start_method = settings.get("py_start_method")
+    tried: dict[str, list[Any]] = {
+        "py_num_workers": sorted({*counts, settings.get("py_num_workers", 1)}),
+        "num_threads": sorted({*counts, settings.get("num_threads", 1)}),
+        "prefetch_queue_depth": sorted({*_DEPTHS, settings["prefetch_queue_depth"]}),
+        "py_start_method": [start_method] if start_method == "ray" else ["fork", "spawn"],
+    }
+    return [(name, values) for name, values in tried.items() if name in settings]
+
+
+def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], list[list[str]]]:
+    names = [name for name in _SHORT_NAMES if any(name in trial.settings for trial in trials)]
+    head = [*(_SHORT_NAMES[name] for name in names), "samples/s", "memory", "first batch", ""]
+    rows = []
+    for trial in trials:
+        outcome = trial.outcome
+        measured = ["", "", ""]
+        if outcome is not None:
+            measured = [rate_text(outcome.samples_per_s), size_text(outcome.memory_bytes), f"{outcome.first_batch_s:.2f} s"]
+        rows.append([*(str(trial.settings[name]) for name in names), *measured, "<- best" if trial is best else trial.note])
+    return head, rows
+
+
+def _draw(trials: list[_Trial], best: _Trial | None, path: Path) -> None:
+    """A bar for each trial: its rate, and its memory."""
+    from dali_like.extras import optional  # noqa: PLC0415
+
+    figure = optional("matplotlib.figure", "--plot", "plot").Figure(
+        figsize=(9, 1 + 0.35 * len(trials)), layout="constrained"
+    )
+    rates, memory = figure.subplots(1, 2, sharey=True)
+    labels = [", ".join(f"{_SHORT_NAMES[name]} {value}" for name, value in trial.settings.items()) for trial in trials]
+    colours = ["#5cb85c" if trial is best else "#d9534f" if trial.note else "#4a7fb5" for trial in trials]
+    measured = [trial.outcome or Outcome(0.0, 0.0, 0.0, 0) for trial in trials]
+    rates.barh(range(len(trials)), [outcome.samples_per_s for outcome in measured], color=colours)
+    rates.set_yticks(range(len(trials)), labels)
+    rates.invert_yaxis()
+    rates.set_xlabel("samples/s")
+    memory.barh(range(len(trials)), [outcome.memory_bytes / (1 << 20) for outcome in measured], color=colours)
+    memory.set_xlabel("MiB")
+    figure.savefig(path)
+
+
+def _bytes(text: str) -> int:
+    """A number of bytes, as "512M" or "4GiB"."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ArgumentError(f"--memory {text}: say a number of bytes, as 512M or 4GiB")
+    return int(float(match[1]) * _UNITS[match[2].upper()])

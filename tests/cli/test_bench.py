@@ -1,0 +1,461 @@
+"""``dali-like bench`` and ``dali-like tune``: what is measured, what is chosen, what is printed."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, cli, fn, pipeline_def
+from dali_like.cli import tune
+from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
+from dali_like.cli.reports import table
+from dali_like.errors import ArgumentError, TrialError
+from dali_like.monitor import bare, trials
+from dali_like.monitor.trials import Outcome
+from dali_like.types import BatchInfo, SampleInfo
+from dali_like.workers.coroutines import EventLoop
+
+SECONDS = 0.05
+BATCH = 4
+
+PROGRAM = """
+import numpy as np
+from dali_like import fn, pipeline_def
+
+def sample(info):
+    return np.full(8, info.idx_in_epoch)
+
+@pipeline_def(batch_size=4, num_threads=1, py_num_workers=1)
+def parallel():
+    return fn.external_source(sample, batch=False, parallel=True)
+
+@pipeline_def(batch_size=4, num_threads=1)
+def serial(factor=1):
+    return fn.external_source(sample, batch=False) * factor
+
+def broken():
+    raise ZeroDivisionError("no data")
+
+def by_hand(py_num_workers):
+    return parallel(py_num_workers=py_num_workers)
+
+number = 3
+made = serial()
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module called ``a_program`` in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    path = tmp_path / "a_program.py"
+    path.write_text(PROGRAM)
+    yield path
+    sys.modules.pop("a_program", None)
+
+
+def options_of(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_factory_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, seconds: float = SECONDS) -> tuple[int, str, str]:
+    """The exit status of a subcommand, and what it has printed."""
+    status = cli.main([*arguments, "--seconds", str(seconds)])
+    return status, *capsys.readouterr()
+
+
+# Which pipeline
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("where", ["a_program", "a_program.py"])
+def test_a_function_is_named_by_its_module_or_file(where: str) -> None:
+    pipe = factory_of(options_of(f"{where}:serial", "--with", "factor=2")).make(batch_size=2)
+    assert pipe.run()[0].as_array().tolist() == [[0] * 8, [2] * 8]
+    pipe.close()
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a_program", "say module:function"),
+        ("a_program:nothing", "has no function nothing"),
+        ("a_program:number", "has no function number"),
+        ("a_program:made", "name the function that makes it"),
+        ("no_program:serial", "no module no_program"),
+        ("no_program.py:serial", "no file no_program.py"),
+    ],
+)
+def test_what_is_not_there_is_a_usage_error(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", name]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("program")
+def test_a_function_that_cannot_be_told_the_settings_is_refused() -> None:
+    factory = factory_of(options_of("a_program:by_hand"))
+    factory.make(py_num_workers=3).close()
+    with pytest.raises(ArgumentError, match="by_hand does not take prefetch_queue_depth"):
+        factory.make(prefetch_queue_depth=3, py_num_workers=1)
+
+
+def test_a_function_that_makes_something_else_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="zeros has returned a ndarray"):
+        Factory(np.zeros, "zeros", {"shape": 3}).make()
+
+
+@pytest.mark.usefixtures("program")
+def test_arguments_are_read_as_python_writes_them_and_else_as_text() -> None:
+    factory = factory_of(
+        options_of("a_program:serial", "--with", "a=[1, 2]", "--with", "b=/data/photos", "--with", "c=None")
+    )
+    assert factory.given == {"a": [1, 2], "b": "/data/photos", "c": None}
+    assert factory.line(py_num_workers=2) == "serial(a=[1, 2], b='/data/photos', c=None, py_num_workers=2)"
+
+
+# The limit
+
+
+def made_by(source: Any, worker: int, num_workers: int, count: int, **options: Any) -> list[Any]:
+    """What one of some bare loops calls a source with, in `count` steps."""
+    called: list[Any] = []
+
+    @pipeline_def(batch_size=BATCH, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(lambda info: (called.append(info), source(info))[1], batch=False, **options)
+
+    [prepared], _ = bare._sources(pipeline())
+    steps = bare._calls(prepared, BATCH, worker, num_workers, EventLoop())
+    assert sum(itertools.islice(steps, count)) > 0
+    return called
+
+
+def ten(info: SampleInfo) -> Any:
+    if info.idx_in_epoch >= 10:
+        raise StopIteration
+    return np.array(0)
+
+
+def test_bare_loops_divide_the_samples_of_each_epoch() -> None:
+    first, second = (made_by(ten, worker, 2, 4) for worker in range(2))
+    made = sorted((info.epoch_idx, info.idx_in_epoch) for info in first + second if info.idx_in_epoch < 10)
+    assert made == [(epoch, i) for epoch in range(2) for i in range(10)]
+    assert {info.iteration for info in first + second} == {0, 1, 2}
+    assert all(info.idx_in_batch == info.idx_in_epoch % BATCH for info in first + second)
+
+
+def test_a_bare_loop_makes_batches_where_the_source_does() -> None:
+    called = []
+
+    @pipeline_def(batch_size=BATCH, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(lambda info: (called.append(info), np.zeros((BATCH, 1)))[1], batch=True, batch_info=True)
+
+    [source], _ = bare._sources(pipeline())
+    steps = bare._calls(source, BATCH, 1, 3, EventLoop())
+    assert list(itertools.islice(steps, 2)) == [BATCH, BATCH]
+    assert called == [BatchInfo(1, 0), BatchInfo(4, 0)]
+
+
+def test_a_bare_loop_goes_past_errors_that_the_pipeline_would_replace() -> None:
+    def broken(info: SampleInfo) -> Any:
+        raise ZeroDivisionError
+
+    assert len(made_by(broken, 0, 1, 2, on_error=lambda info, error: np.array(0))) == 2 * BATCH
+    with pytest.raises(ZeroDivisionError):
+        made_by(broken, 0, 1, 2)
+
+
+def test_coroutines_are_in_the_making_at_once_in_a_bare_loop() -> None:
+    most = [0, 0]
+
+    async def slow(info: SampleInfo) -> Any:
+        import asyncio  # noqa: PLC0415
+
+        if info.idx_in_epoch >= 10:
+            raise StopIteration
+        most[0] += 1
+        most[1] = max(most)
+        await asyncio.sleep(0)
+        most[0] -= 1
+        return np.array(0)
+
+    @pipeline_def(batch_size=BATCH, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(slow, batch=False, concurrency=3)
+
+    [source], _ = bare._sources(pipeline())
+    loop = EventLoop()
+    assert list(itertools.islice(bare._calls(source, BATCH, 0, 1, loop), 4)) == [4, 4, 2, 4]
+    assert most[1] == 3
+    loop.close()
+
+
+def test_operators_behind_a_source_belong_to_the_limit() -> None:
+    seen = []
+
+    @pipeline_def(batch_size=BATCH, num_threads=1, py_num_workers=2)
+    def pipeline() -> Any:
+        return fn.external_source(lambda info: (seen.append(info), np.array(1))[1], batch=False, parallel=True) + 1
+
+    [source], is_parallel = bare._sources(pipeline())
+    assert is_parallel
+    [result] = source.callback(SampleInfo(0, 0, 0, 0))
+    assert result == 2
+
+
+def test_an_iterable_is_walked_through_by_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    monkeypatch.setattr(bare, "_start", lambda work: (started.append(work), (0, 0))[1])
+    monkeypatch.setattr(bare, "_finish", lambda pid, read: (8, 0.5))
+
+    @pipeline_def(batch_size=BATCH, num_threads=1, py_num_workers=3)
+    def pipeline(source: Any, batch: bool) -> Any:
+        return fn.external_source(source, parallel=True, batch=batch)
+
+    assert bare.bare_rate(pipeline([np.zeros((BATCH, 1))] * 3, True), 3, SECONDS) == 16
+    assert len(started) == 1
+    assert bare.bare_rate(pipeline(ten, False), 3, SECONDS) == 48
+    assert len(started) == 1 + 3
+
+
+# Trials
+
+
+@pipeline_def(batch_size=BATCH, num_threads=1, py_num_workers=1)
+def small(source: Callable[..., Any] = ten) -> Any:
+    return fn.external_source(source, batch=False, parallel=True)
+
+
+def ignore(done: float, rate: float) -> None:
+    pass
+
+
+def test_a_trial_measures_and_tells_how_far_it_is() -> None:
+    told: list[tuple[float, float]] = []
+    outcome = trials.try_pipeline(small, SECONDS, lambda *how: told.append(how))
+    assert outcome.samples_per_s > outcome.batches_per_s > 0
+    assert outcome.first_batch_s > 0
+    assert outcome.memory_bytes > 1 << 20
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_the_limit_is_measured() -> None:
+    assert trials.try_bare(small, 2, SECONDS, ignore) > 0
+
+
+def test_a_trial_leaves_this_process_as_it_is() -> None:
+    changed = []
+
+    def make() -> Pipeline:
+        changed.append(1)
+        return small()
+
+    trials.try_pipeline(make, SECONDS, ignore)
+    assert not changed
+
+
+def test_what_a_pipeline_raises_in_a_trial_is_told() -> None:
+    def broken(info: SampleInfo) -> Any:
+        raise ZeroDivisionError("no\ndata")
+
+    with pytest.raises(TrialError, match=r"^ZeroDivisionError: no$") as error:
+        trials.try_pipeline(lambda: small(broken), SECONDS, ignore)
+    assert "in broken" in error.value.traceback
+
+
+def test_a_trial_that_is_killed_is_told() -> None:
+    def killed(info: SampleInfo) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    @pipeline_def(batch_size=BATCH, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(killed, batch=False)
+
+    with pytest.raises(TrialError, match="was killed by SIGKILL"):
+        trials.try_pipeline(pipeline, SECONDS, ignore)
+
+
+def test_a_pipeline_without_batches_cannot_be_tried() -> None:
+    def empty(info: SampleInfo) -> Any:
+        raise StopIteration
+
+    with pytest.raises(TrialError, match="has ended"):
+        trials.try_pipeline(lambda: small(empty), SECONDS, ignore)
+
+
+# bench
+
+
+@pytest.mark.usefixtures("program")
+def test_bench_prints_a_line_for_each_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "bench", "a_program:parallel", "--workers", "2,1")
+    lines = out.splitlines()
+    assert (status, err) == (0, "")  # no bar, since this is no terminal
+    assert lines[0].split("   ")[0] == "workers"
+    assert [line.split()[0] for line in lines[1:3]] == ["1", "2"]
+    assert re.search(r"py_num_workers=[12], on \d+ CPUs", out)
+
+
+@pytest.mark.usefixtures("program")
+def test_bench_of_a_pipeline_without_workers(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(capsys, "bench", "a_program:serial")
+    assert status == 0
+    assert "of the limit" in out
+    assert "No source is parallel" in out
+
+
+@pytest.mark.usefixtures("program")
+def test_bench_shows_what_the_pipeline_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = run(capsys, "bench", "a_program:broken")
+    assert (status, out) == (1, "")
+    assert "Traceback" in err
+    assert "broken() cannot be measured: ZeroDivisionError: no data" in err
+
+
+def test_columns_are_as_wide_as_they_have_to_be() -> None:
+    assert table(["a", "long"], [["100", "1"], ["2", ""]]) == "  a   long\n100      1\n  2"
+
+
+# tune
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[dict[str, Any]], Outcome]], list[dict[str, Any]]]:
+    """Puts a function of the settings in the place of what is measured; the settings that were tried."""
+
+    def replace(outcome_of: Callable[[dict[str, Any]], Outcome]) -> list[dict[str, Any]]:
+        tried: list[dict[str, Any]] = []
+
+        def try_pipeline(make: Any, seconds: float, on_progress: Any) -> Outcome:
+            tried.append({name: value for name, value in make.keywords.items() if name != "max_held_bytes"})
+            return outcome_of(tried[-1])
+
+        monkeypatch.setattr(tune, "try_pipeline", try_pipeline)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
+        return tried
+
+    return replace
+
+
+def outcome(rate: float, memory: int = MIB) -> Outcome:
+    return Outcome(rate, rate / BATCH, 0.1, memory)
+
+
+Measured = Callable[[Callable[[dict[str, Any]], Outcome]], list[dict[str, Any]]]
+
+
+def best_of(capsys: pytest.CaptureFixture[str], *arguments: str, name: str = "parallel") -> str:
+    status, out, _ = run(capsys, "tune", f"a_program:{name}", *arguments)
+    assert status == 0
+    return out.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_writes_the_fastest_settings_as_a_line_of_code(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(
+        lambda settings: outcome(
+            100 * min(settings["py_num_workers"], 3)
+            + 10 * (settings["prefetch_queue_depth"] == 4)
+            + 50 * (settings["py_start_method"] == "spawn")
+        )
+    )
+    assert best_of(capsys) == "parallel(prefetch_queue_depth=4, py_num_workers=4, py_start_method='spawn')"
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_takes_less_where_more_brings_next_to_nothing(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(lambda settings: outcome(100 + settings["py_num_workers"] / 2 + settings["prefetch_queue_depth"] / 10))
+    assert best_of(capsys) == "parallel(prefetch_queue_depth=1, py_num_workers=1, py_start_method='fork')"
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_keeps_within_the_memory_budget(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(lambda settings: outcome(100 * settings["py_num_workers"], 100 * MIB * settings["py_num_workers"]))
+    assert "py_num_workers=2" in best_of(capsys, "--memory", "200M")
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_tries_more_workers_than_cpus_as_long_as_they_bring_much(
+    measured: Measured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = measured(lambda settings: outcome(100 * min(settings["py_num_workers"], 16)))
+    assert "py_num_workers=16" in best_of(capsys)
+    assert max(settings["py_num_workers"] for settings in tried) == 32
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_tries_nothing_twice(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    tried = measured(lambda settings: outcome(100))
+    best_of(capsys)
+    assert len({tuple(settings.items()) for settings in tried}) == len(tried)
+
+
+@pytest.mark.usefixtures("program")
+def test_settings_that_fail_are_shown_and_not_taken(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    def measure(settings: dict[str, Any]) -> Outcome:
+        if settings["py_start_method"] == "spawn":
+            raise TrialError("PicklingError: a lock")
+        return outcome(100)
+
+    measured(measure)
+    status, out, _ = run(capsys, "tune", "a_program:parallel")
+    assert status == 0
+    assert re.search(r"spawn .*failed: PicklingError: a lock", out)
+    assert "py_start_method='fork'" in out.splitlines()[-1]
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_says_so_if_nothing_works(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(lambda settings: outcome(100, 10 * MIB))
+    status, out, _ = run(capsys, "tune", "a_program:parallel", "--memory", "1MiB")
+    assert status == 1
+    assert "Nothing has worked within 1 MiB" in out
+
+
+@pytest.mark.usefixtures("program")
+def test_threads_are_tried_where_operators_run_in_them(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
+    measured(lambda settings: outcome(100 * min(settings["num_threads"], 2)))
+    assert best_of(capsys, name="serial") == "serial(prefetch_queue_depth=1, num_threads=2)"
+
+
+@pytest.mark.usefixtures("program", "fonts")
+def test_tune_draws_what_it_has_found(measured: Measured, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    measured(lambda settings: outcome(100))
+    best_of(capsys, "--plot", str(tmp_path / "tune.svg"))
+    assert "<svg" in (tmp_path / "tune.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("program")
+def test_tune_measures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "_choices", lambda settings: [("py_num_workers", [1])])
+    monkeypatch.setattr(tune, "_worth_trying", lambda trials: None)
+    assert "py_num_workers=1" in best_of(capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("100", 100), ("1K", 1024), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("2 tb", 2 << 40)]
+)
+def test_sizes_of_memory(text: str, nbytes: int) -> None:
+    assert tune._bytes(text) == nbytes
+
+
+def test_other_sizes_are_usage_errors() -> None:
+    with pytest.raises(ArgumentError, match="--memory many: say"):
+        tune._bytes("many")
