@@ -98,13 +98,16 @@ def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace,
         # documented with py_start_method.
         warnings.simplefilter("ignore", DeprecationWarning)
         blocked = _block_ctrl_c()
-        pid = os.fork()
-    if pid == 0:
-        gc.freeze()
-    else:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    if collects:
-        gc.enable()
+        pid = -1
+        try:
+            pid = os.fork()
+        finally:
+            if pid == 0:
+                gc.freeze()
+            else:  # also where the system refuses to fork
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+            if collects:
+                gc.enable()
     if pid == 0:
         _run_fork(main_pid, sources, options, space, ends)
     return pid

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,12 +10,13 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import DEADLINE_S
 
 from dali_like import Pipeline, cli
 from dali_like.cli import top
@@ -24,9 +26,18 @@ from dali_like.monitor.records import Records
 MakePipeline = Callable[..., Pipeline]
 
 
-def view(*arguments: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def viewing(*arguments: str) -> Iterator[str]:
+    """Lets ``dali-like view`` run until Ctrl-C, which it has to take as a wish to end; the address that it has printed."""
     command = [sys.executable, "-m", "dali_like", "view", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
+        try:
+            assert program.stdout is not None
+            yield program.stdout.readline()
+            program.send_signal(signal.SIGINT)
+            assert program.wait(DEADLINE_S) == 0
+        finally:
+            program.kill()
 
 
 def get(url: str, name: str) -> Any:
@@ -39,25 +50,17 @@ def get(url: str, name: str) -> Any:
 
 def test_a_trace_is_served_until_ctrl_c(tmp_path: Path) -> None:
     chrome.write(Records(0, 7), tmp_path / "run.json")
-    with view(str(tmp_path / "run.json")) as program:
-        assert program.stdout is not None
-        url = program.stdout.readline()
+    with viewing(str(tmp_path / "run.json")) as url:
         assert get(url, "about.json") == {"kind": "trace", "name": "run.json"}
         assert get(url, "trace.json") == chrome.as_json(Records(0, 7))
-        program.send_signal(signal.SIGINT)
-    assert program.returncode == 0
 
 
 def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(lambda info: np.array(0), "serial")
     pipe.publish("train")
-    with view("--pid", str(os.getpid())) as program:
-        assert program.stdout is not None
-        url = program.stdout.readline()
+    with viewing("--pid", str(os.getpid())) as url:
         assert get(url, "about.json") == {"kind": "live", "name": "train"}
         assert get(url, "live.json")["pid"] == os.getpid()
-        program.send_signal(signal.SIGINT)
-    assert program.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -77,11 +80,9 @@ def test_view_says_why_there_is_nothing_to_see(
 
 def test_a_port_that_is_taken_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chrome.write(Records(0, 7), tmp_path / "run.json")
-    with view(str(tmp_path / "run.json")) as program:
-        assert program.stdout is not None
-        [port] = re.findall(r":(\d+)/", program.stdout.readline())
+    with viewing(str(tmp_path / "run.json")) as url:
+        [port] = re.findall(r":(\d+)/", url)
         assert cli.main(["view", str(tmp_path / "run.json"), "--port", port]) == 2
-        program.send_signal(signal.SIGINT)
     assert f"port {port} cannot be had: Address already in use" in capsys.readouterr().err
 
 
