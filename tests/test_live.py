@@ -49,7 +49,7 @@ def test_a_published_pipeline_shows_its_statistics(make_pipeline: MakePipeline) 
     [shown] = mine()
     what = shown.read()
     assert (what["name"], what["pid"], what["batches"], what["samples"]) == ("train", os.getpid(), 5, 20)
-    assert [worker["pid"] for worker in what["workers"]] == pipe.py_worker_pids
+    assert {worker["pid"] for worker in what["workers"]} <= {0, *pipe.py_worker_pids}
     assert {call["source"] for call in what["slowest"]} == {"external_source of number"}
     assert what["age_s"] >= 0
 
@@ -191,6 +191,7 @@ def test_a_text_that_changes_while_it_is_read_is_read_again(make_pipeline: MakeP
     fd = os.open(f"/proc/self/fd/{shown.fd}", os.O_RDWR)
     whole = os.pread(fd, 1 << 16, 0)
     os.pwrite(fd, (3).to_bytes(8, "little"), 0)
+    os.pwrite(fd, b"half a te", 16)
 
     def finish() -> None:
         time.sleep(0.01)

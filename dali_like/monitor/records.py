@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -36,7 +35,7 @@ class Span(NamedTuple):
     name: str
     begin_ns: int
     end_ns: int
-    details: Mapping[str, Any]
+    details: dict[str, Any]
 
 
 class Count(NamedTuple):
@@ -44,7 +43,7 @@ class Count(NamedTuple):
 
     name: str
     at_ns: int
-    values: Mapping[str, int]
+    values: dict[str, int]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -224,17 +224,17 @@ def _nothing() -> None:
     pass
 
 
-def _of_batch(batch: Batch, *_: Any) -> Mapping[str, Any]:
+def _of_batch(batch: Batch, *_: Any) -> dict[str, Any]:
     return _of_key(batch.key)
 
 
-def _of_key(key: BatchKey, *_: Any) -> Mapping[str, Any]:
+def _of_key(key: BatchKey, *_: Any) -> dict[str, Any]:
     return {"epoch": key.epoch, "iteration": key.iteration}
 
 
-def _of_source(batch: Batch, stage: Stage, *_: Any) -> Mapping[str, Any]:
+def _of_source(batch: Batch, stage: Stage, *_: Any) -> dict[str, Any]:
     return {"source": stage.source.name, **_of_key(batch.key)}
 
 
-def _of_work(work: Any, *_: Any) -> Mapping[str, Any]:
+def _of_work(work: Any, *_: Any) -> dict[str, Any]:
     return work.place._asdict()  # type: ignore[no-any-return]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from dali_like.device.protocol import Device, Stamp
@@ -18,7 +18,7 @@ from dali_like.workers.task_log import TaskLogs, TaskRecord
 MOST_RECORDS = 1_000_000
 
 #: What of a call is worth telling: made of its arguments.
-Describe = Callable[..., Mapping[str, Any]]
+Describe = Callable[..., dict[str, Any]]
 
 
 class _Copy(NamedTuple):
@@ -63,7 +63,7 @@ class Tracer:
 
     # Taking records
 
-    def add(self, track: Track, name: str, begin_ns: int, end_ns: int, details: Mapping[str, Any]) -> None:
+    def add(self, track: Track, name: str, begin_ns: int, end_ns: int, details: dict[str, Any]) -> None:
         """Take note of a span."""
         if len(self.records.spans) + len(self.records.counts) < self._most:
             self.records.spans.append(Span(track, name, begin_ns, end_ns, details))
@@ -83,7 +83,7 @@ class Tracer:
             self._nvtx.push_range(name, domain="dali_like")
         return time.monotonic_ns()
 
-    def end(self, name: str, begin_ns: int, details: Mapping[str, Any]) -> None:
+    def end(self, name: str, begin_ns: int, details: dict[str, Any]) -> None:
         """It ends."""
         self.add(track_of_thread(), name, begin_ns, time.monotonic_ns(), details)
         if self._nvtx is not None:
