@@ -24,6 +24,7 @@ __all__ = ["add_arguments", "run"]
 
 #: The limit is measured for this part of the time that the pipeline is.
 _SHARE_FOR_LIMIT = 0.5
+_USUAL_DEPTH = 2
 
 
 class _Line(NamedTuple):
@@ -64,11 +65,16 @@ def facts_of(pipe: Pipeline) -> dict[str, Any]:
     return {
         "has_parallel": any(node.external.parallel for node in graph.sources),
         "has_threads": "threads" in pipe.operator_places.values(),
-        "workers": pipe.py_num_workers,
-        "threads": pipe.num_threads,
-        "depth": pipe.cpu_queue_size,
+        "workers": _number(pipe.py_num_workers, len(os.sched_getaffinity(0))),
+        "threads": _number(pipe.num_threads, len(os.sched_getaffinity(0))),
+        "depth": _number(pipe.cpu_queue_size, _USUAL_DEPTH),
         "start_method": pipe.py_start_method,
     }
+
+
+def _number(given: Any, usual: int) -> int:
+    """A number that the pipeline has been given, or what is usual where it has been left open."""
+    return given if isinstance(given, int) else usual
 
 
 def _measure_workers(factory: Factory, counts: Sequence[int], given: int, seconds: float) -> int:

@@ -26,6 +26,8 @@ __all__ = ["add_arguments", "run"]
 #: How much slower a setting may be that takes less.
 _TOLERANCE = 0.03
 _DEPTHS = (1, 2, 4, 8)
+#: Start methods that can be tried in place of each other. Others want more of the source, or of the machine.
+_PROCESSES = ("fork", "spawn")
 #: More workers than CPUs are tried as long as twice as many are so much faster: their callbacks wait for something.
 _WORTH = 0.1
 _MOST_WORKERS_PER_CPU = 16
@@ -154,7 +156,7 @@ def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
         "py_num_workers": sorted({*counts, settings.get("py_num_workers", 1)}),
         "num_threads": sorted({*counts, settings.get("num_threads", 1)}),
         "prefetch_queue_depth": sorted({*_DEPTHS, settings["prefetch_queue_depth"]}),
-        "py_start_method": [start_method] if start_method == "ray" else ["fork", "spawn"],
+        "py_start_method": list(_PROCESSES) if start_method in _PROCESSES else [start_method],
     }
     return [(name, values) for name, values in tried.items() if name in settings]
 
