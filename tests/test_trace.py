@@ -134,7 +134,7 @@ def write_records(count: int) -> TaskLogs:
     page = space.allocate(control_bytes(1, 1)) or control_bytes(1, 1) // 4096
     space.array(page * 4096, (Header.BATCH_SIZE + 3,), np.dtype(np.int64))[[Header.BATCH_SIZE, Header.TASK_SIZE]] = count, 1
     logs = TaskLogs(space, 1)
-    log = TaskLog(space, 0, 1, os.getpid())
+    log = TaskLog(space, 0, 1)
     for task in range(count):
         log.run(FakeRunner(), page, task)  # type: ignore[arg-type]
     return logs

@@ -82,6 +82,7 @@ class _Actor:
         is_ready: it has started, and has not been told to end.
         is_ending: it has been told to.
         orders: the tasks that it has, in that order.
+        begin_ns: when the first of them became the first.
         num_calls: how many calls of it have not been answered.
         end: how it has ended, and why, as soon as it is known that it will not do any more.
     """
@@ -93,6 +94,7 @@ class _Actor:
         self.is_ready = False
         self.is_ending = False
         self.orders: deque[Order] = deque()
+        self.begin_ns = 0
         self.num_calls = 0
         self.end: tuple[int, str] | None = None
 
@@ -332,6 +334,8 @@ class Foreman:
         if header[Header.CANCELLED]:
             self._report(order, actor.index, Status.SKIPPED, 0)
             return True
+        if not actor.orders:
+            actor.begin_ns = time.monotonic_ns()
         orders = [order, *self._orders.more_like(order, self._tasks_a_call(int(header[Header.SOURCE])) - 1)]
         actor.orders.extend(orders)
         self._name_first(actor)
@@ -369,7 +373,10 @@ class Foreman:
         replaced = int.from_bytes(self._slots.read_cell(actor.index, CELL_REPLACED), "little") + report.num_replaced
         self._slots.write_cell(actor.index, CELL_REPLACED, replaced.to_bytes(WORD_BYTES, "little"))
         self._slots.note_measured(actor.index, order.page, report.measured)
-        self._report(order, actor.index, *self._slots.store(order.page, order.task, report))
+        status, value = self._slots.store(order.page, order.task, report)
+        self._slots.log(actor.index, actor.pid, order.page, order.task, actor.begin_ns, status)
+        actor.begin_ns = time.monotonic_ns()
+        self._report(order, actor.index, status, value)
 
     def _report(self, order: Order, worker: int, status: int, value: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # nobody wants to know

@@ -26,6 +26,7 @@ from dali_like.workers.protocol import (
 )
 from dali_like.workers.ray_worker import Report, samples_of
 from dali_like.workers.task import NoMemoryError, Region, SlotView
+from dali_like.workers.task_log import TaskLog
 
 #: Views of so many slots are kept for reuse; beyond that they start anew.
 _MAX_VIEWS = 64
@@ -47,6 +48,12 @@ class Slots:
         self._views: dict[int, SlotView] = {}
         #: By source: what the last task with a region has used of it.
         self._region_bytes: dict[int, int] = {}
+        self._logs = [TaskLog(space, worker, num_workers) for worker in range(num_workers)]
+
+    def log(self, worker: int, pid: int, page: int, task: int, begin_ns: int, status: int) -> None:
+        """Note a task that an actor has computed, if that is wanted; see `dali_like.workers.task_log`."""
+        if self._logs[worker].words[0]:
+            self._logs[worker].write(page, task, begin_ns, status, pid)
 
     def header_of(self, page: int) -> NDArray[np.int64]:
         """The header of the slot that starts on a page, with what is expected of the outputs."""

@@ -11,6 +11,7 @@ A record says all that there is to know of its task, so that nobody has to remem
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ class TaskRecord(NamedTuple):
         num_samples: how many samples it was to make.
         source: by number in its pool.
         status: how it ended, see `Status`.
-        pid: of the worker's process.
+        pid: of the worker's process, or thread.
     """
 
     number: int
@@ -79,21 +80,22 @@ class TaskLog:
         words: of its header; the first says whether records are wanted.
     """
 
-    def __init__(self, space: SharedSpace, worker: int, num_workers: int, pid: int) -> None:
+    def __init__(self, space: SharedSpace, worker: int, num_workers: int) -> None:
         begin = log_offset(worker, num_workers)
         self._map = space.map
         self.words = memoryview(space.map)[begin : begin + LOG_HEADER_BYTES].cast("q")
         self._records = begin + LOG_HEADER_BYTES
-        self._pid = pid
 
     def run(self, runner: TaskRunner, page: int, task: int) -> tuple[Status, int]:
         """Let a task be computed, and leave a record of it."""
         begin_ns = time.monotonic_ns()
         status, value = runner.run(page, task)
-        self._write(page, task, begin_ns, time.monotonic_ns(), status)
+        self.write(page, task, begin_ns, status, threading.get_native_id())
         return status, value
 
-    def _write(self, page: int, task: int, begin_ns: int, end_ns: int, status: Status) -> None:
+    def write(self, page: int, task: int, begin_ns: int, status: int, pid: int) -> None:
+        """Leave a record of a task that ends now, and that a process or thread has computed."""
+        end_ns = time.monotonic_ns()
         words = _HEADER.unpack_from(self._map, page * PAGE_BYTES)
         start = task * words[Header.TASK_SIZE]
         number = self.words[_WRITTEN] + 1
@@ -109,7 +111,7 @@ class TaskLog:
             min(words[Header.TASK_SIZE], words[Header.BATCH_SIZE] - start),
             words[Header.SOURCE],
             status,
-            self._pid,
+            pid,
         )
         _NUMBER.pack_into(self._map, offset, number)
         self.words[_WRITTEN] = number

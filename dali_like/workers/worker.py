@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,7 +91,7 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = os.getpid().to_bytes(WORD_BYTES, "little")
     take = _make_take(index, channels, cell)
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
-    log = TaskLog(space, index, channels.num_workers, threading.get_native_id())
+    log = TaskLog(space, index, channels.num_workers)
     is_traced = log.words
     while take():
         ticket, page, task = unpack(buffer, cell)

@@ -17,6 +17,7 @@ import pytest
 
 from dali_like import Pipeline, get_worker_info, types
 from dali_like.errors import ArgumentError, PicklingError, WorkerDiedError, WorkerStartError
+from dali_like.monitor.records import WORKERS
 from dali_like.workers import ray_cluster, ray_foreman
 from tests.conftest import wait_until
 from tests.on_ray.conftest import actors
@@ -135,6 +136,21 @@ def test_batches_are_those_of_forked_workers(make_pipeline: Callable[..., Pipeli
     assert epochs == epochs_of(forked)
     assert len(epochs[0]) >= NUM_BATCHES
     assert ray.statistics().replaced_samples >= ("skip" in options.values())
+
+
+def test_a_trace_has_a_track_for_each_actor(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipe = make_pipeline(until(FULL, dense), "ray", batch_size=BATCH_SIZE)
+
+    with pipe.trace() as trace:
+        for _ in pipe:
+            pass
+
+    tasks = [span for span in trace.records.spans if span.track.group == WORKERS and not span.details["epoch"]]
+    made = sorted((span.details["iteration"], span.details["samples"]) for span in tasks if "ended" not in span.details)
+    assert len(made) == len(set(made))
+    assert {iteration for iteration, _ in made} == set(range(NUM_BATCHES))
+    assert all(trace.records.begin_ns <= span.begin_ns <= span.end_ns for span in tasks)
+    assert {span.track.name for span in tasks} <= {"worker 0", "worker 1"}
 
 
 class TestErrors:
