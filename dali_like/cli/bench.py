@@ -25,6 +25,8 @@ __all__ = ["add_arguments", "run"]
 #: The limit is measured for this part of the time that the pipeline is.
 _SHARE_FOR_LIMIT = 0.5
 _USUAL_DEPTH = 2
+#: A rate that is so many times its limit cannot be true.
+_DISTURBED = 1.1
 
 
 class _Line(NamedTuple):
@@ -88,6 +90,10 @@ def _measure_workers(factory: Factory, counts: Sequence[int], given: int, second
     head = ("workers", "samples/s", "each added brings", "limit", "of the limit", "first batch", "memory")
     print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
     print(f"\n{_advice(lines, given)}")
+    if any(line.outcome.samples_per_s > _DISTURBED * line.limit for line in lines):
+        print(
+            "Rates above their limits say that other programs have disturbed the figures: try again, or with more --seconds."
+        )
     return 0
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, cli, fn, pipeline_def
-from dali_like.cli import tune
+from dali_like.cli import bench, tune
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
 from dali_like.cli.reports import table
 from dali_like.errors import ArgumentError, TrialError
@@ -309,6 +309,22 @@ def test_bench_prints_a_line_for_each_number_of_workers(capsys: pytest.CaptureFi
     assert lines[0].split("   ")[0] == "workers"
     assert [line.split()[0] for line in lines[1:3]] == ["1", "2"]
     assert re.search(r"py_num_workers=[12], on \d+ CPUs", out)
+
+
+@pytest.mark.usefixtures("program")
+@pytest.mark.parametrize("limit", [90.0, 300.0])
+def test_bench_tells_what_each_worker_brings_and_doubts_what_cannot_be(
+    limit: float, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = iter([outcome(100), outcome(160), outcome(200)])
+    monkeypatch.setattr(bench, "try_pipeline", lambda make, seconds, on_progress: next(rates))
+    monkeypatch.setattr(bench, "try_bare", lambda make, workers, seconds, on_progress: limit * workers)
+    _, out, _ = run(capsys, "bench", "a_program:parallel", "--workers", "1,2,4")
+    gains = [re.findall(r"[+-]\d+%", line) for line in out.splitlines()[1:4]]
+    assert gains == [[], ["+60%"], ["+12%"]]
+    assert "The fastest is py_num_workers=4" in out
+    assert "You have 1, at 50% of that rate" in out
+    assert ("have disturbed the figures" in out) == (limit < 100)
 
 
 @pytest.mark.usefixtures("program")
