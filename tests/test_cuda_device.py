@@ -221,15 +221,17 @@ def test_copies_are_timed_by_events(cupy: CupyStandIn) -> None:
                 pipe.run()
         copies = [span for span in trace.records.spans if span.name == "to the GPU"]
     assert len(copies) >= 3
-    assert all(trace.records.begin_ns <= copy.begin_ns <= copy.end_ns <= trace.records.end_ns for copy in copies)
+    ends = [end_ns for copy in copies for end_ns in (copy.begin_ns, copy.end_ns)]
+    assert ends == sorted(ends)
 
 
 def test_a_copy_on_a_gpu_that_has_failed_ends_where_times_are_counted_from(cupy: CupyStandIn) -> None:
     device = CudaDevice(0)
-    before_ns = time.monotonic_ns()
+    begin_ns = time.monotonic_ns()
     stamp = device.stamp()
+    end_ns = time.monotonic_ns()
     cupy.failed[stamp._event.ptr] = 700
     stamp.wait()
-    made_ns = stamp.time_ns()
-    assert made_ns is not None
-    assert before_ns <= made_ns <= time.monotonic_ns()
+    time_ns = stamp.time_ns()
+    assert time_ns is not None
+    assert begin_ns <= time_ns <= end_ns
