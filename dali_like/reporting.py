@@ -15,7 +15,6 @@ from dali_like.errors import ArgumentClashError
 from dali_like.graph.expectations import per_output
 from dali_like.graph.nodes import Graph, OperatorNode, producer_names
 from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.monitored import Monitored
 from dali_like.notices import warn
 from dali_like.types import DALIDataType

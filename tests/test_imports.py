@@ -16,7 +16,7 @@ FOR_DEFINING = {
     *("feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations"),
     *("graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts", "monitor", "monitor.loops"),
     *("monitor.monitored", "notices", "pipeline", "publishing", "ranks", "reporting", "resuming", "saving", "scheduling"),
-    *("sharding", "sources", "tensors", "types", "workers", "workers.batch", "workers.meters", "workers.states"),
+    *("sharding", "sources", "tensors", "tracing", "types", "workers", "workers.batch", "workers.meters", "workers.states"),
     *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),
     *("workers.samples", "workers.streams", "workers.transport"),
 }
@@ -27,7 +27,7 @@ FOR_WORKING = {
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),
-    "workers.states",
+    *("workers.states", "workers.task_log"),
     *("workers.shipment", "workers.stages", "workers.streams", "workers.task", "workers.template", "workers.transport"),
     "workers.worker",
 }

@@ -18,7 +18,7 @@ from dali_like.errors import ArgumentError
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.pipeline import Pipeline
 from dali_like.types import BatchInfo, Call, SampleInfo, current_call
-from dali_like.workers.coroutines import EventLoop, make_concurrently
+from dali_like.workers.event_loop import LazyEventLoop
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
 from dali_like.workers.worker import limit_threads
@@ -94,7 +94,7 @@ def _count(sources: list[Source], pipe: Pipeline, worker: int, num_workers: int,
     """How many samples have been made, and in how many seconds."""
     arguments = pipe._arguments
     limit_threads(arguments.py_worker_threads)
-    loop = EventLoop()
+    loop = LazyEventLoop()
     for source in sources:
         if source.worker_setup is not None:
             loop.finish(source.worker_setup())
@@ -123,7 +123,7 @@ def _batchwise(made: Iterable[int], batch_size: int) -> Iterator[int]:
             yield batch_size
 
 
-def _calls(source: Source, batch_size: int, worker: int, num_workers: int, loop: EventLoop) -> Iterator[int]:
+def _calls(source: Source, batch_size: int, worker: int, num_workers: int, loop: LazyEventLoop) -> Iterator[int]:
     """Call a source for one sample of `num_workers`, or one batch, epoch after epoch; how many have been made meanwhile.
 
     It ends if an epoch has nothing for this worker.
@@ -156,7 +156,9 @@ def _callback(source: Source) -> Callable[[Any], Any]:
     return call
 
 
-def _of_batches(source: Source, batch_size: int, iterations: Iterator[int], epoch: int, loop: EventLoop) -> Iterator[int]:
+def _of_batches(
+    source: Source, batch_size: int, iterations: Iterator[int], epoch: int, loop: LazyEventLoop
+) -> Iterator[int]:
     callback = _callback(source)
     for iteration in iterations:
         try:
@@ -166,7 +168,7 @@ def _of_batches(source: Source, batch_size: int, iterations: Iterator[int], epoc
         yield batch_size
 
 
-def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: EventLoop) -> Iterator[int]:
+def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: LazyEventLoop) -> Iterator[int]:
     callback, made = _callback(source), 0
     try:
         while True:
@@ -179,7 +181,9 @@ def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: 
         yield made
 
 
-def _of_coroutines(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: EventLoop) -> Iterator[int]:
+def _of_coroutines(
+    source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: LazyEventLoop
+) -> Iterator[int]:
     async def make(i: int) -> None:
         await source.callback(SampleInfo(i, i % batch_size, i // batch_size, epoch))
 
@@ -188,7 +192,7 @@ def _of_coroutines(source: Source, batch_size: int, indices: Iterator[int], epoc
         some = list(itertools.islice(indices, batch_size))
         step = some[1] - some[0] if len(some) > 1 else 1
         chunk = range(some[0], some[-1] + 1, step)
-        errors = loop.finish(make_concurrently(make, chunk, source.concurrency, lambda error: True, lambda index: None))
+        errors = loop.make_concurrently(make, chunk, source.concurrency, lambda error: True, lambda index: None)
         yield len(chunk) - len(errors)
         if errors:
             if not any(isinstance(error, StopIteration) for error in errors.values()):

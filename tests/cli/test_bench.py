@@ -23,7 +23,7 @@ from dali_like.errors import ArgumentError, TrialError
 from dali_like.monitor import bare, trials
 from dali_like.monitor.trials import Outcome
 from dali_like.types import BatchInfo, SampleInfo
-from dali_like.workers.coroutines import EventLoop
+from dali_like.workers.event_loop import LazyEventLoop
 
 SECONDS = 0.05
 BATCH = 4
@@ -139,7 +139,7 @@ def made_by(source: Any, worker: int, num_workers: int, count: int, **options: A
         return fn.external_source(lambda info: (called.append(info), source(info))[1], batch=False, **options)
 
     [prepared], _ = bare._sources(pipeline())
-    steps = bare._calls(prepared, BATCH, worker, num_workers, EventLoop())
+    steps = bare._calls(prepared, BATCH, worker, num_workers, LazyEventLoop())
     assert sum(itertools.islice(steps, count)) > 0
     return called
 
@@ -166,7 +166,7 @@ def test_a_bare_loop_makes_batches_where_the_source_does() -> None:
         return fn.external_source(lambda info: (called.append(info), np.zeros((BATCH, 1)))[1], batch=True, batch_info=True)
 
     [source], _ = bare._sources(pipeline())
-    steps = bare._calls(source, BATCH, 1, 3, EventLoop())
+    steps = bare._calls(source, BATCH, 1, 3, LazyEventLoop())
     assert list(itertools.islice(steps, 2)) == [BATCH, BATCH]
     assert called == [BatchInfo(1, 0), BatchInfo(4, 0)]
 
@@ -199,7 +199,7 @@ def test_coroutines_are_in_the_making_at_once_in_a_bare_loop() -> None:
         return fn.external_source(slow, batch=False, concurrency=3)
 
     [source], _ = bare._sources(pipeline())
-    loop = EventLoop()
+    loop = LazyEventLoop()
     assert list(itertools.islice(bare._calls(source, BATCH, 0, 1, loop), 4)) == [4, 4, 2, 4]
     assert most[1] == 3
     loop.close()
