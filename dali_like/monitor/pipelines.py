@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from dali_like.engine import Engine
-from dali_like.graph.nodes import SourceNode
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.gathering import (
     alive_s,
@@ -19,6 +18,10 @@ from dali_like.monitor.gathering import (
 )
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
+
+if TYPE_CHECKING:
+    from dali_like.engine import Engine
+    from dali_like.graph.nodes import SourceNode
 
 
 def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
