@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START_METHODS", "Arguments", "HasArguments", "OperatorConcurrency", "StreamPolicy"]
 
-START_METHODS = ("fork", "spawn", "ray")
+START_METHODS = ("fork", "spawn", "thread", "ray")
 
 
 class StreamPolicy(enum.Enum):
@@ -84,10 +84,10 @@ class Arguments:
             object.__setattr__(self, "device_id", None)
         if self.seed is not None and self.seed < 0:
             object.__setattr__(self, "seed", None)
-        if self.py_callback_pickler is not None and self.py_start_method == "fork":
+        if self.py_callback_pickler is not None and self.py_start_method in ("fork", "thread"):
             raise ArgumentClashError(
-                "py_callback_pickler should not be set when the 'fork' start method is used: forked workers have the "
-                "sources already, and nothing is pickled"
+                f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
+                "workers have the sources already, and nothing is pickled"
             )
         if self.py_start_method != "ray":
             if self.py_worker_options is not None:
@@ -163,12 +163,12 @@ class HasArguments:
 
     @property
     def py_num_workers(self) -> int | None:
-        """Worker processes."""
+        """Workers: processes, or threads."""
         return self._arguments.py_num_workers
 
     @property
     def py_start_method(self) -> str:
-        """How worker processes are started."""
+        """How workers are started."""
         return self._arguments.py_start_method
 
     @property

@@ -70,9 +70,10 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             in whole lines, marked with the worker.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
-            "spawn" starts fresh interpreters; sources travel by value. "ray" (extra ``dali_like[ray]``) makes them actors of
-            Ray: on the cluster that the program has connected to by ``ray.init``, else on a local one that the pipeline
-            starts, and ends when it is closed. See docs/scaling.md.
+            "spawn" starts fresh interpreters; sources travel by value. "thread" starts threads of this process, which share
+            the sources: for callbacks that release the GIL, or a Python without one; see docs/performance.md. "ray" (extra
+            ``dali_like[ray]``) makes them actors of Ray: on the cluster that the program has connected to by ``ray.init``, or
+            on a local one that the pipeline starts, and ends when it is closed. See docs/scaling.md.
         py_callback_pickler: how sources travel to spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and, if need be, for loads: ``(dill, {"recurse": True})``.
             None: with cloudpickle, by value where workers could not import them; see `dali_like.pickling`.
@@ -88,12 +89,14 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             they choose among executors that DALI has; they are checked, and shown by the properties.
         max_streams, default_cuda_stream_priority, experimental_exec_dynamic: without effect, and deprecated.
         py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
+            With "thread" they are the program's own, and are left alone.
         py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
             again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
         py_timeout_s: how long a worker may be on one sample. Then its Python stack is taken, and it is replaced; when the
             sample hangs again, or no worker may be replaced, `run` raises; and at once where a worker takes longer to
             start, for which it has ten seconds at least: worker_setup, and unpickling the sources. None: for ever. Not
-            with "ray".
+            with "ray". With "thread" `run` raises the first time: a thread cannot be ended from outside. It goes on beside
+            the one that takes its place, until its callback returns.
         max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what the
             machine and the control groups of this process have left when the workers are started.
 

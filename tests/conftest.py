@@ -26,6 +26,8 @@ from dali_like.device.simulated import SimulatedDevice
 DEADLINE_S = 60.0
 
 START_METHODS = ("fork", "spawn")
+#: Also where a callback neither ends its process nor counts on having one to itself.
+WAYS = ("serial", *START_METHODS, "thread")
 
 # The same examples in each run, however busy the machine is. For others: --hypothesis-profile=default.
 hypothesis.settings.register_profile(
@@ -176,11 +178,14 @@ def gpus() -> Iterator[list[SimulatedDevice]]:
         assert not device.registered
 
 
-@pytest.fixture(params=["serial", *START_METHODS])
+@pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest) -> str:
-    """How sources are called: in the main process, in forked workers, in spawned workers."""
+    """How sources are called: in the main process, in forked workers, in spawned workers, in threads."""
     return str(request.param)
 
+
+#: For tests of sources that count on a process of their own.
+in_processes = pytest.mark.parametrize("way", ["serial", *START_METHODS])
 
 #: For tests of what does not depend on how workers have been started: each spawned one takes longer than all else.
 in_both_places = pytest.mark.parametrize("way", ["serial", "fork"])

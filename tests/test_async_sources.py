@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DEADLINE_S, in_both_places, wait_until
+from conftest import DEADLINE_S, in_both_places, in_processes, wait_until
 from faults.programs import Program, time_limit
 
 from dali_like import Pipeline, fn, get_worker_info
@@ -217,6 +217,7 @@ def test_batches_of_a_coroutine_function_without_argument(make_pipeline: MakePip
     assert [pipe.run()[0].shape()[0][0] >> 20 for _ in range(6)] == [1, 2, 3] * 2
 
 
+@in_processes
 def test_one_event_loop_serves_all_batches(way: str, make_pipeline: MakePipeline) -> None:
     class Source:
         loops: Any = None
@@ -543,6 +544,7 @@ class Session:
         return np.int64(worker.id if worker is not None else -1)
 
 
+@in_processes
 def test_worker_setup_and_teardown_in_the_same_event_loop(way: str, tmp_path: Path, make_pipeline: MakePipeline) -> None:
     source = Session(tmp_path)
     options = {"worker_setup": source.set_up, "worker_teardown": source.tear_down}

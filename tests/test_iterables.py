@@ -34,7 +34,7 @@ from batches import (
     outcomes,
     pipeline_of,
 )
-from conftest import in_both_places, wait_until
+from conftest import in_both_places, in_processes, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, errors, fn, get_worker_info
@@ -405,6 +405,7 @@ def test_main_process_is_ahead_by_the_depth_of_the_pipeline() -> None:
     assert made == [0, 1, 2]
 
 
+@in_processes
 def test_worker_functions_belong_to_the_iterable(way: str, tmp_path: Path) -> None:
     class Opened:
         def open(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import wait_until
+from conftest import in_processes, wait_until
 
 from dali_like import Pipeline, WorkerInfo, fn, get_worker_info, pipeline_def
 from dali_like.errors import ArgumentError, WorkerStartError
@@ -42,6 +42,7 @@ def notes(folder: Path, what: str) -> set[int]:
 
 
 class TestSetUpAndTeardown:
+    @in_processes
     def test_happen_once_in_each_process_that_calls_the_source(
         self, way: str, make_pipeline: MakePipeline, tmp_path: Path
     ) -> None:

@@ -519,8 +519,8 @@ def test_wrong_argument_of_pipeline(argument: str, values: list[Any]) -> None:
 
 
 def test_unknown_start_method_names_the_known_ones() -> None:
-    with pytest.raises(errors.ArgumentError, match="one of fork, spawn, ray, not 'thread'"):
-        Pipeline(4, py_start_method="thread")
+    with pytest.raises(errors.ArgumentError, match="one of fork, spawn, thread, ray, not 'forkserver'"):
+        Pipeline(4, py_start_method="forkserver")
 
 
 # Outputs of pipelines

@@ -1,4 +1,4 @@
-"""The workers of a loader: processes that have a copy of its dataset, and make what passes over it ask for."""
+"""The workers of a loader: they have a copy of its dataset, or share it, and make what passes over it ask for."""
 
 from __future__ import annotations
 
@@ -154,8 +154,8 @@ class LoaderCrew:
 
     @property
     def workers(self) -> list[WorkerHandle]:
-        """As PyTorch's iterators have them."""
-        if self._pid != os.getpid():
+        """As PyTorch's iterators have them; threads are not shown, whose ids are no process's."""
+        if self._pid != os.getpid() or self.start_method == "thread":
             return []
         pids = self._pool.worker_pids
         if len(pids) < self.num_workers:

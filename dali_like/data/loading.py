@@ -302,7 +302,7 @@ class Loading(Monitored, TraceableLoader):
             self._drop_ahead()
         are_alike = (crew.num_workers, crew.start_method) == (self.num_workers, self._start_method)
         can_go_on = are_alike and crew.can_go_on(self._keeps_workers)
-        if not can_go_on or (is_changed and (crew.is_in_use or self._start_method == "fork")):
+        if not can_go_on or (is_changed and (crew.is_in_use or self._start_method != "spawn")):
             self._drop_crew()
         elif is_changed:
             crew.rest(self._make_maker())
@@ -350,10 +350,10 @@ class Loading(Monitored, TraceableLoader):
 
     @property
     def _start_method(self) -> str:
-        """fork or spawn: by a template process, both are also what ``forkserver`` is for."""
+        """thread, fork or spawn: by a template process, the last two are also what ``forkserver`` is for."""
         context = self.multiprocessing_context
         method = multiprocessing.get_start_method() if context is None else context.get_start_method()
-        return "fork" if method == "fork" else "spawn"
+        return method if method in ("fork", "thread") else "spawn"
 
     # The next epoch ahead of time
 

@@ -7,6 +7,7 @@ batch's slot. Everything else is made batch by batch: what the user's collation 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import logging
 import pickle
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.forms import SampleForm, batch_of, form_of
 from dali_like.workers.batch import BatchKey
-from dali_like.workers.info import WorkerInfo
+from dali_like.workers.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.workers.meters import Stopwatch
 from dali_like.workers.parcels import Reducers
 from dali_like.workers.requests import Request
@@ -191,13 +192,22 @@ class BatchMaker:
 
     # In a worker
 
+    def for_thread(self) -> BatchMaker:
+        """See `dali_like.workers.requests.Maker`."""
+        return dataclasses.replace(self, _form=(b"", None), _seeders=(), _walks=OrderedDict())
+
     def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
         """See `dali_like.workers.requests.Maker`; the notice is the base seed."""
         seed = int(notice) + worker
-        self.flavour.enter_worker(WorkerInfo(worker, num_workers, seed, self.dataset))
+        info = WorkerInfo(worker, num_workers, seed, self.dataset)
+        shares_generators = is_worker_thread()  # with all of the program, whose affair they are then
+        if shares_generators:
+            set_worker_info(info)
+        else:
+            self.flavour.enter_worker(info)
         if self.worker_init_fn is not None:
             self.worker_init_fn(worker)
-        self._seeders = self.flavour.seeders(seed)
+        self._seeders = () if shares_generators else self.flavour.seeders(seed)
 
     def make(self, request: Request) -> Samples | Whole | None:
         """See `dali_like.workers.requests.Maker`."""

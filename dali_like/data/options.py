@@ -22,7 +22,7 @@ from dali_like.data.datasets import IterableDataset
 from dali_like.data.randomness import as_generator
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from dali_like.device.accelerator import accelerator_is_available
-from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
 from dali_like.notices import warn
 
 __all__ = ["DatasetKind", "LoaderOptions", "OwnOptions"]
@@ -31,6 +31,15 @@ T_co = TypeVar("T_co", covariant=True)
 
 #: Batches that each worker computes ahead, unless the user says how many.
 _PREFETCH_FACTOR = 2
+
+
+class ThreadContext(BaseContext):
+    """What ``multiprocessing_context="thread"`` becomes: workers are threads."""
+
+    _name = "thread"
+
+    def get_start_method(self, allow_none: bool = False) -> str:  # as there
+        return self._name
 
 
 class DatasetKind(enum.IntEnum):
@@ -111,7 +120,9 @@ class LoaderOptions(Generic[T_co]):
         timeout: how many seconds a batch may take in the workers. 0: any time.
         worker_init_fn: called in each worker with its number before it loads anything. What it seeds is seeded again
             when samples are made, unless `worker_seeding` is "torch".
-        multiprocessing_context: how workers are started: a start method's name, or a context of `multiprocessing`.
+        multiprocessing_context: how workers are started: a start method's name, or a context of `multiprocessing`. "thread":
+            they are threads of this process, which share the dataset, for datasets that release the GIL. The global random
+            generators are left alone then.
         generator: what `shuffle` draws from: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``.
         prefetch_factor: how many batches each worker computes ahead, by default 2. Only with workers.
         persistent_workers: whether workers are kept when an epoch has ended. Only with workers.
@@ -296,6 +307,8 @@ class LoaderOptions(Generic[T_co]):
                     f"Set num_workers > 0, or timeout=0 instead of {self.timeout}"
                 )
             return
+        if isinstance(self.multiprocessing_context, ThreadContext):
+            _check_threads(self)
         for name in ("num_workers", "prefetch_factor"):
             if _index(name, getattr(self, name)) <= 0:
                 raise IteratorArgumentError(f"{name} must be greater than 0 for MultiProcessingDataLoaderIter")
@@ -352,6 +365,8 @@ def _context(context: Any, num_workers: int) -> BaseContext:
             "multiprocessing_context can only be used with multi-process loading (num_workers > 0), but got "
             f"num_workers={num_workers}"
         )
+    if context == "thread":
+        return ThreadContext()
     if isinstance(context, str):
         methods = multiprocessing.get_all_start_methods()
         if context not in methods:
@@ -366,6 +381,20 @@ def _context(context: Any, num_workers: int) -> BaseContext:
             f"got multiprocessing_context={context}"
         )
     return context
+
+
+def _check_threads(options: Any) -> None:
+    if options.worker_seeding == "torch":
+        raise ArgumentClashError(
+            'worker_seeding="torch" seeds the global random generators of each worker, and threads have those of the whole '
+            'program in common: it does not go with multiprocessing_context="thread"'
+        )
+    if options.num_workers > 1 and isinstance(options.dataset, _torchs_iterable_dataset()):
+        raise ArgumentClashError(
+            "torch.utils.data.get_worker_info() knows of no threads, so that each of several would walk through all of this "
+            'iterable dataset. With multiprocessing_context="thread" use num_workers=1, or a dataset that is a '
+            "dali_like.data.IterableDataset and asks dali_like.get_worker_info()"
+        )
 
 
 def _check_no_order(shuffle: Any, sampler: Any, batch_sampler: Any) -> None:
@@ -403,6 +432,11 @@ def _index(name: str, value: Any) -> int:
 
 
 def _is_iterable(dataset: Any) -> bool:
-    """Whether a dataset is walked through. PyTorch is not imported for that: whoever has one of its datasets has."""
-    theirs = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", IterableDataset)
-    return isinstance(dataset, (IterableDataset, theirs))
+    """Whether a dataset is walked through."""
+    return isinstance(dataset, (IterableDataset, *_torchs_iterable_dataset()))
+
+
+def _torchs_iterable_dataset() -> tuple[type, ...]:
+    """PyTorch's class, which is not imported for that: whoever has one of its datasets has it."""
+    theirs = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    return () if theirs is None else (theirs,)

@@ -35,7 +35,7 @@ from dali_like.data.forms import (
 from dali_like.data.iteration import BatchIterator, SamplerIterator, resumable
 from dali_like.data.loading import Loading
 from dali_like.data.making import BatchMaker
-from dali_like.data.options import LoaderOptions, OwnOptions
+from dali_like.data.options import LoaderOptions, OwnOptions, ThreadContext
 from dali_like.data.randomness import TorchRandomness
 from dali_like.device.protocol import Pinning
 from dali_like.errors import ArgumentError
@@ -346,6 +346,8 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _OWN_NAMES and "_iterator" in vars(self):
             raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        if name == "multiprocessing_context" and value == "thread":
+            value = ThreadContext()
         super().__setattr__(name, value)
 
     def _make_maker(self) -> BatchMaker:

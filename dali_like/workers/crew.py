@@ -10,7 +10,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.descriptors import Descriptor
@@ -31,15 +31,20 @@ TEMPLATE = -1
 
 
 class End(NamedTuple):
-    """A worker has ended: which, its process id, and its exit code, minus the signal's number if it was killed."""
+    """A worker has ended: which, its process id, and its exit code, minus the signal's number if it was killed.
+
+    A thread cannot be killed. One that hangs counts as ended and goes on, and may still write to the slot that it was
+    writing to; `keep` then keeps something until the thread has really ended.
+    """
 
     worker: int
     pid: int
     exitcode: int
+    keep: Callable[[Any], None] | None = None
 
 
 class Workers(Protocol):
-    """The workers of a pool, wherever they are: a `Crew` of processes, or of actors.
+    """The workers of a pool, wherever they are: a `Crew` of processes, of threads, or of actors.
 
     Attributes:
         exitcodes: how those have ended that have, by process id, where that is known: the exit status, or minus the number

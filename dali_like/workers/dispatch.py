@@ -23,9 +23,10 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
 from dali_like.workers.protocol import CELL_PID, DONE, NO_TICKET, TASK, WORD_BYTES, Header, Status, cell_offset
 from dali_like.workers.recovery import Debt
-from dali_like.workers.ring import Slot
+from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import Stage
+from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import add_note, read_message, unpack_exception
 
 _TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
@@ -53,10 +54,11 @@ class Dispatcher:
         no_memory: why the first of those that wait could not be begun, when that was last tried.
     """
 
-    def __init__(self, stages: Sequence[Stage], capacity: int, space: SharedSpace, num_workers: int) -> None:
+    def __init__(self, stages: Sequence[Stage], capacity: int, space: SharedSpace, options: WorkerOptions) -> None:
         self._stages = stages
         self._space = space
-        self._num_workers = num_workers
+        self._num_workers = num_workers = options.num_workers
+        self._unit = options.unit
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self._backlog: deque[Batch] = deque()
@@ -330,7 +332,7 @@ class Dispatcher:
         start = slot.offset + slot.geometry.region_offset(batch.failed_task)
         error = unpack_exception(read_message(self._space, start, int(slot.marks[batch.failed_task])))
         worker = batch.failed_worker
-        where = f", in worker {worker} (pid {pid_in_cell(self._space, worker)})"
+        where = f", in worker {worker} ({self._unit} {pid_in_cell(self._space, worker)})"
         add_note(error, f"raised by {stage.source.name} for {stage.describe(batch.key, batch.failed_sample)}{where}")
         return error
 
@@ -380,6 +382,14 @@ class Dispatcher:
         if debt.sample < debt.batch.failed_sample:
             debt.batch.fatal = error
         self._note(debt.batch.ticket, debt.task, _NO_WORKER, Status.FAILED, debt.sample)
+
+    def hold(self, debt: Debt) -> Lease[Slot]:
+        slot = debt.batch.slot
+        assert slot is not None
+        return self._stages[debt.batch.key.source].ring.hold(slot)
+
+    def can_repeat(self, debt: Debt) -> bool:
+        return self._source_of(debt.batch).makes_again
 
     def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
         self.failure = self.failure or error

@@ -48,6 +48,7 @@ from dali_like.workers.shipment import PickledSource
 from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.task_log import TaskLogs
+from dali_like.workers.thread_crew import ThreadCrew
 
 
 class ProcessPool:
@@ -85,7 +86,7 @@ class ProcessPool:
             else ArrayStage(space, source, capacity, declared, options.num_workers, self._tasks_per_worker)
             for source, declared in sources
         ]
-        self._work = Dispatcher(self._stages, capacity, space, options.num_workers)
+        self._work = Dispatcher(self._stages, capacity, space, options)
         self._crew = self._start_crew([source for source, _ in sources])
         self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
@@ -111,8 +112,8 @@ class ProcessPool:
 
     @property
     def worker_pids(self) -> list[int]:
-        """The process ids of the workers that are known to have started."""
-        return [pid for pid in self.pid_of_each if pid]
+        """The process ids of the workers that are known to have started; none of threads."""
+        return [] if self._options.start_method == "thread" else [pid for pid in self.pid_of_each if pid]
 
     @property
     def slot_bytes(self) -> list[int]:
@@ -248,7 +249,8 @@ class ProcessPool:
         return self._recovery.describe_workers_on(batch, self._work)
 
     def _start_crew(self, sources: Sequence[Source]) -> Workers:
-        return Crew(sources, self._options, self._space, *self._work.worker_ends, self._work.farewell)
+        kind = ThreadCrew if self._options.start_method == "thread" else Crew
+        return kind(sources, self._options, self._space, *self._work.worker_ends, self._work.farewell)
 
     def _write_notice(self, notice: bytes) -> None:
         offset = notice_offset(self._options.num_workers)

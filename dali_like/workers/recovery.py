@@ -43,6 +43,7 @@ from dali_like.workers.protocol import (
     cell_offset,
     message_offset,
 )
+from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import read_message, unpack_exception
 from dali_like.workers.worker import START_FAILED
@@ -61,6 +62,12 @@ _REST_GRACE_S = 0.5
 #: The state of a worker that has not come to its first task, and what is said of one that stays in it.
 _STARTS = "starts"
 _START_TEXT = "since it was started: it is in a worker_setup, or its sources are being unpickled"
+
+#: What is said of one that is a thread.
+_STAYS_TEXT = (
+    ". Python cannot end a thread from outside: it goes on until its callback returns or next runs Python code, and another "
+    "one has taken its place"
+)
 
 #: Somebody may want to close the pipeline meanwhile.
 _POLL_MS = PATIENCE_S * 1000
@@ -104,6 +111,12 @@ class Work(Protocol):
     def give_up(self, debt: Debt, error: WorkerError) -> None:
         """Let a batch fail by a sample that cannot be made."""
 
+    def hold(self, debt: Debt) -> Lease[Slot]:
+        """Keep the slot of a task from being used again."""
+
+    def can_repeat(self, debt: Debt) -> bool:
+        """Whether another worker could make what this one was making, while this one goes on."""
+
     def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
         """Give up: `first_lost` and all batches after it, or all that have not been begun, will not be completed."""
 
@@ -138,6 +151,7 @@ class Recovery:
         self._crew = crew
         self._space = space
         self._options = options
+        self._unit = options.unit
         self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
         self._deaths: Counter[tuple[BatchKey, int]] = Counter()
         self._hangs: Counter[tuple[BatchKey, int]] = Counter()
@@ -221,7 +235,7 @@ class Recovery:
         debts = {worker: debt for worker, debt in enumerate(self._debts(work)) if debt is not None}
         on_batch = {worker: debt for worker, debt in debts.items() if debt.batch is batch}
         return [
-            f"worker {worker} (pid {self._crew.pids[worker]}): {work.describe(debt)}:\n{watch.stack_of(worker)}"
+            f"worker {worker} ({self._unit} {self._crew.pids[worker]}): {work.describe(debt)}:\n{watch.stack_of(worker)}"
             for worker, debt in (on_batch or debts).items()
         ]
 
@@ -232,7 +246,7 @@ class Recovery:
             work.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
             return
         if end.exitcode == START_FAILED and not self._resting and (message := self._last_words(end.worker)):
-            work.fail_at_once(_start_error(end, message))
+            work.fail_at_once(_start_error(f"worker {end.worker} ({self._unit} {end.pid})", message))
             return
         debt = self._debt_of(end.worker, work)
         if self._resting and debt is not None:
@@ -248,7 +262,7 @@ class Recovery:
             return
         if error is None:
             doing = "while it was idle" if debt is None else f"while {work.describe(debt)}"
-            what = f"worker {end.worker} (pid {end.pid}) {self._crew.describe_exit(end)} {doing}"
+            what = f"worker {end.worker} ({self._unit} {end.pid}) {self._crew.describe_exit(end)} {doing}"
             error = WorkerDiedError(what, end.pid, end.exitcode)
         if not self._may_restart(end.worker):
             self._lost.add(end.worker)
@@ -262,7 +276,13 @@ class Recovery:
         self.num_restarts += 1
         self._clear_traces(end.worker)
         work.take_back(end.worker)
-        if debt is not None:
+        if debt is not None and end.keep is not None:
+            end.keep(work.hold(debt))
+            if not work.can_repeat(debt):
+                work.fail_at_once(error)
+                return
+            work.give_up(debt, error)  # nobody else may write to where that thread will go on writing
+        elif debt is not None:
             self._settle(debt, error, work)
         self._crew.start(end.worker)
 
@@ -325,9 +345,10 @@ class Recovery:
                 doing = _START_TEXT if state is _STARTS else "although there was work"
                 if debt is not None:
                     doing = f"while {work.describe(debt)}"
+                stays = "" if self._unit == "pid" else _STAYS_TEXT
                 self._hung[worker] = WorkerTimeoutError(
-                    f"worker {worker} (pid {self._crew.pids[worker]}) has shown no progress for "
-                    f"{watch.limit_s(starting=state is _STARTS)} s {doing}:\n{watch.stack_of(worker)}"
+                    f"worker {worker} ({self._unit} {self._crew.pids[worker]}) has shown no progress for "
+                    f"{watch.limit_s(starting=state is _STARTS)} s {doing}{stays}:\n{watch.stack_of(worker)}"
                 )
                 if state is _STARTS:
                     self._hung_at_start.add(worker)
@@ -393,9 +414,9 @@ class Recovery:
         return int.from_bytes(self._space.map[offset : offset + WORD_BYTES], _LITTLE)
 
 
-def _start_error(end: End, message: bytes) -> WorkerStartError:
+def _start_error(worker: str, message: bytes) -> WorkerStartError:
     cause = unpack_exception(message)
-    error = WorkerStartError(f"worker {end.worker} (pid {end.pid}) could not start: {cause!r}")
+    error = WorkerStartError(f"{worker} could not start: {cause!r}")
     error.__cause__ = cause
     return error
 

@@ -75,6 +75,9 @@ class Maker(Protocol):
     def reducers(self) -> Reducers:
         """How objects in parcels are pickled."""
 
+    def for_thread(self) -> Maker:
+        """One for a thread of its own, that has not begun."""
+
     def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
         """A worker has started; what is raised is the cause of the WorkerStartError that the main process sees."""
 

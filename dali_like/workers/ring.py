@@ -37,11 +37,12 @@ _EXCESS_BYTES = 1 << 24
 class Slot:
     """An extent of the shared space that holds one batch of one source."""
 
-    __slots__ = ("counts", "descriptors", "geometry", "header", "marks", "offset", "space")
+    __slots__ = ("counts", "descriptors", "geometry", "header", "holds", "marks", "offset", "space")
 
     def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
         self.space = space
         self.geometry = geometry
+        self.holds = 0  # how many besides the first must give it back before it is used again
         self.offset = space.take(geometry.slot_bytes, geometry.resident_bytes)
         word = np.dtype(np.int64)
         num_outputs = len(geometry.outputs)
@@ -130,6 +131,11 @@ class Ring:
             slot.discard_regions()
         return slot
 
+    def hold(self, slot: Slot) -> Lease[Slot]:
+        """Keep a slot that somebody may still be writing to from being used again, even when it has been given back."""
+        slot.holds += 1
+        return Lease(self, slot)
+
     def release(self, slot: Slot) -> None:
         """Give a slot back. May be called from any thread; in a forked child it must not be."""
         fence = self._space.fence()
@@ -177,6 +183,9 @@ class Ring:
                 fence.wait()
             elif fence is not None and not fence.passed():
                 self._returned.append((slot, fence))
+                continue
+            if slot.holds:
+                slot.holds -= 1
                 continue
             if slot.geometry is not self._geometry or len(self._free) >= _MOST_FREE:
                 self._drop(slot)

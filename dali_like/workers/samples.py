@@ -6,7 +6,7 @@ import enum
 import inspect
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
 import cloudpickle
@@ -94,6 +94,12 @@ class Source:
     def makes_again(self) -> bool:
         """Whether it can be asked again for what it has made, by the same process."""
         return not (isinstance(self.callback, Stream) and self.callback.once)
+
+    def for_thread(self) -> Source:
+        """The source for one of several threads: it shares the user's objects, and not what the engine notes."""
+        if isinstance(self.callback, Stream) or self.requests:
+            return replace(self, callback=self.callback.for_thread())  # type: ignore[attr-defined]
+        return self
 
     def is_object(self, output: int) -> bool:
         """Whether an output is of Python objects."""

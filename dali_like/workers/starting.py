@@ -36,7 +36,7 @@ class WorkerOptions:
 
     Attributes:
         num_workers: how many processes.
-        start_method: "fork", "spawn" or "ray".
+        start_method: "fork", "spawn", "thread" or "ray".
         threads: for the numerical libraries in each worker; None leaves them alone.
         timeout_s: how long a worker may be on one sample; None: for ever.
         restarts: how often a minute a worker that has died is replaced; None: always.
@@ -52,6 +52,11 @@ class WorkerOptions:
     restarts: int | None
     pickle_source: SourcePickler
     resources: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """What the ids of workers are, for messages."""
+        return "thread" if self.start_method == "thread" else "pid"
 
 
 @dataclass(frozen=True)

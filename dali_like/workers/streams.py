@@ -5,8 +5,8 @@ worker that has died leaves to be done again. An iterator only goes forward. So 
 comes later, it skips; asked for what came before, or for another epoch, it begins anew, or says that it cannot. In order, it
 costs one comparison.
 
-Streams run in one process each. A fresh worker has the iterable as it was when the workers were started, and so gets to the
-same place.
+Streams run in one process each, or in one thread. A fresh worker process has the iterable as it was when the workers were
+started, and so gets to the same place.
 """
 
 from __future__ import annotations
@@ -86,6 +86,10 @@ class Stream:
             if not (self.once or isinstance(error, Exception)):
                 self._epoch = None  # an interrupt ends a generator
             raise
+
+    def for_thread(self) -> Stream:
+        """One that has not begun, for a thread of its own; where there is one walk for all, this one."""
+        return self if self.once else Stream(self.begin)
 
     def put_back(self, item: Any) -> None:
         """What was given last could not be used, and will be asked for again, though maybe not at once."""

@@ -42,7 +42,7 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import Shipment
-from dali_like.workers.worker import Channels, limit_threads, run_worker
+from dali_like.workers.worker import Channels, answer_with_stack, limit_threads, run_worker
 
 #: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
 #: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW come the descriptors of a shipment,
@@ -237,6 +237,7 @@ class _Template:
             for fd in (*self._workers, self._main, *others):
                 os.close(fd)
             mark_output(index)
+            answer_with_stack(index, self._channels)
             status = run_worker(index, self._channels, self._make_sources)
             finish_queues()
         except SystemExit as stop:

@@ -28,7 +28,7 @@ class WorkerTraceback(Exception):
         self.text = text
 
     def __str__(self) -> str:
-        return f"in a worker process:\n\n{self.text}"
+        return f"in a worker:\n\n{self.text}"
 
 
 def pack_exception(error: Exception) -> bytes:

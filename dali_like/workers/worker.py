@@ -1,4 +1,4 @@
-"""A worker process: takes tasks, computes them, reports.
+"""A worker, which is a process or a thread: takes tasks, computes them, reports.
 
 Taking a task and recording who has it is one system call: ``splice`` moves the record from the pipe that all workers read
 into the worker's own cell of the shared space. Read-then-record would lose the tasks of workers that die between the two.
@@ -14,6 +14,7 @@ import os
 import select
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -67,11 +68,23 @@ class Channels:
     num_workers: int
 
 
-def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequence[Source]]) -> int:
-    """The life of a worker; returns its exit status."""
+#: Takes the next task into a worker's cell; returns 0 if there will be none.
+Take = Callable[[], int]
+
+
+def run_worker(
+    index: int,
+    channels: Channels,
+    make_sources: Callable[[], Sequence[Source]],
+    guard: Callable[[Take], Take] = lambda take: take,
+) -> int:
+    """The life of a worker; returns its exit status.
+
+    Args:
+        guard: makes of what takes tasks something that may also say that there are none.
+    """
     space = channels.space
     cell = cell_offset(index)
-    _answer_with_stack(index, channels)
     try:
         set_worker_info(WorkerInfo(index, channels.num_workers))
         sources = make_sources()
@@ -86,10 +99,11 @@ def run_worker(index: int, channels: Channels, make_sources: Callable[[], Sequen
             if source.worker_setup is not None:
                 runner.call(source.worker_setup)
     except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
-        _leave_message(index, channels, pack_exception(error))
+        leave_message(index, channels, pack_exception(error))
         return START_FAILED
-    space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = os.getpid().to_bytes(WORD_BYTES, "little")
-    take = _make_take(index, channels, cell)
+    # In a process of its own that is the process's id.
+    space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = threading.get_native_id().to_bytes(WORD_BYTES, "little")
+    take = guard(_make_take(index, channels, cell))
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
     log = TaskLog(space, index, channels.num_workers)
     is_traced = log.words
@@ -115,8 +129,7 @@ def _notice_of(channels: Channels) -> bytes:
     return read_message(channels.space, notice_offset(channels.num_workers), NOTICE_BYTES - WORD_BYTES)
 
 
-def _make_take(index: int, channels: Channels, cell: int) -> Callable[[], int]:
-    """What takes the next task into a worker's cell, and returns 0 if there will be none."""
+def _make_take(index: int, channels: Channels, cell: int) -> Take:
     tasks, fd, splice, size = channels.tasks, channels.space.fd.fileno(), os.splice, TASK.size
     if not channels.own_tasks:
         return lambda: splice(tasks, fd, size, offset_dst=cell)
@@ -150,8 +163,8 @@ def report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple
     return Status.FAILED, sample
 
 
-def _answer_with_stack(index: int, channels: Channels) -> None:
-    """Write the Python stack into the message area whenever it is asked for."""
+def answer_with_stack(index: int, channels: Channels) -> None:
+    """Let a worker process write its Python stack into the message area whenever it is asked for."""
     try:
         fd = os.open(f"/proc/self/fd/{channels.space.fd.fileno()}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:  # no /proc, or no descriptor left: hangs are then noticed without a stack
@@ -160,7 +173,8 @@ def _answer_with_stack(index: int, channels: Channels) -> None:
     faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
 
 
-def _leave_message(index: int, channels: Channels, message: bytes) -> None:
+def leave_message(index: int, channels: Channels, message: bytes) -> None:
+    """Write into the message area of a worker: why it could not start, or its stack."""
     offset = message_offset(index, channels.num_workers)
     message = message[: MESSAGE_BYTES - WORD_BYTES]
     channels.space.map[offset : offset + WORD_BYTES] = len(message).to_bytes(WORD_BYTES, "little")

@@ -322,7 +322,7 @@ def iteration_of(batch: tuple[Any, ...]) -> int:
 
 class TestAnInterruptAtEachPoint:
     @pytest.mark.parametrize(
-        ("way", "pause_s"), [("serial", 0.0), ("fork", 0.0), ("fork", 0.001), ("spawn", 0.0), ("spawn", 0.001)]
+        ("way", "pause_s"), [("serial", 0.0), *itertools.product(("fork", "spawn", "thread"), (0.0, 0.001))]
     )
     def test_of_run_loses_a_batch_at_worst(self, way: str, pause_s: float) -> None:
         with closing(make(way, pause_s)) as pipe:

@@ -1,0 +1,273 @@
+"""Workers as threads of the main process, for callbacks that release the GIL, and for a Python without one.
+
+They run the loop of worker processes (`dali_like.workers.worker.run_worker`) over the same pipes, cells and slots, so that
+to the pool they are like processes. What is different:
+
+- Nothing is copied and nothing travels: all threads share the sources, as the user has made them.
+- A thread cannot be killed. One that hangs is given up: it counts as ended, another takes its place, and the slot that it
+  may still write to is not used again before it has ended. It is asked to end by SystemExit, which Python raises in it when
+  it next runs Python code; code that blocks outside of Python is not reached by that.
+- The cells hold the threads' native ids in the place of process ids.
+
+Race: a thread may finish its task at the very moment when it is given up. It then must not take another, whose report would
+be mixed up with those of its successor. So giving up and beginning to wait for a task exclude each other, by a lock that
+nobody holds while waiting. A thread that is no longer at a task when it is to be given up ends after its next one instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import select
+import signal
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dali_like.interrupts import deferred_interrupts
+from dali_like.workers.crew import End
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.info import become_worker_thread
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.samples import Source
+from dali_like.workers.shipment import PickledSource
+from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.worker import STACK_SIGNAL, Channels, Take, leave_message, run_worker
+
+#: Of the crews that have not been stopped.
+_offices: weakref.WeakSet[_Office] = weakref.WeakSet()
+
+#: How long threads have to finish their tasks when they are told to stop; and their callbacks, when they have been asked to
+#: end at once.
+_GRACE_S = 0.5
+_LAST_GRACE_S = 2.0
+
+
+class _Office:
+    """What the threads of a crew share with it. It does not refer to the crew, which can so be dropped."""
+
+    def __init__(self, channels: Channels, pipes: Sequence[Descriptor], farewell: Callable[[], None]) -> None:
+        self.channels = channels
+        self.pid = os.getpid()
+        self.news = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self.ends: deque[End] = deque()
+        self.threads: set[_WorkerThread] = set()
+        self.farewell = farewell
+        self._pipes = pipes  # open for as long as a thread may use them
+        _offices.add(self)
+
+    def report(self, end: End) -> None:
+        self.ends.append(end)
+        os.eventfd_write(self.news.fileno(), 1)
+
+
+class _WorkerThread(threading.Thread):
+    """One worker."""
+
+    def __init__(self, index: int, office: _Office, sources: Sequence[Source]) -> None:
+        super().__init__(name=f"dali_like:{index}", daemon=True)
+        self.index = index
+        self._office = office
+        self._sources = sources
+        self._lock = threading.Lock()
+        self._is_busy = True  # with its start
+        self._is_dismissed = False
+        self._is_given_up = False
+        self._has_ended = False
+        self._kept: Any = None
+
+    def run(self) -> None:
+        status = 1
+        try:
+            become_worker_thread()
+            status = run_worker(self.index, self._office.channels, self._make_sources, self._guarded)
+        except SystemExit as stop:
+            status = _exit_status(stop)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        with self._lock:
+            self._has_ended = True
+            kept, self._kept = self._kept, None
+        del kept
+        self._office.threads.discard(self)
+        if not self._is_given_up:
+            self._office.report(End(self.index, self.native_id or 0, status))
+
+    def give_up(self) -> None:
+        """Let another thread take its place, now or when it has ended."""
+        with self._lock:
+            self._is_dismissed = True
+            if not self._is_busy or self._has_ended:
+                return
+            self._is_given_up = True
+            self._interrupt()
+        self._office.report(End(self.index, self.native_id or 0, 0, self._keep))
+
+    def dismiss(self) -> None:
+        """Let it take no task any more, and end as soon as it can."""
+        with self._lock:
+            self._is_dismissed = True
+        self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Raise SystemExit in it when it next runs Python code."""
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
+
+    def stack(self) -> str:
+        """Its Python stack, as `faulthandler` would write it."""
+        lines = [f"Thread {self.native_id} (most recent call first):"]
+        frame = sys._current_frames().get(self.ident or 0)
+        while frame is not None:
+            lines.append(f'  File "{frame.f_code.co_filename}", line {frame.f_lineno} in {frame.f_code.co_name}')
+            frame = frame.f_back
+        return "\n".join(lines) + "\n"
+
+    def _keep(self, thing: Any) -> None:
+        with self._lock:
+            if not self._has_ended:
+                self._kept = thing
+
+    def _make_sources(self) -> Sequence[Source]:
+        return [source.for_thread() for source in self._sources]
+
+    def _guarded(self, take: Take) -> Take:
+        def take_unless_dismissed() -> int:
+            with self._lock:
+                if self._is_dismissed:
+                    return 0
+                self._is_busy = False
+            taken = take()
+            with self._lock:
+                self._is_busy = True
+            return taken
+
+        return take_unless_dismissed
+
+
+class ThreadCrew:
+    """The threads of a pool; see `dali_like.workers.crew.Workers`, and the module's text.
+
+    They are ended by `stop`, or when the crew is dropped, or at the end of the program.
+
+    Args:
+        tasks, done: the workers' ends of the pipes, as of `dali_like.workers.crew.Crew`.
+        farewell: called before the threads are waited for, so that they find the end. Must not refer to the crew.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        options: WorkerOptions,
+        space: SharedSpace,
+        tasks: Sequence[Descriptor],
+        done: Descriptor,
+        farewell: Callable[[], None],
+    ) -> None:
+        shared, *own = (pipe.fileno() for pipe in tasks)
+        channels = Channels(shared, tuple(own), done.fileno(), space, options.num_workers)
+        self.exitcodes: dict[int, int] = {}
+        self.pids = [0] * options.num_workers
+        self.has_waiting_tasks = False  # what a thread has taken is in its cell
+        self._sources = sources
+        self._office = _Office(channels, (*tasks, done), farewell)
+        self._workers: dict[int, _WorkerThread] = {}
+        self._finalizer = weakref.finalize(self, _stop, self._office)
+        for worker in range(options.num_workers):
+            self.start(worker)
+
+    @property
+    def control(self) -> Descriptor:
+        """Becomes readable when there is news."""
+        return self._office.news
+
+    def start(self, worker: int) -> None:
+        """Start a worker that is not running, or that has been given up."""
+        thread = self._workers[worker] = _WorkerThread(worker, self._office, self._sources)
+        self._office.threads.add(thread)
+        thread.start()
+        self.pids[worker] = thread.native_id or 0
+
+    def signal(self, worker: int, number: int) -> None:
+        """Give a thread up, or let its stack be written where a process would write it; other signals do not reach it."""
+        if number == STACK_SIGNAL:
+            leave_message(worker, self._office.channels, self._workers[worker].stack().encode())
+        elif number == signal.SIGKILL:
+            self._workers[worker].give_up()
+
+    def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
+        """Give threads that are started from now on other sources."""
+        self._sources = sources
+
+    def read_news(self) -> None:
+        """Take note that there has been news."""
+        try:
+            os.eventfd_read(self._office.news.fileno())
+        except BlockingIOError:
+            return
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Wait until there is news."""
+        poll = select.poll()
+        poll.register(self._office.news, select.POLLIN)
+        poll.poll(timeout_s * 1000)
+        self.read_news()
+
+    def take_end(self) -> End | None:
+        """The next end that has not been taken, if there is one."""
+        return self._office.ends.popleft() if self._office.ends else None
+
+    def describe_exit(self, end: End) -> str:
+        """How a thread ended, in words."""
+        return f"ended with exit code {end.exitcode}"
+
+    def stop(self) -> None:
+        """End all threads, and wait until they are gone; warn of those whose callbacks do not return."""
+        with deferred_interrupts():  # a finalizer is called once
+            for thread in self._finalizer() or ():
+                warnings.warn(
+                    f"{thread.name} (thread {thread.native_id}) is in a callback that does not return, and Python cannot "
+                    f"end a thread from outside; it ends when the callback does:\n{thread.stack()}",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+
+def _stop(office: _Office) -> Sequence[_WorkerThread]:
+    """Let threads finish their tasks, ask those to end at once that do not, and wait; those that go on nevertheless."""
+    if office.pid != os.getpid() or office not in _offices:
+        return ()
+    _offices.discard(office)
+    office.farewell()
+    _join(office, _GRACE_S)
+    for thread in list(office.threads):
+        if thread is not threading.current_thread():
+            thread.dismiss()
+    _join(office, _LAST_GRACE_S)
+    return [thread for thread in list(office.threads) if thread.is_alive() and thread is not threading.current_thread()]
+
+
+def _join(office: _Office, most_s: float) -> None:
+    deadline_s = time.monotonic() + most_s
+    for thread in list(office.threads):
+        if thread is not threading.current_thread():  # whose callback closes the pipeline, say
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+
+
+def _stop_all() -> None:
+    for office in list(_offices):
+        _stop(office)
+
+
+# When the program ends, before the thread pools that callbacks may use: `atexit` would come after those.
+threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
+
+
+def _exit_status(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    return stop.code & 0xFF if isinstance(stop.code, int) else 1

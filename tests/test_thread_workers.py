@@ -1,0 +1,449 @@
+"""``py_start_method="thread"``: what is different where workers are threads of the program.
+
+That their batches, errors and statistics are those of other workers is in the tests that have "thread" as a ``way``.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import DEADLINE_S, wait_until
+from data.loader_cases import MANY_WORKERS
+from faults.programs import Program
+
+from dali_like import Pipeline, fn, get_worker_info, pipeline_def
+from dali_like.data import DataLoader, IterableDataset
+from dali_like.errors import ArgumentClashError, ClosedError, ForkedError, WorkerDiedError, WorkerTimeoutError
+from dali_like.types import SampleInfo
+from dali_like.workers import thread_crew
+
+MakePipeline = Callable[..., Pipeline]
+
+TIMEOUT_S = 0.3
+
+
+def number(info: SampleInfo) -> Any:
+    return np.int64(info.idx_in_epoch)
+
+
+def run(pipe: Pipeline) -> list[int]:
+    numbers: list[int] = pipe.run()[0].as_array().tolist()
+    return numbers
+
+
+def worker_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("dali_like:")]
+
+
+class Gate:
+    """Where callbacks wait until the test lets them go."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self.is_reached = False
+        self.has_been_left = False
+
+    def pass_through(self) -> None:
+        self.is_reached = True
+        # A lock of C, which nothing in Python interrupts; in the main process nobody waits for more than the deadline.
+        self._event.wait(DEADLINE_S)
+        self.has_been_left = True
+
+    def open(self) -> None:
+        self._event.set()
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.open()
+
+
+class TestThreads:
+    def test_share_the_source_with_the_program(self, make_pipeline: MakePipeline) -> None:
+        seen: list[tuple[int, bool]] = []  # as no process could write to it
+        lock = threading.Lock()  # and which could not be pickled
+
+        def source(info: SampleInfo) -> Any:
+            with lock:
+                seen.append((os.getpid(), threading.current_thread() in worker_threads()))
+            return number(info)
+
+        pipe = make_pipeline(source, "thread")
+
+        assert run(pipe) == [0, 1, 2, 3]
+        assert set(seen) == {(os.getpid(), True)}
+
+    def test_make_samples_at_the_same_time(self, make_pipeline: MakePipeline) -> None:
+        both = threading.Barrier(2, timeout=DEADLINE_S)
+
+        def source(info: SampleInfo) -> Any:
+            both.wait()
+            return number(info)
+
+        pipe = make_pipeline(source, "thread", batch_size=2, workers=2)
+
+        assert [run(pipe), run(pipe)] == [[0, 1], [2, 3]]
+
+    def test_know_which_worker_they_are(self, make_pipeline: MakePipeline) -> None:
+        both = threading.Barrier(2, timeout=DEADLINE_S)
+
+        def source(info: SampleInfo) -> Any:
+            both.wait()
+            worker = get_worker_info()
+            assert worker is not None
+            return np.int64([worker.id, worker.num_workers])
+
+        pipe = make_pipeline(source, "thread", batch_size=2, workers=2)
+
+        assert sorted(run(pipe)) == [[0, 2], [1, 2]]
+        assert get_worker_info() is None
+
+    def test_are_no_processes(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(number, "thread")
+        run(pipe)
+
+        assert pipe.py_worker_pids == []
+
+    def test_call_what_sets_up_and_tears_down_once_each(self, make_pipeline: MakePipeline) -> None:
+        calls: list[tuple[str, str]] = []
+        options = {
+            "worker_setup": lambda: calls.append(("up", threading.current_thread().name)),
+            "worker_teardown": lambda: calls.append(("down", threading.current_thread().name)),
+        }
+        pipe = make_pipeline(number, "thread", source_options=options)
+
+        run(pipe)
+        wait_until(lambda: len(calls) == 2, "both threads")
+        pipe.close()
+
+        assert sorted(calls) == [(what, f"dali_like:{worker}") for what in ("down", "up") for worker in (0, 1)]
+
+    def test_run_operators_behind_the_source(self) -> None:
+        threads = set()
+
+        def note(array: Any) -> Any:
+            threads.add(threading.current_thread().name)
+            return array + 1
+
+        @pipeline_def(batch_size=4, num_threads=1, py_num_workers=1, py_start_method="thread")
+        def pipeline() -> Any:
+            numbers = fn.external_source(source=number, batch=False, parallel=True)
+            return fn.cast(numbers, dtype=np.float32) * 2.0
+
+        pipe = pipeline()
+        try:
+            assert set(pipe.operator_places.values()) == {"workers"}
+            assert run(pipe) == [0.0, 2.0, 4.0, 6.0]
+        finally:
+            pipe.close()
+
+    @pytest.mark.parametrize(
+        "argument", [{"py_callback_pickler": __import__("pickle")}, {"py_worker_options": {"num_cpus": 1}}]
+    )
+    def test_need_nothing_that_is_for_others(self, argument: dict[str, Any]) -> None:
+        with pytest.raises(ArgumentClashError, match="py_"):
+            Pipeline(1, py_start_method="thread", **argument)
+
+
+class TestTheirEnd:
+    @pytest.mark.parametrize("way_out", ["close", "drop"])
+    def test_comes_with_that_of_the_pipeline(self, make_pipeline: MakePipeline, way_out: str) -> None:
+        @pipeline_def(batch_size=4, num_threads=1, py_num_workers=3, py_start_method="thread")
+        def pipeline() -> Any:
+            return fn.external_source(source=number, batch=False, parallel=True)
+
+        pipe = pipeline()
+        run(pipe)
+        assert len(worker_threads()) == 3
+
+        if way_out == "close":
+            pipe.close()
+        else:
+            del pipe
+            gc.collect()
+
+        assert worker_threads() == []
+
+    def test_may_be_brought_about_by_a_callback(self, make_pipeline: MakePipeline) -> None:
+        closing: list[Any] = []
+
+        def source(info: SampleInfo) -> Any:
+            if info.idx_in_epoch == 13:
+                closing[0]().close()
+            return number(info)
+
+        pipe = make_pipeline(source, "thread")
+        closing.append(weakref.ref(pipe))
+        with pytest.raises(ClosedError):
+            [pipe.run() for _ in range(9)]
+
+        wait_until(lambda: not worker_threads(), "the end of all threads")
+
+    def test_leaves_a_callback_that_does_not_return_and_says_so(self, make_pipeline: MakePipeline, gate: Gate) -> None:
+        def stuck_source(info: SampleInfo) -> Any:
+            if info.idx_in_epoch == 5:
+                gate.pass_through()
+            return number(info)
+
+        pipe = make_pipeline(stuck_source, "thread")
+        assert run(pipe) == [0, 1, 2, 3]
+        wait_until(lambda: gate.is_reached, "the callback")
+
+        with pytest.warns(RuntimeWarning, match=r"(?s)does not return.*in pass_through.*in stuck_source"):
+            pipe.close()
+
+        assert len(worker_threads()) == 1
+        gate.open()
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+        assert not gate.has_been_left  # it has been asked to end, and does so before it goes on
+
+    def test_comes_without_a_word_at_the_end_of_the_program(self, tmp_path: Any) -> None:
+        program = Program(
+            tmp_path,
+            [
+                """
+                import numpy as np
+                from dali_like import fn, pipeline_def
+
+                @pipeline_def(batch_size=4, num_threads=1, py_num_workers=2, py_start_method="thread")
+                def pipeline():
+                    return fn.external_source(source=lambda info: np.int64(info.idx_in_epoch), batch=False, parallel=True)
+
+                pipe = pipeline()
+                tell(f"batch: {pipe.run()[0].as_array().tolist()}")
+                """
+            ],
+            [],
+            ("-X", "dev", "-W", "error"),
+        )
+        try:
+            end = program.end()
+        finally:
+            program.finish()
+
+        assert (end.status, end.stdout, end.stderr) == (0, "batch: [0, 1, 2, 3]\n", "")
+
+    def test_is_not_the_affair_of_a_forked_child(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(number, "thread")
+        run(pipe)
+
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with pytest.raises(ForkedError):
+                    pipe.run()
+                pipe.close()
+                status = 0
+            finally:
+                os._exit(status)
+
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert run(pipe) == [4, 5, 6, 7]
+
+
+class TestACallbackThatLeaves:
+    def test_once_is_called_again_in_another_thread(self, make_pipeline: MakePipeline) -> None:
+        left = []
+
+        def source(info: SampleInfo) -> Any:
+            if info.idx_in_epoch == 6 and not left:
+                left.append(threading.get_native_id())
+                sys.exit(3)
+            return number(info)
+
+        pipe = make_pipeline(source, "thread")
+
+        assert [run(pipe) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
+        assert pipe.statistics().worker_restarts == 1
+
+    def test_each_time_is_an_error_that_names_the_sample(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(lambda info: sys.exit(3) if info.idx_in_epoch == 6 else number(info), "thread")
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises(WorkerDiedError, match=r"\(thread \d+\) ended with exit code 3 while .*\(idx_in_epoch 6\)"):
+            pipe.run()
+
+        assert run(pipe) == [8, 9, 10, 11]
+
+
+class TestAThreadThatHangs:
+    """It cannot be killed: it is given up, and what it still writes to is nobody else's."""
+
+    def test_is_an_error_that_shows_where_and_the_loop_goes_on(self, make_pipeline: MakePipeline, gate: Gate) -> None:
+        def stuck_source(info: SampleInfo) -> Any:
+            if info.idx_in_epoch == 6:
+                gate.pass_through()
+            return number(info)
+
+        pipe = make_pipeline(stuck_source, "thread", py_timeout_s=TIMEOUT_S)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        with pytest.raises(WorkerTimeoutError) as caught:
+            pipe.run()
+
+        text = str(caught.value)
+        assert f"{TIMEOUT_S} s while" in text
+        assert "(idx_in_epoch 6). Python cannot end a thread from outside" in text
+        assert "in pass_through\n" in text
+        assert "in stuck_source" in text
+        assert "run_worker" in text
+        assert "in _bootstrap" not in text
+        assert [run(pipe) for _ in range(3)] == [list(range(i, i + 4)) for i in (8, 12, 16)]
+        assert pipe.statistics().worker_restarts == 1
+        gate.open()
+        wait_until(lambda: len(worker_threads()) == 2, "the end of the thread that was given up")
+        assert not gate.has_been_left
+
+    def test_writes_to_no_batch_that_comes_later(self, make_pipeline: MakePipeline, gate: Gate) -> None:
+        """One that pays no heed to being asked to end."""
+        has_written = threading.Event()
+
+        def source(info: SampleInfo) -> Any:
+            row = info.empty((1000,), np.int64)
+            row[:] = info.idx_in_epoch
+            if info.idx_in_epoch == 6:
+                try:
+                    gate.pass_through()
+                except SystemExit:
+                    row[:] = -1
+                    has_written.set()
+            return row
+
+        pipe = make_pipeline(source, "thread", py_timeout_s=TIMEOUT_S)
+        pipe.run()
+        with pytest.raises(WorkerTimeoutError):
+            pipe.run()
+        held = [pipe.run()[0].as_array() for _ in range(10)]  # all slots that there are, and some more
+
+        gate.open()
+        assert has_written.wait(DEADLINE_S)
+        wait_until(lambda: len(worker_threads()) == 2, "the end of the thread")
+
+        assert [batch[:, 0].tolist() for batch in held] == [list(range(i, i + 4)) for i in range(8, 48, 4)]
+        assert all((batch == batch[:, :1]).all() for batch in held)
+
+    def test_is_the_end_where_nobody_else_can_go_on(self, make_pipeline: MakePipeline, gate: Gate) -> None:
+        def numbers() -> Iterator[Any]:
+            for i in range(10):
+                if i == 2:
+                    gate.pass_through()
+                yield np.full(4, i)
+
+        pipe = make_pipeline(numbers(), "thread", py_timeout_s=TIMEOUT_S, source_options={"batch": True})
+
+        seen = [run(pipe), run(pipe)]
+        for _ in range(2):
+            with pytest.raises(WorkerTimeoutError, match="in pass_through"):
+                pipe.run()
+
+        assert seen == [[0] * 4, [1] * 4]
+
+    def test_may_hang_in_its_start(self, make_pipeline: MakePipeline, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("dali_like.workers.hangs._LEAST_START_S", TIMEOUT_S)
+        monkeypatch.setattr(thread_crew, "_LAST_GRACE_S", 0.1)
+        options = {"worker_setup": gate.pass_through}
+        pipe = make_pipeline(number, "thread", py_timeout_s=TIMEOUT_S, workers=1, source_options=options)
+
+        with pytest.raises(WorkerTimeoutError, match=r"(?s)since it was started.*in pass_through"):
+            pipe.run()
+
+        gate.open()
+
+    def test_counts_as_a_restart(self, make_pipeline: MakePipeline, gate: Gate) -> None:
+        def source(info: SampleInfo) -> Any:
+            if info.idx_in_epoch == 6:
+                gate.pass_through()
+            return number(info)
+
+        pipe = make_pipeline(source, "thread", py_timeout_s=TIMEOUT_S, py_worker_restarts=0)
+        assert run(pipe) == [0, 1, 2, 3]
+
+        for _ in range(2):
+            with pytest.raises(WorkerTimeoutError, match="idx_in_epoch 6"):
+                pipe.run()
+        gate.open()
+
+
+class Squares:
+    def __len__(self) -> int:
+        return 10
+
+    def __getitem__(self, index: int) -> Any:
+        info = get_worker_info()
+        assert info is not None
+        assert info.dataset is self
+        return np.full(3, index**2), index
+
+
+class Shards(IterableDataset[Any]):
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        assert info is not None
+        return iter(range(info.id, 10, info.num_workers))
+
+
+@pytest.mark.filterwarnings(MANY_WORKERS)
+class TestLoaders:
+    def load(self, dataset: Any, num_workers: int = 2, **options: Any) -> DataLoader[Any]:
+        return DataLoader(dataset, 4, num_workers=num_workers, multiprocessing_context="thread", **options)
+
+    @pytest.mark.parametrize("persistent", [False, True])
+    def test_share_the_dataset(self, persistent: bool) -> None:
+        loader = self.load(Squares(), persistent_workers=persistent)
+
+        epochs = [[(images[:, 0].tolist(), labels.tolist()) for images, labels in loader] for _ in range(2)]
+        loader._iterator = None
+
+        assert epochs == [[([i**2 for i in part], list(part)) for part in (range(4), range(4, 8), range(8, 10))]] * 2
+        assert worker_threads() == []
+
+    def test_divide_an_iterable_dataset(self) -> None:
+        assert [batch.tolist() for batch in self.load(Shards())] == [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
+
+    def test_leave_the_global_generators_alone(self) -> None:
+        np.random.seed(3)
+        loader = self.load(Squares(), generator=1, worker_init_fn=lambda worker: None)
+
+        assert len(list(loader)) == 3
+
+        drawn = np.random.random()
+        np.random.seed(3)
+        assert drawn == np.random.random()
+
+    def test_call_worker_init_fn_in_each_thread(self) -> None:
+        calls = []
+        list(self.load(Squares(), worker_init_fn=lambda worker: calls.append((worker, threading.current_thread().name))))
+
+        assert set(calls) <= {(0, "dali_like:0"), (1, "dali_like:1")}
+        assert calls
+
+    def test_show_no_processes(self) -> None:
+        iterator = iter(self.load(Squares()))
+        next(iterator)
+
+        assert iterator._workers == []  # type: ignore[attr-defined]
+        iterator._shutdown_workers()
+
+    def test_raise_what_the_dataset_raises(self) -> None:
+        loader = self.load({0: 1, 2: 3}, sampler=[0, 1, 2])
+
+        with pytest.raises(KeyError) as caught:
+            list(loader)
+
+        assert "index 1 (sample 1 of batch 0), in worker" in caught.value.__notes__[0]
+        assert "(thread " in caught.value.__notes__[0]
+
+    def test_cannot_seed_each_thread_alone(self) -> None:
+        with pytest.raises(ArgumentClashError, match="worker_seeding"):
+            iter(self.load(Squares(), worker_seeding="torch"))
