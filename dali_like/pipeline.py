@@ -72,8 +72,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
             "spawn" starts fresh interpreters; sources travel by value. "thread" starts threads of this process, which share
             the sources: for callbacks that release the GIL, or a Python without one; see docs/performance.md. "ray" (extra
-            ``dali_like[ray]``) makes them actors of Ray: on the cluster that the program has connected to by ``ray.init``, or
-            on a local one that the pipeline starts, and ends when it is closed. See docs/scaling.md.
+            ``dali_like[ray]``) makes them actors of Ray: on the cluster that the program has connected to by ``ray.init``,
+            or on a local one that the pipeline starts, and ends when it is closed. See docs/scaling.md.
         py_callback_pickler: how sources travel to spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and, if need be, for loads: ``(dill, {"recurse": True})``.
             None: with cloudpickle, by value where workers could not import them; see `dali_like.pickling`.
