@@ -27,7 +27,7 @@ from dali_like.workers import thread_crew
 
 MakePipeline = Callable[..., Pipeline]
 
-TIMEOUT_S = 0.3
+TIMEOUT_S = 1.0
 
 
 def number(info: SampleInfo) -> Any:
