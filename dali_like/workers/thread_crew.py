@@ -78,23 +78,33 @@ class _WorkerThread(threading.Thread):
         self._is_busy = True  # with its start
         self._is_dismissed = False
         self._is_given_up = False
+        self._has_begun = False
+        self._is_interrupted = False
         self._has_ended = False
         self._kept: Any = None
 
     def run(self) -> None:
         status = 1
         try:
+            with self._lock:
+                self._has_begun = True
             become_worker_thread()
             status = run_worker(self.index, self._office.channels, self._make_sources, self._guarded)
         except SystemExit as stop:
             status = _exit_status(stop)
         except BaseException:
             sys.excepthook(*sys.exc_info())
+        try:
+            self._leave(status)
+        except SystemExit:  # asked to end when it was about to; that happens once
+            self._leave(status)
+
+    def _leave(self, status: int) -> None:
         with self._lock:
             self._has_ended = True
+            _raise_in(self, None)
             kept, self._kept = self._kept, None
         del kept
-        self._office.threads.discard(self)
         if not self._is_given_up:
             self._office.report(End(self.index, self.native_id or 0, status))
 
@@ -112,11 +122,14 @@ class _WorkerThread(threading.Thread):
         """Let it take no task any more, and end as soon as it can."""
         with self._lock:
             self._is_dismissed = True
-        self._interrupt()
+            self._interrupt()
 
     def _interrupt(self) -> None:
-        """Raise SystemExit in it when it next runs Python code."""
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
+        """Raise SystemExit in it when it next runs Python code; once."""
+        # Not while `threading` begins and ends it, which would be left undone.
+        if self._has_begun and not (self._has_ended or self._is_interrupted):
+            self._is_interrupted = True
+            _raise_in(self, SystemExit)
 
     def stack(self) -> str:
         """Its Python stack, as `faulthandler` would write it."""
@@ -188,8 +201,8 @@ class ThreadCrew:
     def start(self, worker: int) -> None:
         """Start a worker that is not running, or that has been given up."""
         thread = self._workers[worker] = _WorkerThread(worker, self._office, self._sources)
-        self._office.threads.add(thread)
         thread.start()
+        self._office.threads = {thread, *filter(threading.Thread.is_alive, self._office.threads)}
         self.pids[worker] = thread.native_id or 0
 
     def signal(self, worker: int, number: int) -> None:
@@ -249,6 +262,12 @@ def _stop(office: _Office) -> Sequence[_WorkerThread]:
             thread.dismiss()
     _join(office, _LAST_GRACE_S)
     return [thread for thread in list(office.threads) if thread.is_alive() and thread is not threading.current_thread()]
+
+
+def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> None:
+    """Raise an exception in a thread when it next runs Python code; None: not any more."""
+    wanted = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), wanted)
 
 
 def _join(office: _Office, most_s: float) -> None:
