@@ -105,6 +105,7 @@ class SlotView:
         #: Of each output, as far as known: the code of its dtype and its number of dimensions; and where its rows are.
         self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
         self.offsets = [expected[Word.OFFSET] for expected in self.expected]
+        self.has_rows = UNKNOWN not in self.offsets
         self._cells: dict[int, list[tuple[Cell, ...]]] = {}
         self._capacity = capacity
         self.rows = [self._rows_of(space, expected) for expected in self.expected]
@@ -158,7 +159,7 @@ class Task:
         self.start = number * view.task_size
         self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
         self.cells = view.cells_of(number)
-        self.has_rows = all(rows is not None for rows in view.rows)
+        self.has_rows = view.has_rows
         request = view.offset + words[Header.REQUEST_OFFSET]
         self.request = memoryview(space.map)[request : request + words[Header.REQUEST_BYTES]]
         self.region: Region | None = None
