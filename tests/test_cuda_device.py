@@ -13,8 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import nvimgcodec_stand_in
 import pytest
 from cupy_stand_in import Array, CupyStandIn
+from nvimgcodec_stand_in import ColorSpec, DecodeParams
 
 from dali_like import fn, pipeline_def
 from dali_like.device.copier import Copier
@@ -89,7 +91,7 @@ def test_buffers_wait_for_the_users_kernels(cupy: CupyStandIn) -> None:
 
 
 @pytest.mark.parametrize("by_kernel", [False, True])
-def test_arrays_on_the_gpu_are_taken_in(by_kernel: bool, cupy: CupyStandIn) -> None:
+def test_arrays_on_the_gpu_are_taken_in(by_kernel: bool, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     base = np.arange(24, dtype=np.float32).reshape(4, 6)
     strided = base[:, ::2]
 
@@ -103,8 +105,13 @@ def test_arrays_on_the_gpu_are_taken_in(by_kernel: bool, cupy: CupyStandIn) -> N
     def pipeline() -> Any:
         return fn.external_source(lambda i: OnGpu(), device="gpu", use_copy_kernel=by_kernel)
 
+    kernels: list[Array] = []
+    add = cupy.add
+    monkeypatch.setattr(cupy, "add", lambda *args, **options: kernels.append(args[0]) or add(*args, **options))
+
     with closing(pipeline()) as pipe:
         assert np.array_equal(pipe.run()[0].as_cpu().as_array(), strided)
+    assert bool(kernels) == by_kernel
 
 
 def test_what_is_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
@@ -123,6 +130,24 @@ def test_arrays_on_another_gpu_are_refused(cupy: CupyStandIn, monkeypatch: pytes
     monkeypatch.setattr(cupy, "from_dlpack", lambda value: value)
     with pytest.raises(ArgumentTypeError, match="an array on GPU 1 was given to a pipeline with device_id=0"):
         CudaDevice(0).adopt(elsewhere)
+
+
+@pytest.mark.parametrize("is_gray", [False, True])
+@pytest.mark.parametrize("is_upright", [False, True])
+def test_images_are_decoded_by_one_codec_in_the_order_of_the_devices_stream(
+    is_gray: bool, is_upright: bool, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia.nvimgcodec", nvimgcodec_stand_in)
+    monkeypatch.setattr(nvimgcodec_stand_in.Decoder, "made", [], raising=False)
+    device = CudaDevice(1)
+
+    for _ in range(2):
+        assert device.decode_images([b"one", b"two"], is_gray=is_gray, is_upright=is_upright) == [None, None]
+
+    (decoder,) = nvimgcodec_stand_in.Decoder.made
+    params = DecodeParams(apply_exif_orientation=is_upright, color_spec=ColorSpec.GRAY if is_gray else ColorSpec.SRGB)
+    assert decoder.device_id == 1
+    assert decoder.asked == [([b"one", b"two"], params, device.stream)] * 2
 
 
 def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
@@ -176,6 +201,30 @@ def test_current_streams_are_in_use(cupy: CupyStandIn, monkeypatch: pytest.Monke
 
     assert [cupy.num_waiting(stream.ptr) for stream in streams] == [1, 1]
     assert cupy.num_waiting(0) == 1
+
+
+def test_the_devices_own_stream_is_in_use(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    cupy.launch(lambda: None, device.stream)
+
+    fence = device.fence()
+
+    assert not fence.passed()
+    device.close()
+    assert fence.passed()
+
+
+def test_arrays_are_taken_in_behind_the_stream_that_they_name(cupy: CupyStandIn) -> None:
+    device, stream, array = CudaDevice(0), cupy.cuda.Stream(non_blocking=True), np.zeros(3)
+    cupy.launch(lambda: array.fill(7), stream.ptr)
+
+    class OnGpu:
+        __cuda_array_interface__ = {**array.__array_interface__, "stream": stream.ptr}  # noqa: RUF012
+
+    device.adopt(OnGpu())
+    device.close()  # waits for its own stream
+
+    assert array.tolist() == [7, 7, 7]
 
 
 def test_a_finalizer_amid_an_allocation_sees_the_users_stream(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -275,6 +276,17 @@ def test_the_process_does_not_run_ahead_of_the_gpu_without_end(gpus: Gpus) -> No
     pipe.close()
 
 
+def test_a_copier_keeps_a_bounded_number_of_arrays() -> None:
+    copier = Copier(SimulatedDevice(), lambda nbytes: np.empty(nbytes, np.uint8))
+    arrays = [np.zeros(4) for _ in range(20)]
+    references = [weakref.ref(array) for array in arrays]
+    while arrays:
+        copier.send([arrays.pop(0)])
+
+    assert sum(reference() is not None for reference in references) <= 8
+    copier.close()
+
+
 def test_slots_are_locked_once_each_and_those_of_another_shape_in_their_place(gpus: Gpus) -> None:
     pipe = make(dense)
     for _ in range(20):
@@ -435,11 +447,12 @@ def test_a_checkpoint_counts_what_the_user_has_got_and_not_what_has_been_copied(
         one.close()
 
 
-def test_two_pipelines_have_a_stream_each(gpus: Gpus) -> None:
-    pipes = [make(), make(device_id=1)]
+@pytest.mark.parametrize("device_ids", [[0, 1], [0, 0]])
+def test_two_pipelines_have_a_stream_each(device_ids: list[int], gpus: Gpus) -> None:
+    pipes = [make(device_id=device_id) for device_id in device_ids]
     batches = [pipe.run()[0] for pipe in pipes]
 
-    assert [batch.device_id() for batch in batches] == [0, 1]
+    assert [batch.device_id() for batch in batches] == device_ids
     gpus[0].run()
     assert (gpus[0].num_waiting(), gpus[1].num_waiting() > 0) == (0, True)
     for pipe in pipes:

@@ -32,8 +32,8 @@ def on_gpu(file: bytes, is_gray: bool, is_upright: bool) -> Any:
     return SimulatedArray(np.full(shape, 99, np.uint8)) if shape and file.startswith(JPEG) else None
 
 
-def decode(gpus: Gpus, *files: NDArray[np.uint8], **options: Any) -> Any:
-    """The images that a pipeline makes of files."""
+def decode(gpus: Gpus, *files: NDArray[np.uint8], by: Any = on_gpu, **options: Any) -> Any:
+    """The images that a pipeline makes of files, and the batch that they came in."""
 
     @pipeline_def(batch_size=len(files), num_threads=2, device_id=0)
     def pipeline() -> Any:
@@ -42,7 +42,7 @@ def decode(gpus: Gpus, *files: NDArray[np.uint8], **options: Any) -> Any:
 
     with closing(pipeline()) as pipe:
         pipe.build()
-        gpus[0].decode = on_gpu
+        gpus[0].decode = by
         (batch,) = pipe.run()
         assert batch.layout() == "HWC"
         return [np.asarray(sample) for sample in batch.as_cpu()], batch
@@ -76,6 +76,19 @@ def test_gray_images_have_one_channel(gpus: Gpus) -> None:
     images, _ = decode(gpus, encoded(".jpg"), encoded(".png"), output_type=types.GRAY)
 
     assert [image.shape for image in images] == [(8, 8, 1)] * 2
+
+
+@pytest.mark.parametrize("options", [{}, {"adjust_orientation": False}, {"adjust_orientation": True}])
+def test_the_gpu_is_told_whether_images_are_to_be_upright(options: dict[str, bool], gpus: Gpus) -> None:
+    told: list[bool] = []
+
+    def tell(file: bytes, is_gray: bool, is_upright: bool) -> Any:
+        told.append(is_upright)
+        return on_gpu(file, is_gray, is_upright)
+
+    decode(gpus, encoded(".jpg"), by=tell, **options)
+
+    assert set(told) == {options.get("adjust_orientation", False)}
 
 
 def test_what_nobody_can_decode_is_named(gpus: Gpus) -> None:

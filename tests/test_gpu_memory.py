@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dali_like.device.memory import DeviceMemory
 from dali_like.device.pinned import PinnedMemory
 from dali_like.device.simulated import SimulatedDevice, SimulatedFence
+from dali_like.graph.buffers import BufferPool
 from dali_like.workers.geometry import Geometry, OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import DTYPE_CODES
@@ -83,7 +85,61 @@ def test_slots_that_only_copies_use_come_back_without_waiting_for_users() -> Non
     ring.close()
 
 
+def test_results_of_operators_that_a_user_copies_are_not_overwritten_before_that() -> None:
+    device, space = SimulatedDevice(), SharedSpace.create(1 << 24)
+    space.observer = PinnedMemory(device, fenced=True)
+    buffers = BufferPool(space)
+    buffer = buffers.bytes(4096)
+    address = address_of(buffer)
+    device.launch(lambda: None)
+
+    del buffer
+    other = buffers.bytes(4096)
+    assert address_of(other) != address
+    device.run(0)
+    device.run()
+    assert address_of(buffers.bytes(4096)) == address
+    del other
+    buffers.close()
+
+
+def test_buffers_are_unlocked_behind_the_copies_from_them() -> None:
+    device, space = SimulatedDevice(), SharedSpace.create(1 << 24)
+    space.observer = PinnedMemory(device, fenced=True)
+    buffers = BufferPool(space)
+    buffer = buffers.bytes(4096)
+    were_locked: list[bool] = []
+    device.launch(lambda: were_locked.append(bool(device.registered)))
+
+    del buffer
+    buffers.drop_free()
+
+    assert were_locked == [True]
+    assert not device.registered
+
+
+def address_of(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
 # Memory of the GPU
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_memory_is_given_back_behind_the_kernels_that_use_it(is_closed: bool) -> None:
+    device = SimulatedDevice()
+    memory = DeviceMemory(device)
+    address, lease = memory.take(1024)
+    if is_closed:
+        memory.close()
+    was_there: list[bool] = []
+    device.launch(lambda: was_there.append(address in device.blocks))
+
+    del lease
+    memory.drop_free()
+
+    assert was_there == [True]
+    assert not device.blocks
 
 
 def test_memory_that_only_fences_keep_is_waited_for_where_it_is_short() -> None:

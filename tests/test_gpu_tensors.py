@@ -115,6 +115,37 @@ def test_copies_in_host_memory_come_behind_what_the_user_has_done_on_his_stream(
     assert batch.as_cpu().as_array().ravel()[:2].tolist() == [9, 7]
 
 
+def test_samples_from_two_pipelines_are_copied_behind_what_has_filled_each(device: SimulatedDevice) -> None:
+    one, other = on(device, images()), on(SimulatedDevice(1), images() + 1)
+
+    both = TensorListGPU([one[0], other[0]]).as_cpu()
+
+    assert np.array_equal(both.at(0), images()[0])
+    assert np.array_equal(both.at(1), images()[0] + 1)
+
+
+def test_a_copy_in_host_memory_that_fails_is_an_error(device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = on(device, images())
+
+    def fail() -> None:
+        raise DeviceError("cudaErrorLaunchFailure")
+
+    monkeypatch.setattr(device, "download", lambda *_: device.launch(fail, device.stream))
+    with pytest.raises(DeviceError, match="cudaErrorLaunchFailure"):
+        batch.as_cpu()
+
+
+def test_memory_of_a_tensor_that_was_put_together_is_used_again_behind_the_users_kernels(device: SimulatedDevice) -> None:
+    tensor = TensorListGPU([on(device, images())[i] for i in range(2)]).as_tensor()
+    has_run: list[bool] = []
+    device.launch(lambda: has_run.append(True))
+
+    del tensor
+    device.run()  # what the device's own stream does with that memory next
+
+    assert has_run
+
+
 def test_numpy_finds_the_array_interface_of_no_gpu(device: SimulatedDevice) -> None:
     assert not hasattr(on(device, images())[0], "__array_interface__")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like import Pipeline, engine
+from dali_like import Pipeline, engine, fn, pipeline_def
 from dali_like.device import opening
 from dali_like.device.nvml import bound_to, cpus_near
 from dali_like.errors import ArgumentError, DeviceError, MissingExtraError
@@ -132,6 +132,18 @@ def test_workers_are_bound_and_the_main_process_is_not(
 
     assert pipe.run()[0].as_array().tolist() == [[FIRST]] * 4
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one CPU, to which all are bound")
+def test_threads_of_operators_are_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    pin_to_first(monkeypatch)
+
+    @pipeline_def(batch_size=2, num_threads=2, set_affinity=True, device_id=0)
+    def pipeline() -> Any:
+        return fn.python_function(fn.external_source(np.array, batch=False), function=affinity)
+
+    with pipeline() as pipe:
+        assert pipe.run()[0].as_array().tolist() == [[FIRST]] * 2
 
 
 @pytest.mark.parametrize("options", [{"device_id": 0}, {"set_affinity": True}])

@@ -160,10 +160,8 @@ class Copier:
         return parcel.arrays(device, copied)
 
     def copy(self, samples: DeviceSamples) -> DeviceSamples:
-        """A copy of samples that are on the GPU; see `take_in`."""
+        """A copy of samples that `take_in` has made; see there."""
         arrays = [samples] if isinstance(samples, DeviceArray) else samples
-        for array in arrays:
-            self.device.hold(array.ready)
         given = [array.on_gpu for array in arrays]
         is_dense = isinstance(samples, DeviceArray)
         return self.take_in(given, is_dense=is_dense, stream=None, copies=True, by_kernel=False)

@@ -128,6 +128,7 @@ class DeviceMemory:
         for free in list(self._free.values()):
             while free and free[0].request <= last_request:
                 try:
-                    free.popleft().fence.wait()
+                    idle = free.popleft()
                 except IndexError:  # another thread took it
                     break
+                idle.fence.wait()  # the block goes with `idle`, and not before

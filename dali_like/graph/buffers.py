@@ -104,7 +104,7 @@ class BufferPool:
 
     def drop_free(self) -> None:
         """Give back the memory that nobody uses."""
-        self._trim(-1)
+        self._trim(self._requests)
 
     def make_room(self) -> None:
         """Give back what nobody uses of the whole space; in the main thread only."""
@@ -113,7 +113,7 @@ class BufferPool:
     def close(self) -> None:
         """Give back all memory, now or when its leases end."""
         self._closed = True
-        self._trim(-1)
+        self.drop_free()
 
     def _take(self, nbytes: int) -> _Buffer:
         self._requests += 1
@@ -139,9 +139,9 @@ class BufferPool:
         return None
 
     def _trim(self, last_request: int) -> None:
-        """Free the buffers that were given back at `last_request` or before; -1: all."""
+        """Free the buffers that were given back at `last_request` or before."""
         for free in list(self._free.values()):
-            while free and (last_request < 0 or free[0].request <= last_request):
+            while free and free[0].request <= last_request:
                 try:
                     idle = free.popleft()
                 except IndexError:  # another thread took it

@@ -1,0 +1,1 @@
+"""What only a machine with a GPU can show: ``python -m benchmarks.gpu``, see its ``__main__``."""

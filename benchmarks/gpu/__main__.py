@@ -1,0 +1,157 @@
+"""What only a machine with a GPU can show: tests, and figures beside a bare copy, PyTorch and DALI.
+
+    python -m benchmarks.gpu [--no-tests] [--seconds 5] [--out FOLDER]
+
+It needs CuPy and PyTorch with CUDA, eight CPUs for the workers, no network, and less than eight minutes. DALI and
+nvImageCodec are measured where they are installed. Each measurement has a process of its own, since workers are forked
+before CUDA is used. The table comes last; what could not be measured says why.
+
+- *copy*: batches of images, from a page-locked slot to the GPU, over and over; beside it, bare asynchronous copies of as
+  many bytes from memory that CUDA has allocated. GB/s.
+- *rate*: batches of 64 images of 224 x 224 x 3 made by 8 workers and handed to the GPU; each is touched by a kernel there.
+- *wait*: how long the loop waits for its batch while a kernel of 10 ms runs in each step, one step behind: the median.
+- *soak*: 100,000 batches, or as many as a minute has, whose checksums are taken on the GPU and compared; how much the memory
+  has grown from the first tenth on.
+- *decode*: JPEG files decoded on the GPU, by the mixed decoders and by nvImageCodec alone.
+
+Doubts: nobody else may use the machine. The loop's *wait* includes what Python needs to hand over a batch, and nothing of
+the kernels. Rates are those of a consumer that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from benchmarks.gpu.cases import CASES, Figures, needs
+from dali_like.device.accelerator import accelerator_is_available, count_is_known
+
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
+#: For everything, for the tests alone, and for each measurement.
+DEADLINE_S = 470.0
+TESTS_S = 200.0
+CASE_S = 75.0
+
+
+def missing(modules: Sequence[str]) -> list[str]:
+    """Those modules that are not installed."""
+
+    def is_there(module: str) -> bool:
+        try:
+            return importlib.util.find_spec(module) is not None
+        except ImportError:
+            return False
+
+    return [module for module in modules if not is_there(module)]
+
+
+def run_case(case: str, seconds: float, timeout_s: float) -> Figures:
+    """Measure in a process of its own; what went wrong is a figure, too."""
+    if absent := missing(needs(case)):
+        return {"not measured": f"no {', '.join(absent)} here"}
+    command = [sys.executable, "-m", "benchmarks.gpu", "--case", case, "--seconds", str(seconds)]
+    try:
+        finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        return {"not measured": f"not done after {timeout_s:.0f} s"}
+    lines = [line for line in finished.stdout.splitlines() if line.startswith("{")]
+    if finished.returncode or not lines:
+        print(finished.stdout + finished.stderr, flush=True)
+        last = (finished.stderr.strip().splitlines() or [f"exit status {finished.returncode}"])[-1]
+        return {"not measured": last[:200]}
+    figures: Figures = json.loads(lines[-1])
+    return figures
+
+
+def run_tests(timeout_s: float) -> str:
+    """Run the tests that need a GPU; how they ended."""
+    # What other libraries warn of, in whatever version they are there, is no failure of ours.
+    command = [sys.executable, "-m", "pytest", "-q", "tests/gpu", "-p", "no:cacheprovider", "-W", "default"]
+    try:
+        finished = subprocess.run(command, cwd=REPOSITORY, timeout=timeout_s, capture_output=True, text=True, check=False)
+    except subprocess.TimeoutExpired as error:
+        print((error.stdout or b"").decode(errors="replace"))
+        return f"not done after {timeout_s:.0f} s"
+    print(finished.stdout + finished.stderr, flush=True)
+    return (finished.stdout.strip().splitlines() or ["nothing was said"])[-1].strip("= ")
+
+
+def table(results: dict[str, Figures]) -> str:
+    """The figures as a table of Markdown."""
+    lines = ["| measurement | figure | value |", "| --- | --- | ---: |"]
+    for case, figures in results.items():
+        for name, value in figures.items():
+            text = f"{value:,.3g}" if isinstance(value, float) and value < 1000 else value
+            lines.append(f"| {case} | {name} | {f'{text:,.0f}' if isinstance(text, float) else text} |")
+    return "\n".join(lines)
+
+
+def why_not() -> str | None:
+    """Why nothing can be measured here; None: it can."""
+    if not accelerator_is_available() and count_is_known():
+        return (
+            "there is no GPU here: NVIDIA's driver is not installed, or CUDA_VISIBLE_DEVICES hides what there is (in a "
+            "container, was it started with --gpus?)"
+        )
+    if absent := missing(("cupy", "torch", "pytest")):
+        return f"{sys.executable} lacks {', '.join(absent)}; make gpu PYTHON=... takes another one"
+    return None
+
+
+def ratios(results: Mapping[str, Figures]) -> Figures:
+    """How many times the rates of others ours are."""
+    rates = {case: next(iter(figures.values())) for case, figures in results.items() if case.startswith(("rate", "decode"))}
+    made: Figures = {}
+    for case, rate in rates.items():
+        what, _, system = case.partition(": ")
+        ours = rates.get(f"{what}: dali_like")
+        if isinstance(rate, float) and isinstance(ours, float) and not system.startswith("dali_like"):
+            made[f"{what}, times that of {system}"] = ours / rate
+    return made
+
+
+def main() -> None:
+    """Run the tests and all measurements, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", choices=CASES, help="measure one thing in this process, and print it as JSON")
+    parser.add_argument("--seconds", type=float, default=5.0, help="how long each measurement takes, about")
+    parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
+    parser.add_argument("--out", type=Path, help="a folder for gpu.json and gpu.md")
+    given = parser.parse_args()
+    if given.case:
+        try:
+            print(json.dumps(CASES[given.case](given.seconds)), flush=True)
+        except Exception:
+            traceback.print_exc()
+            sys.exit(1)
+        return
+    if reason := why_not():
+        sys.exit(f"nothing has been measured: {reason}")
+    begin = time.monotonic()
+    results: dict[str, Figures] = {}
+    if not given.no_tests:
+        results["tests/gpu"] = {"result": run_tests(TESTS_S)}
+    for case in CASES:
+        left_s = begin + DEADLINE_S - time.monotonic()
+        results[case] = (
+            run_case(case, given.seconds, min(CASE_S, left_s)) if left_s > 10 else {"not measured": "no time left"}
+        )
+        print(f"{case}: {results[case]}", flush=True)
+    results["dali_like"] = ratios(results)
+    text = table(results)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        (given.out / "gpu.json").write_text(json.dumps(results, indent=1))
+        (given.out / "gpu.md").write_text(text + "\n")
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()

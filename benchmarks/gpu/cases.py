@@ -1,0 +1,260 @@
+"""The measurements. Each runs in a process of its own, see `benchmarks.gpu.__main__`."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import itertools
+import resource
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu.systems import BATCH_SIZE, IMAGE_BYTES, SHAPE, SYSTEMS, WORKERS, by_pipeline
+
+COPY_SIZES = (64, 128, 256, 512)
+KERNEL_NS = 10_000_000
+SOAK_BATCHES = 100_000
+SOAK_S = 60.0
+
+Figures = dict[str, Any]
+
+
+def copy(seconds: float) -> Figures:
+    """GB/s from page-locked memory to the GPU: bare, and by the copier of pipelines."""
+    import cupy  # noqa: PLC0415
+
+    from dali_like.device.copier import Copier  # noqa: PLC0415
+    from dali_like.device.cuda import CudaDevice  # noqa: PLC0415
+    from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
+    from dali_like.workers.memory import SharedSpace  # noqa: PLC0415
+
+    device = CudaDevice(0)
+    space = SharedSpace.create()
+    space.observer = PinnedMemory(device, fenced=False)
+    copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    figures: Figures = {}
+    for size in COPY_SIZES:
+        nbytes = size * IMAGE_BYTES
+        offset = space.take(nbytes, nbytes)
+        array = space.array(offset, (size, *SHAPE), np.dtype(np.uint8))
+        array[:] = 1
+        locked = cupy.cuda.alloc_pinned_memory(nbytes)
+        target = cupy.empty(nbytes, cupy.uint8)
+        several = functools.partial(_bare_copies, cupy, target.data.ptr, locked.ptr, nbytes, stream.ptr)
+        rounds = [
+            (_rate(several, nbytes, seconds / 10), _rate(functools.partial(_sent, copier, array), nbytes, seconds / 10))
+            for _ in range(5)
+        ]
+        bare, ours = (statistics.median(values) for values in zip(*rounds, strict=True))
+        figures[f"{size} images, bare GB/s"] = bare
+        figures[f"{size} images, dali_like GB/s"] = ours
+        figures[f"{size} images, ratio"] = ours / bare
+        del array
+        space.free(offset, nbytes)
+    copier.close()
+    return figures
+
+
+def _bare_copies(cupy: Any, target: int, source: int, nbytes: int, stream: int, count: int) -> None:
+    runtime = cupy.cuda.runtime
+    for _ in range(count):
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, stream)
+    runtime.streamSynchronize(stream)
+
+
+def _sent(copier: Any, array: Any, count: int) -> None:
+    for _ in range(count):
+        copier.send([array])
+    copier.drop_free()
+
+
+def _rate(copies: Callable[[int], None], nbytes: int, seconds: float) -> float:
+    copies(4)
+    count = max(8, int(seconds * 40e9 / nbytes))
+    begin = time.perf_counter()
+    copies(count)
+    return count * nbytes / (time.perf_counter() - begin) / 1e9
+
+
+def rate(system: str, seconds: float) -> Figures:
+    """Batches/s that arrive on the GPU."""
+    batches = SYSTEMS[system]()
+    total = next(batches)[:, 0, 0, 0].sum()
+    import torch  # noqa: PLC0415
+
+    for batch in itertools.islice(batches, 20):
+        total += batch[:, 0, 0, 0].sum()
+    torch.cuda.synchronize()
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        for batch in itertools.islice(batches, 10):
+            total += batch[:, 0, 0, 0].sum()
+        count += 10
+        torch.cuda.synchronize()
+    return {"batches/s": count / (time.perf_counter() - begin), "GB/s": _gigabytes(count) / (time.perf_counter() - begin)}
+
+
+def _gigabytes(num_batches: int) -> float:
+    return num_batches * BATCH_SIZE * IMAGE_BYTES / 1e9
+
+
+def wait(system: str, seconds: float) -> Figures:
+    """Microseconds that the loop waits for a batch while a kernel of 10 ms runs in each step."""
+    batches = SYSTEMS[system]()
+    next(batches)
+    import torch  # noqa: PLC0415
+
+    cycles = _cycles_of_kernel(torch)
+    previous, waits = torch.cuda.Event(), []
+    previous.record()
+    for _ in range(max(50, int(seconds * 1e9 / KERNEL_NS))):
+        begin = time.perf_counter()
+        batch = next(batches)
+        waits.append((time.perf_counter() - begin) * 1e6)
+        torch.cuda._sleep(cycles)
+        batch[:, 0, 0, 0].sum()
+        previous.synchronize()
+        previous = torch.cuda.Event()
+        previous.record()
+    steady = waits[20:]
+    return {
+        "median us": statistics.median(steady),
+        "90 % us": statistics.quantiles(steady, n=10)[-1],
+        "most us": max(steady),
+    }
+
+
+def _cycles_of_kernel(torch: Any) -> int:
+    """How many cycles PyTorch's sleeping kernel takes for 10 ms."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(1_000_000)
+    begin.record()
+    torch.cuda._sleep(10_000_000)
+    end.record()
+    torch.cuda.synchronize()
+    return int(10_000_000 * (KERNEL_NS / 1e6) / begin.elapsed_time(end))
+
+
+def soak(seconds: float) -> Figures:
+    """Checksums of batches on the GPU, and the growth of memory from the first tenth on."""
+    batches = by_pipeline()
+    first = next(batches)
+    import torch  # noqa: PLC0415
+
+    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
+    begin, count, early = time.perf_counter(), 1, (0, 0)
+    del first
+    while count < SOAK_BATCHES and time.perf_counter() - begin < SOAK_S:
+        for batch in itertools.islice(batches, 50):
+            indices = torch.arange(count * BATCH_SIZE, (count + 1) * BATCH_SIZE, device="cuda")
+            expected = (indices % 251) * IMAGE_BYTES
+            wrong += (batch.sum(dim=(1, 2, 3), dtype=torch.int64) != expected).sum()
+            count += 1
+        del batch
+        now = (_gpu_bytes_used(torch), _host_bytes_used())
+        if count < SOAK_BATCHES / 10 and time.perf_counter() - begin < SOAK_S / 10:
+            early = now
+    return {
+        "batches": count,
+        "wrong samples": int(wrong),
+        "GPU memory grew by MiB": (now[0] - early[0]) / 2**20,
+        "host memory, page-locked and not, grew by MiB": (now[1] - early[1]) / 2**20,
+    }
+
+
+def _host_bytes_used() -> int:
+    """The resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def _gpu_bytes_used(torch: Any) -> int:
+    free, total = torch.cuda.mem_get_info()
+    return int(total - free)
+
+
+def decode(system: str, seconds: float) -> Figures:
+    """Images/s of JPEG files of 640 x 480, decoded on the GPU."""
+    files = _jpegs(BATCH_SIZE)
+    step = {"dali_like": _decoding_pipeline, "DALI": _decoding_by_dali, "nvImageCodec": _decoding_by_codec}[system](files)
+    import torch  # noqa: PLC0415
+
+    for _ in range(5):
+        step()
+    torch.cuda.synchronize()
+    begin, count = time.perf_counter(), 0
+    while time.perf_counter() - begin < seconds:
+        step()
+        count += BATCH_SIZE
+    torch.cuda.synchronize()
+    return {"images/s": count / (time.perf_counter() - begin)}
+
+
+def _decoding_pipeline(files: Sequence[Any]) -> Callable[[], Any]:
+    """dali_like's mixed decoder."""
+    from dali_like import fn, pipeline_def  # noqa: PLC0415
+
+    return _decoding_by(fn, pipeline_def, files)
+
+
+def _decoding_by_dali(files: Sequence[Any]) -> Callable[[], Any]:
+    """DALI's mixed decoder."""
+    dali = importlib.import_module("nvidia.dali")
+    return _decoding_by(dali.fn, dali.pipeline_def, files)
+
+
+def _decoding_by(fn: Any, pipeline_def: Any, files: Sequence[Any]) -> Callable[[], Any]:
+    @pipeline_def(batch_size=BATCH_SIZE, num_threads=WORKERS, device_id=0, py_num_workers=2)  # type: ignore[untyped-decorator]
+    def pipeline() -> Any:
+        encoded = fn.external_source(lambda info: files[info.idx_in_batch], batch=False, parallel=True)
+        return fn.decoders.image(encoded, device="mixed")
+
+    pipe = pipeline()
+    pipe.start_py_workers()
+    return pipe.run  # type: ignore[no-any-return]
+
+
+def _decoding_by_codec(files: Sequence[Any]) -> Callable[[], Any]:
+    """The codec alone."""
+    decoder = importlib.import_module("nvidia.nvimgcodec").Decoder(device_id=0)
+    texts = [file.tobytes() for file in files]
+    return lambda: decoder.decode(texts)
+
+
+def _jpegs(count: int) -> list[Any]:
+    """JPEG files of smooth random images."""
+    from PIL import Image  # noqa: PLC0415
+
+    files = []
+    for seed in range(count):
+        small = np.random.default_rng(seed).integers(0, 255, (12, 16, 3), np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(small).resize((640, 480), Image.Resampling.BICUBIC).save(file, "JPEG", quality=90)
+        files.append(np.frombuffer(file.getvalue(), np.uint8))
+    return files
+
+
+CASES: dict[str, Callable[[float], Figures]] = {
+    "copy": copy,
+    **{f"rate: {system}": functools.partial(rate, system) for system in SYSTEMS},
+    **{f"wait: {system}": functools.partial(wait, system) for system in SYSTEMS},
+    "soak": soak,
+    **{f"decode: {system}": functools.partial(decode, system) for system in ("dali_like", "nvImageCodec", "DALI")},
+}
+
+
+def needs(case: str) -> Sequence[str]:
+    """The modules that a case cannot do without."""
+    what, _, system = case.partition(": ")
+    modules = ["cupy", "torch"]
+    if system == "DALI":
+        modules.append("nvidia.dali")
+    elif what == "decode":
+        modules.append("nvidia.nvimgcodec")
+    return [*modules, "PIL"] if what == "decode" else modules

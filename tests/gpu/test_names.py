@@ -1,0 +1,97 @@
+"""The libraries for GPUs have what this one uses of them, and what stands in for them in other tests has no more.
+
+Needs no GPU, and of each library only that it can be imported.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from typing import Any
+
+import nvimgcodec_stand_in
+import pytest
+from cupy_stand_in import CupyStandIn
+
+#: ``NVIMGCODEC_DEVICE_CPU_ONLY``, which is not in the module of all versions.
+CPU_ONLY = -99999
+#: What is called of NVML, and by how many arguments.
+NVML = {
+    "nvmlInit": 0,
+    "nvmlShutdown": 0,
+    "nvmlDeviceGetCount": 0,
+    "nvmlDeviceGetHandleByIndex": 1,
+    "nvmlDeviceGetUUID": 1,
+    "nvmlDeviceGetCpuAffinity": 2,
+    "nvmlDeviceGetComputeRunningProcesses": 1,
+}
+
+
+def imported(name: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # CuPy looks for CUDA's headers
+        return pytest.importorskip(name, reason=f"{name} is not installed")
+
+
+def documented_arguments(function: Any) -> list[str]:
+    """The names of the arguments as the docstring of a compiled function begins with them, without their types."""
+    text = re.match(r"[^(]*\((.*?)\)", str(function.__doc__), re.DOTALL)
+    assert text is not None
+    names = [re.split(r"[=:]", part)[0].split() for part in text[1].split(",")]
+    return [name[-1] for name in names if name and name[-1] != "self"]
+
+
+@pytest.mark.parametrize("name", sorted(set(vars(CupyStandIn().runtime)) - {"CUDARuntimeError"}))
+def test_runtime_has_the_functions_that_are_used(name: str) -> None:
+    real = getattr(imported("cupy").cuda.runtime, name)
+
+    ours = inspect.signature(getattr(CupyStandIn().runtime, name)).parameters
+    assert len(documented_arguments(real)) == len(ours)
+
+
+@pytest.mark.parametrize("name", sorted(set(vars(CupyStandIn().cuda)) - {"runtime", "memory"}))
+def test_cupy_has_the_classes_and_functions_that_are_used(name: str) -> None:
+    assert callable(getattr(imported("cupy").cuda, name))
+
+
+def test_arguments_of_cupys_classes() -> None:
+    cupy = imported("cupy")
+
+    assert {"non_blocking", "null"} <= set(inspect.signature(cupy.cuda.Stream).parameters)
+    assert "disable_timing" in inspect.signature(cupy.cuda.Event).parameters
+    assert documented_arguments(cupy.cuda.UnownedMemory) == ["ptr", "size", "owner", "device_id"]
+    assert documented_arguments(cupy.cuda.MemoryPointer) == ["mem", "offset"]
+    assert issubclass(cupy.cuda.memory.OutOfMemoryError, MemoryError)
+    assert issubclass(cupy.cuda.runtime.CUDARuntimeError, RuntimeError)
+    assert all(callable(getattr(cupy, name)) for name in ("ascontiguousarray", "from_dlpack", "ndarray"))
+    assert {"out", "dtype"} <= set(documented_arguments(cupy.add))
+
+
+def test_nvml_has_the_functions_that_are_used() -> None:
+    nvml = imported("pynvml")
+
+    assert {name: len(inspect.signature(getattr(nvml, name)).parameters) for name in NVML} == NVML
+    assert issubclass(nvml.NVMLError, Exception)
+
+
+def test_the_codec_has_the_arguments_that_are_used() -> None:
+    codec = imported("nvidia.nvimgcodec")
+
+    assert set(nvimgcodec_stand_in.ColorSpec.__members__) <= set(codec.ColorSpec.__members__)
+    for kind, arguments in {
+        "Decoder": ["device_id", "options"],
+        "DecodeParams": ["apply_exif_orientation", "color_spec"],
+    }.items():
+        assert all(name in str(getattr(codec, kind).__init__.__doc__) for name in arguments)
+    assert all(name in str(codec.Decoder.decode.__doc__) for name in ("params", "cuda_stream"))
+
+
+def test_the_codec_takes_them() -> None:
+    """Without a GPU it decodes nothing, and says so by None; with one, bytes that are no image come out likewise."""
+    codec = imported("nvidia.nvimgcodec")
+    decoder = codec.Decoder(device_id=CPU_ONLY, options=":fancy_upsampling=1")
+
+    params = codec.DecodeParams(apply_exif_orientation=False, color_spec=codec.ColorSpec.GRAY)
+
+    assert decoder.decode([b"no image", b""], params=params, cuda_stream=0) == [None, None]
