@@ -18,6 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from dali_like.device.arrays import DeviceArray, copy_to
+from dali_like.device.copier import Copier, Samples
 from dali_like.device.opening import check_device, shared_device
 from dali_like.device.streams import DEFAULT_STREAM, stream_handle
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
@@ -41,6 +42,21 @@ def adopted(data: Any, device_id: int) -> DeviceArray:
     device.hold(device.fence_of(None))
     array = device.adopt(data)
     return DeviceArray(device, *array, device.record())
+
+
+def sent(samples: Samples) -> Any:
+    """A copy of samples in host memory on the first GPU: of one array, or of a sequence of arrays.
+
+    Raises:
+        DeviceError: there is no GPU, or the copy could not be begun.
+        MissingExtraError: CuPy is not installed.
+        OutOfMemoryError: the GPU does not have so much memory.
+    """
+    check_device(0, "a copy on a GPU")
+    copier = Copier(shared_device(0), lambda nbytes: np.empty(nbytes, np.uint8))
+    (made,) = copier.send([samples])
+    copier.close()  # what has been copied may be overwritten from now on
+    return made
 
 
 def _pointer(pointer: Any) -> int:

@@ -140,6 +140,12 @@ class TensorCPU:
         """The tensor itself: it is in host memory."""
         return self
 
+    def _as_gpu(self) -> TensorGPU:
+        """A copy on the first GPU; see `dali_like.gpu_tensors.sent`."""
+        from dali_like.gpu_tensors import TensorGPU, sent  # noqa: PLC0415  # which is made of what is here
+
+        return TensorGPU.of(sent(self._array), self._layout)
+
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return self._array.__array_interface__
@@ -367,6 +373,13 @@ class TensorListCPU:
     def as_cpu(self) -> TensorListCPU:
         """The list itself: it is in host memory."""
         return self
+
+    def _as_gpu(self) -> TensorListGPU:
+        """A copy on the first GPU; see `dali_like.gpu_tensors.sent`."""
+        from dali_like.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # as above
+        from dali_like.gpu_tensors import sent  # noqa: PLC0415
+
+        return TensorListGPU.of_arrays(sent(self._samples), self._layout)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self.as_tensor().__array__(dtype, copy)

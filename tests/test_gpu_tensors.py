@@ -27,7 +27,7 @@ from dali_like.errors import (
     RaggedError,
     SampleIndexError,
 )
-from dali_like.tensors import TensorGPU, TensorListCPU, TensorListGPU
+from dali_like.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 
 
 @pytest.fixture
@@ -261,6 +261,28 @@ class Scalar:
 
     value = np.array(3)
     __cuda_array_interface__ = value.__array_interface__
+
+
+@pytest.mark.parametrize("samples", [images(), of_two_sizes(), []], ids=["dense", "ragged", "empty"])
+def test_batches_of_the_cpu_are_copied_to_the_first_gpu(samples: Any, gpus: list[SimulatedDevice]) -> None:
+    batch = TensorListCPU(samples, "HW" if isinstance(samples, list) else "HWC")
+
+    on_gpu = batch._as_gpu()
+    expected = [sample.copy() for sample in samples]
+    for sample in samples:
+        sample.fill(0)  # what has been copied may be overwritten
+
+    assert isinstance(on_gpu, TensorListGPU)
+    assert on_gpu.layout() == batch.layout()
+    assert [sample.tolist() for sample in map(np.asarray, on_gpu.as_cpu())] == [sample.tolist() for sample in expected]
+
+
+def test_tensors_of_the_cpu_are_copied_to_the_first_gpu(gpus: list[SimulatedDevice]) -> None:
+    on_gpu = TensorCPU(images()[0], "HWC")._as_gpu()
+
+    assert isinstance(on_gpu, TensorGPU)
+    assert (on_gpu.layout(), on_gpu.device_id()) == ("HWC", 0)
+    assert np.array_equal(on_gpu.as_cpu(), images()[0])
 
 
 def test_an_empty_batch_has_nothing(device: SimulatedDevice) -> None:
