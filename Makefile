@@ -3,6 +3,8 @@
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
 #   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/test_ring.py: those alone
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
+#   make types                programs with type annotations, as mypy and pyright see them from outside
+#   make dist [PYTHONS=...]   builds the package, and tries it in empty environments: with each interpreter, and with each extra
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of the page of `dali-like view` in Chromium (Debian: chromium); SCREENSHOTS=1 draws those of docs
@@ -14,21 +16,31 @@
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
 #   make gpu [ARGS=...]       tests and benchmarks of GPUs, with the CuPy and the PyTorch of $(PYTHON); see docs/gpu.md
+#   make containers           carries out the Dockerfiles without an engine; needs root and debootstrap, see docs/containers.md
 #   make clean                removes what the others have made
 
 PYTHON ?= python3
+PYTHONS ?= $(PYTHON)
 PIP := -m pip install --quiet --disable-pip-version-check
 # So many tests run at a time: more than there are cores on a small machine, since half of them wait for other processes.
 JOBS ?= 4
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test ray s3 browser docs described parity-full bench soak storm gpu lint clean
+.PHONY: demo test types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
 	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(or $(ARGS),-n $(JOBS) --dist worksteal)
+
+types: .venv/types/.ready
+	.venv/types/bin/python -m pytest tests/typing $(ARGS)
+
+dist: .venv/dist/.ready
+	rm -rf dist
+	.venv/dist/bin/python -m build
+	$(PYTHON) tests/try_release.py dist/*.whl --python $(PYTHONS) $(ARGS)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
@@ -69,12 +81,26 @@ storm: .venv/peers/.ready
 gpu:
 	$(PYTHON) -m benchmarks.gpu $(ARGS)
 
+# ARGS="--bind /etc/ssl/certs/ca-certificates.crt --env PIP_CERT" where the network has certificates of its own.
+containers: .venv/containers/.ready build/containers/debian
+	.venv/containers/bin/hadolint docker/Dockerfile docker/Dockerfile.cuda
+	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu $(ARGS)
+	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu --target demo $(ARGS)
+	$(PYTHON) docker/in_chroot.py docker/Dockerfile.cuda --base build/containers/debian --out build/containers/cuda $(ARGS)
+
+build/containers/debian:
+	mkdir -p build/containers
+	debootstrap --variant=minbase trixie $@
+
 .venv/demo/.ready: PARTS := --group demo
 .venv/test/.ready: PARTS := --group test
 .venv/docs/.ready: PARTS := --group docs
+.venv/types/.ready: PARTS := --group types
+.venv/dist/.ready: PARTS := --group dist
 .venv/ray/.ready: PARTS := --group test --group ray
 .venv/s3/.ready: PARTS := --group test --group s3
 .venv/peers/.ready: PARTS := --group test --group peers
+.venv/containers/.ready: PARTS := --group containers
 
 # `pip install --group` needs pip 25.1.
 .venv/%/.ready: pyproject.toml

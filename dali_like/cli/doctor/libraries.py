@@ -44,9 +44,10 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
     )
     versions = {name: _version(name) for name in needed}
     missing = [name for name, version in versions.items() if version is None]
-    found = ", ".join(f"{name} {version or '(not installed)'}" for name, version in versions.items())
+    found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     if missing:
-        return (note if extra else failure)(subject, found, remedy)
+        absent = f"not installed: {', '.join(missing)}"
+        return (note if extra else failure)(subject, f"{found}; {absent}" if found else absent, remedy)
     old = [f"{name}>={needed[name]}" for name, version in versions.items() if _numbers(version) < _numbers(needed[name])]
     if old:
         return (warning if extra else failure)(subject, f"{found}; needed are {', '.join(old)}", f"{remedy} --upgrade")
