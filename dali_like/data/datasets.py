@@ -11,7 +11,7 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,14 @@ __all__ = [
 ]
 
 T_co = TypeVar("T_co", covariant=True)
+
+
+class _Indexed(Protocol[T_co]):
+    def __getitem__(self, index: Any, /) -> T_co: ...
+
+
+#: To type checkers, what loaders and subsets take: samples by their keys, or one after the other. Programs need not say it.
+Samples = _Indexed[T_co] | Iterable[T_co]
 
 
 class Dataset(Generic[T_co]):
@@ -240,7 +248,7 @@ class Subset(Dataset[T_co]):
     ('e', ['a', 'e'], 2)
     """
 
-    def __init__(self, dataset: Any, indices: Sequence[Any]) -> None:
+    def __init__(self, dataset: Samples[T_co], indices: Sequence[Any]) -> None:
         own = type(self)
         if own.__getitem__ is not Subset.__getitem__ and own.__getitems__ is Subset.__getitems__:
             raise MissingMethodError(
@@ -250,7 +258,7 @@ class Subset(Dataset[T_co]):
                 "def __getitems__(self, indices):\n"
                 "    return [self.__getitem__(idx) for idx in indices]"
             )
-        self.dataset = dataset
+        self.dataset: Any = dataset
         self.indices = indices
 
     def __getitem__(self, idx: Any) -> T_co:

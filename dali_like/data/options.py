@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from dali_like.checks import Check, error_policy, flag, not_negative, or_none, positive
 from dali_like.data.collate import default_collate, default_convert
-from dali_like.data.datasets import IterableDataset
+from dali_like.data.datasets import IterableDataset, Samples
 from dali_like.data.randomness import as_generator
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from dali_like.device.accelerator import accelerator_is_available
@@ -169,7 +169,7 @@ class LoaderOptions(Generic[T_co]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Samples[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,

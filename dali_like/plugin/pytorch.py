@@ -21,6 +21,7 @@ import numpy as np
 from dali_like import by_value
 from dali_like.data import samplers as own_samplers
 from dali_like.data.collate import function_for
+from dali_like.data.datasets import Samples
 from dali_like.data.flavours import PYTHON_AND_NUMPY, UNRECORDED, numpy_seed
 from dali_like.data.forms import (
     ArrayLeaf,
@@ -288,7 +289,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: Samples[T_co],
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
