@@ -310,9 +310,17 @@ def no_library(name: str) -> None:
     return None
 
 
-def test_driver() -> None:
+def test_driver(tmp_path: Path) -> None:
     assert gpu.driver(no_library).verdict == "note"
-    assert gpu.driver(library(13010)).found == "for CUDA up to 13.1"
+    assert gpu.driver(library(13010), tmp_path).found == "for CUDA up to 13.1"
+
+
+@pytest.mark.parametrize("kind", ["Kernel Module", "Open Kernel Module for x86_64"])
+def test_version_of_the_driver(kind: str, tmp_path: Path) -> None:
+    line = f"NVRM version: NVIDIA UNIX {kind}  580.159.04  Release Build  (dvs-builder)\nGCC version: 12.3.0\n"
+    write_files(tmp_path, {"proc/driver/nvidia/version": line})
+
+    assert gpu.driver(library(13000), tmp_path).found == "580.159.04, for CUDA up to 13.0"
 
 
 @pytest.mark.parametrize(

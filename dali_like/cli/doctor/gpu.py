@@ -11,6 +11,7 @@ import importlib.util
 import re
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,16 +33,22 @@ _NBYTES = 16 << 20
 Find = Callable[[str], Any]
 
 
-def driver(find: Find = found_library) -> Finding:
+def driver(find: Find = found_library, root: Path = Path("/")) -> Finding:
     """NVIDIA's driver, and which CUDA it is for.
 
     Args:
         find: gives a library, or None.
+        root: where /proc is found.
     """
     cuda = _cuda_of_driver(find)
     if cuda is None:
         return note("NVIDIA driver", "none", f"{_ON_CPU}; in a container: docker run --gpus all")
-    return ok("NVIDIA driver", f"for CUDA up to {cuda[0]}.{cuda[1]}")
+    for_cuda = f"for CUDA up to {cuda[0]}.{cuda[1]}"
+    try:
+        version = re.search(r"Kernel Module.*?\s(\d[\d.]+)", (root / "proc/driver/nvidia/version").read_text())
+    except OSError:  # under WSL
+        version = None
+    return ok("NVIDIA driver", f"{version[1]}, {for_cuda}" if version else for_cuda)
 
 
 def devices(count: Callable[[], int] = count_accelerators, find: Find = found_library) -> Finding:

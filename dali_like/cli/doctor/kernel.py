@@ -12,6 +12,7 @@ import mmap
 import os
 import select
 import signal
+import warnings
 from collections.abc import Callable
 from functools import partial
 
@@ -59,7 +60,10 @@ def taking_tasks() -> None:
 def watching_processes() -> None:
     """One process notices that another has ended, and the kernel ends the children of a process with it."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
-    child = os.fork()
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forks with threads about, as BLAS may have started; the child runs nothing of theirs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         os._exit(prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL)) != 0)
     try:
