@@ -67,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         status: int = options.run(options)
+        sys.stdout.flush()
     except (ArgumentError, MissingExtraError, NotRunningError, TraceFileError) as error:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
         return _USAGE_ERROR

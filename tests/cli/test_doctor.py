@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import resource
@@ -221,6 +222,14 @@ def test_kernels_that_lack_something(subject: str, call: str, monkeypatch: pytes
 
     assert found[subject].verdict == "failure"
     assert "Function not implemented" in found[subject].found
+
+
+def test_seals_that_are_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fcntl.fcntl
+    monkeypatch.setattr(fcntl, "fcntl", lambda fd, call, arg=0: 0 if call == fcntl.F_GET_SEALS else real(fd, call, arg))
+
+    with pytest.raises(OSError, match="seals are not kept"):
+        kernel.anonymous_memory()
 
 
 def test_splice_that_puts_bytes_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
