@@ -105,7 +105,10 @@ def test_output_that_nobody_reads_ends_it_quietly(lines: int) -> None:
     read, write = os.pipe()
     os.close(read)
 
-    result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, stdout=write, stderr=subprocess.PIPE, check=False)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=buffered, stdout=write, stderr=subprocess.PIPE, check=False
+    )
 
     os.close(write)
     assert (result.returncode, result.stderr) == (141, b"")
