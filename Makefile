@@ -89,8 +89,10 @@ containers: .venv/containers/.ready build/containers/debian
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile.cuda --base build/containers/debian --out build/containers/cuda $(ARGS)
 
 build/containers/debian:
-	mkdir -p build/containers
-	debootstrap --variant=minbase trixie $@
+	rm -rf $@.part
+	mkdir -p $@.part
+	debootstrap --variant=minbase trixie $@.part
+	mv $@.part $@
 
 .venv/demo/.ready: PARTS := --group demo
 .venv/test/.ready: PARTS := --group test
