@@ -81,7 +81,7 @@ storm: .venv/peers/.ready
 gpu:
 	$(PYTHON) -m benchmarks.gpu $(ARGS)
 
-# ARGS="--bind /etc/ssl/certs/ca-certificates.crt --env PIP_CERT" where the network has certificates of its own.
+# ARGS="--certificates /etc/ssl/certs/ca-certificates.crt" where the network has certificates of its own.
 containers: .venv/containers/.ready build/containers/debian
 	.venv/containers/bin/hadolint docker/Dockerfile docker/Dockerfile.cuda
 	$(PYTHON) docker/in_chroot.py docker/Dockerfile --base build/containers/debian --out build/containers/cpu $(ARGS)

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_CERTIFICATES = "/run/certificates.crt"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -52,19 +53,6 @@ class Stage:
         self.command = other.command
 
 
-@dataclass(frozen=True)
-class Host:
-    """What containers have of the machine.
-
-    Attributes:
-        bound: files that are in the place of theirs of the same name.
-        environment: what else is set while they are built.
-    """
-
-    bound: Sequence[str]
-    environment: dict[str, str]
-
-
 def instructions(text: str) -> Iterator[tuple[str, str]]:
     """The instructions of a Dockerfile, and what stands behind each."""
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
@@ -74,8 +62,13 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
             yield word.upper(), rest.strip()
 
 
-def build(dockerfile: Path, context: Path, base: Path, out: Path, target: str | None, host: Host) -> Stage:
+def build(dockerfile: Path, context: Path, base: Path, out: Path, target: str | None, certificates: Path | None) -> Stage:
     """Carry out a Dockerfile up to a stage, or to its end.
+
+    Args:
+        base: the root file system in the place of the image that is downloaded.
+        out: where the stages go.
+        certificates: see `run`.
 
     Raises:
         ValueError: there is an instruction that is not known here.
@@ -99,11 +92,13 @@ def build(dockerfile: Path, context: Path, base: Path, out: Path, target: str | 
             if begun is not None:
                 stage.begun_from(begun)
         else:
-            _carry_out(word, rest, stage, stages, context, host)
+            _carry_out(word, rest, stage, stages, context, certificates)
     return stage
 
 
-def _carry_out(word: str, rest: str, stage: Stage, stages: dict[str, Stage], context: Path, host: Host) -> None:
+def _carry_out(
+    word: str, rest: str, stage: Stage, stages: dict[str, Stage], context: Path, certificates: Path | None
+) -> None:
     if word == "ENV":
         for pair in shlex.split(_expanded(rest, stage.environment)):
             name, _, value = pair.partition("=")
@@ -118,7 +113,7 @@ def _carry_out(word: str, rest: str, stage: Stage, stages: dict[str, Stage], con
     elif word == "COPY":
         _copy_into(rest, stage, stages, context)
     elif word == "RUN":
-        run(stage, ["/bin/sh", "-c", rest], host)
+        run(stage, ["/bin/sh", "-c", rest], certificates)
     else:
         raise ValueError(f"this does not know the instruction {word}")
 
@@ -145,10 +140,11 @@ def _copy_root(source: Path, target: Path) -> None:
     subprocess.run(["cp", "--archive", "--reflink=auto", source, target], check=True)
 
 
-def run(stage: Stage, command: Sequence[str], host: Host, *, confined: bool = False) -> None:
+def run(stage: Stage, command: Sequence[str], certificates: Path | None = None, *, confined: bool = False) -> None:
     """Run a command in a stage.
 
     Args:
+        certificates: those that pip is to trust.
         confined: whether as docker/compose.yaml lets containers run.
     """
     root = shlex.quote(str(stage.root))
@@ -161,9 +157,11 @@ def run(stage: Stage, command: Sequence[str], host: Host, *, confined: bool = Fa
             f"mount -t tmpfs -o size=64k tmpfs {root}/dev/shm",
         ]
     else:
-        for file in ("/etc/resolv.conf", *host.bound):
-            steps += [f"mkdir -p {root}{os.path.dirname(file)}", f"touch {root}{file}", f"mount --bind {file} {root}{file}"]
-    environment = {**stage.environment, **({} if confined else host.environment)}
+        steps += [f"touch {root}/etc/resolv.conf", f"mount --bind /etc/resolv.conf {root}/etc/resolv.conf"]
+    environment = dict(stage.environment)
+    if certificates is not None:
+        steps += [f"touch {root}{_CERTIFICATES}", f"mount --bind {certificates} {root}{_CERTIFICATES}"]
+        environment["PIP_CERT"] = _CERTIFICATES
     inner = ["/bin/sh", "-c", f"cd {shlex.quote(stage.folder)} && exec {shlex.join(command)}"]
     settings = [f"{name}={value}" for name, value in environment.items()]
     steps.append(f"exec chroot --userspec={stage.user}:{stage.user} {root} env -i {shlex.join([*settings, *inner])}")
@@ -182,15 +180,14 @@ def main() -> int:
     parser.add_argument("--base", type=Path, required=True, help="the root file system in the place of the image")
     parser.add_argument("--out", type=Path, required=True, help="where the stages go")
     parser.add_argument("--target", help="the stage to build; default: the last one")
-    parser.add_argument("--bind", action="append", default=[], metavar="FILE", help="of the machine, as of certificates")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME", help="of the environment, while building")
+    parser.add_argument("--certificates", type=Path, help="those that pip is to trust, where a network has its own")
     given = parser.parse_args()
-    host = Host(given.bind, {name: os.environ[name] for name in given.env})
+    certificates = given.certificates and given.certificates.resolve()
     context = Path(__file__).resolve().parent.parent
-    stage = build(given.dockerfile, context, given.base.resolve(), given.out.resolve(), given.target, host)
+    stage = build(given.dockerfile, context, given.base.resolve(), given.out.resolve(), given.target, certificates)
     size = int(subprocess.run(["du", "-sm", stage.root], check=True, capture_output=True, text=True).stdout.split()[0])
     print(f"{stage.root.name}: {size} MiB\n$ {shlex.join(stage.command)}", flush=True)
-    run(stage, stage.command, host, confined=True)
+    run(stage, stage.command, confined=True)
     return 0
 
 

@@ -150,6 +150,15 @@ def test_images_are_decoded_by_one_codec_in_the_order_of_the_devices_stream(
     assert decoder.asked == [([b"one", b"two"], params, device.stream)] * 2
 
 
+def test_a_codec_that_cannot_be_used_is_named(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**options: Any) -> Any:
+        raise RuntimeError("CUDA driver version is insufficient")
+
+    monkeypatch.setitem(sys.modules, "nvidia.nvimgcodec", SimpleNamespace(Decoder=refuse, ColorSpec=ColorSpec))
+    with pytest.raises(DeviceError, match="GPU 0: nvImageCodec has failed: CUDA driver version is insufficient"):
+        CudaDevice(0).decode_images([b"one"], is_gray=False, is_upright=False)
+
+
 def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
     cupy.limit = 1 << 20
     with pytest.raises(OutOfMemoryError, match=r"needs 2\.0 MiB of GPU 0, of whose 2\.0 MiB 1\.0 MiB are free"):

@@ -120,7 +120,6 @@ class CudaDevice:
         self._runtime = self._cupy.cuda.runtime
         self.device_id = device_id
         self._decoding = threading.Lock()
-        self._codec: Any = None
         self._decoder: Any = None
         self._origin: Any = None
         self._origin_ns = 0
@@ -259,16 +258,22 @@ class CudaDevice:
                 return exported.__dlpack__(stream=-1)
 
     def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
-        """See `Device.decode_images`; by nvImageCodec, whose upsampling is told to be that of libjpeg."""
-        with self._decoding, self._gpu:
-            if self._codec is None:
-                self._codec = optional("nvidia.nvimgcodec", "decoding images on a GPU", *GPU_EXTRAS)
-                self._decoder = self._codec.Decoder(device_id=self.device_id, options=":fancy_upsampling=1")
-            kind = self._codec.ColorSpec
-            params = self._codec.DecodeParams(
-                apply_exif_orientation=is_upright, color_spec=kind.GRAY if is_gray else kind.SRGB
-            )
-            decoded: Sequence[Any] = self._decoder.decode(list(encoded), params=params, cuda_stream=self.stream)
+        """See `Device.decode_images`; by nvImageCodec, whose upsampling is told to be that of libjpeg.
+
+        Raises:
+            DeviceError: it cannot be used on this GPU.
+            MissingExtraError: it is not installed.
+        """
+        codec = optional("nvidia.nvimgcodec", "decoding images on a GPU", *GPU_EXTRAS)
+        spec = codec.ColorSpec.GRAY if is_gray else codec.ColorSpec.SRGB
+        try:
+            with self._decoding, self._gpu:
+                if self._decoder is None:
+                    self._decoder = codec.Decoder(device_id=self.device_id, options=":fancy_upsampling=1")
+                params = codec.DecodeParams(apply_exif_orientation=is_upright, color_spec=spec)
+                decoded: Sequence[Any] = self._decoder.decode(list(encoded), params=params, cuda_stream=self.stream)
+        except Exception as error:  # of nvImageCodec, or of CUDA; what cannot be decoded is no error there
+            raise DeviceError(f"GPU {self.device_id}: nvImageCodec has failed: {error}") from error
         return decoded
 
     @property
