@@ -40,7 +40,7 @@ types: .venv/types/.ready
 dist: .venv/dist/.ready
 	rm -rf dist
 	.venv/dist/bin/python -m build
-	$(PYTHON) tests/try_release.py dist/*.whl --python $(PYTHONS) $(ARGS)
+	$(PYTHON) tests/try_release.py dist/*.whl dist/*.tar.gz --python $(PYTHONS) $(ARGS)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)

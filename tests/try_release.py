@@ -1,6 +1,6 @@
 """Tries the built package as users get it: in empty environments, with each interpreter there is, and with each extra alone.
 
-    python tests/try_release.py dist/dali_like-*.whl [--python python3.11 python3.14] [--extras images pytorch]
+    python tests/try_release.py dist/*.whl dist/*.tar.gz [--python python3.11 python3.14] [--extras images pytorch]
 
 It builds nothing: see `make dist`. Needs a network. The exit status is 1 if something does not work.
 """
@@ -104,15 +104,15 @@ except errors.DeviceError as error:
 }
 
 
-def try_one(python: str, wheel: Path, extra: str, program: str) -> bool:
+def try_one(python: str, package: Path, extra: str, program: str) -> bool:
     """Whether a program runs where nothing but the package, and perhaps an extra, has been installed."""
-    what = f"{python}{f', [{extra}]' if extra else ''}"
+    what = f"{python}, {package.name}{f'[{extra}]' if extra else ''}"
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     with tempfile.TemporaryDirectory() as folder:
         of_environment = f"{folder}/bin/python"
         commands = [
             [python, "-m", "venv", folder],
-            [of_environment, "-m", "pip", "install", "--quiet", f"{wheel}{f'[{extra}]' if extra else ''}"],
+            [of_environment, "-m", "pip", "install", "--quiet", f"{package}{f'[{extra}]' if extra else ''}"],
             [of_environment, "-c", program],
             [of_environment, "-m", "dali_like", "doctor"],
         ]
@@ -128,15 +128,15 @@ def try_one(python: str, wheel: Path, extra: str, program: str) -> bool:
 def main() -> int:
     """Try everything; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("wheel", type=Path)
+    parser.add_argument("packages", type=Path, nargs="+", help="a wheel, a source distribution, or both")
     parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters")
     parser.add_argument(
         "--extras", nargs="*", default=list(OF_EXTRAS), choices=OF_EXTRAS, help="tried with the first of them"
     )
     given = parser.parse_args()
-    wheel = given.wheel.resolve()
-    results = [try_one(python, wheel, "", BARE) for python in given.python]
-    results += [try_one(given.python[0], wheel, extra, OF_EXTRAS[extra]) for extra in given.extras]
+    packages = [package.resolve() for package in given.packages]
+    results = [try_one(python, package, "", BARE) for python in given.python for package in packages]
+    results += [try_one(given.python[0], packages[0], extra, OF_EXTRAS[extra]) for extra in given.extras]
     return int(not all(results))
 
 
