@@ -78,6 +78,49 @@ def pipeline():
 with pipeline() as pipe:
     assert pipe.run()[0].as_array().tolist() == [0, 1]
 """,
+    "remote": """
+import asyncio, pathlib
+from dali_like.remote import RemoteFiles
+
+pathlib.Path("name").write_bytes(b"content")
+files = RemoteFiles(pathlib.Path.cwd().as_uri())
+assert bytes(asyncio.run(files.read("name"))) == b"content"
+""",
+    "progress": """
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.plugin import DALIGenericIterator
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False)
+
+assert sum(1 for _ in DALIGenericIterator(pipeline(), ["x"], size=4, progress=True)) == 2
+""",
+    **dict.fromkeys(
+        ("plot", "nvtx"),
+        """
+import importlib.util
+import numpy as np
+from dali_like import fn, pipeline_def
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False)
+
+with pipeline() as pipe:
+    with pipe.trace(nvtx=importlib.util.find_spec("nvtx") is not None):
+        pipe.run()
+    if importlib.util.find_spec("matplotlib"):
+        pipe.plot("run.png")
+""",
+    ),
+    "top": """
+from rich.live import Live
+from dali_like import cli
+
+assert cli.main(["top"]) == 2  # nothing runs that could be shown
+""",
     **dict.fromkeys(
         ("cuda12", "cuda13"),
         """
