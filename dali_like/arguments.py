@@ -163,7 +163,7 @@ class HasArguments:
 
     @property
     def py_num_workers(self) -> int | None:
-        """Workers: processes, or threads."""
+        """How many workers there are, be they processes or threads."""
         return self._arguments.py_num_workers
 
     @property

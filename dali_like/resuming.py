@@ -58,7 +58,7 @@ class Resumable(HasArguments):
         Raises:
             PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
             CheckpointError: JSON cannot hold the state of a source.
-            WorkerDiedError and others: see `run`, where a batch is waited for.
+            WorkerDiedError: or whatever else `run` raises, where a batch is waited for.
         """
         return self._take_checkpoint().words()
 

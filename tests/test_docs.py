@@ -46,6 +46,7 @@ def test_errors_derive_from_those_of_dali_where_the_table_says_so(situation: str
     assert [error for error in named if not issubclass(error, builtin)] == []
 
 
+@pytest.mark.usefixtures("fonts")
 @pytest.mark.parametrize("document", WITH_PROGRAMS, ids=lambda path: path.stem)
 def test_programs_run(document: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
