@@ -15,6 +15,8 @@ from dali_like.checks import Check, flag, is_int, not_negative, or_none, positiv
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.notices import warn
 from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
+from dali_like.workers.limits import available_cpus
+from dali_like.workers.settings import AUTO, FIRST_DEPTH, first_workers
 
 if TYPE_CHECKING:
     from dali_like.pickling import CallbackPickler
@@ -55,12 +57,12 @@ class Arguments:
     device_id: int | None
     seed: int | None
     exec_pipelined: bool
-    prefetch_queue_depth: int | dict[str, int]
+    prefetch_queue_depth: int | dict[str, int] | str
     exec_async: bool
     bytes_per_sample: int
     set_affinity: bool
     enable_memory_stats: bool
-    py_num_workers: int | None
+    py_num_workers: int | str | None
     py_start_method: str
     py_callback_pickler: Any
     py_worker_options: Any
@@ -89,6 +91,11 @@ class Arguments:
                 f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
                 "workers have the sources already, and nothing is pickled"
             )
+        if self.py_start_method == "ray" and AUTO in (self.py_num_workers, self.prefetch_queue_depth):
+            raise ArgumentClashError(
+                f"py_num_workers and prefetch_queue_depth cannot be {AUTO!r} with py_start_method='ray': how busy workers "
+                "are shows only on their nodes"
+            )
         if self.py_start_method != "ray":
             if self.py_worker_options is not None:
                 raise ArgumentClashError("py_worker_options are those of Ray's actors: they need py_start_method='ray'")
@@ -109,7 +116,15 @@ class Arguments:
     def queue_sizes(self) -> tuple[int, int]:
         """The prefetch depths on the CPU and on the GPU."""
         depth = self.prefetch_queue_depth
-        return (depth["cpu_size"], depth["gpu_size"]) if isinstance(depth, dict) else (depth, depth)
+        if isinstance(depth, dict):
+            return depth["cpu_size"], depth["gpu_size"]
+        return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are at first."""
+        number = self.py_num_workers or 0
+        return first_workers(available_cpus()) if isinstance(number, str) else number
 
 
 def warn_of_deprecated(**arguments: Any) -> None:
@@ -147,7 +162,7 @@ class HasArguments:
         return self._arguments.seed
 
     @property
-    def prefetch_queue_depth(self) -> int | dict[str, int]:
+    def prefetch_queue_depth(self) -> int | dict[str, int] | str:
         """Batches that are computed ahead, as given."""
         return self._arguments.prefetch_queue_depth
 
@@ -162,8 +177,8 @@ class HasArguments:
         return self._arguments.queue_sizes[1]
 
     @property
-    def py_num_workers(self) -> int | None:
-        """How many workers there are, be they processes or threads."""
+    def py_num_workers(self) -> Any:
+        """Workers, processes or threads, as given: a number, "auto" or None."""
         return self._arguments.py_num_workers
 
     @property
@@ -258,7 +273,9 @@ def _seconds(name: str, value: Any) -> float:
     return float(value)
 
 
-def _number_of_workers(name: str, value: Any) -> int:
+def _number_of_workers(name: str, value: Any) -> int | str:
+    if isinstance(value, str) and value == AUTO:
+        return AUTO
     if not is_int(value):
         # DALI raises RuntimeError, though not before it needs them. That 0 are too few is said then, too.
         raise ArgumentClashError(
@@ -291,7 +308,9 @@ def _worker_options(name: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _depth(name: str, value: Any) -> int | dict[str, int]:
+def _depth(name: str, value: Any) -> int | dict[str, int] | str:
+    if isinstance(value, str) and value == AUTO:
+        return AUTO
     if not isinstance(value, dict):
         return positive(name, value)
     if set(value) != {"cpu_size", "gpu_size"}:

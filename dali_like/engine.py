@@ -42,11 +42,14 @@ from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import enough_descriptors
 from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.limits import available_cpus
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
+from dali_like.workers.settings import AUTO
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.telling import telling
+from dali_like.workers.tuner import Tuner
 
 
 class Engine:
@@ -69,6 +72,7 @@ class Engine:
         executor: delivers the outputs; None before `build`.
         device: the GPU that outputs are copied to, if any are; None before `build`.
         copier: what copies them there; None if there is none.
+        tuner: chooses the settings of the workers; None where they are given.
     """
 
     def __init__(self, graph: Graph, arguments: Arguments, entropy: int) -> None:
@@ -77,7 +81,7 @@ class Engine:
         self.arguments = arguments
         self._entropy = entropy
         self._batch_size = arguments.batch_size or 0
-        self._num_workers = arguments.py_num_workers or 0
+        self._num_workers = arguments.num_workers
         self.copier: Copier | None = None
         self._depth = arguments.queue_sizes[0]
         self.placement = place(graph, arguments, entropy)
@@ -90,6 +94,7 @@ class Engine:
         self.device: Device | None = None
         self._buffers: BufferPool | None = None
         self._cpus = _cpus_for(arguments)
+        self.tuner: Tuner | None = None
         self._shard = _common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
         self._telling: dict[int, TellingPool] = {}
@@ -130,10 +135,13 @@ class Engine:
             if copier is not None:
                 externals = [(node.external, self._source_of(node)[0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
+            lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position)
+            if self.tuner is not None:
+                self.tuner.on_deeper = lockstep.deepen
             self.executor = Executor(
                 self.graph,
                 functools.partial(place, self.graph, self.arguments, self._entropy),
-                Lockstep(self._feeds(self.inline_pool), self._batch_size, position),
+                lockstep,
                 self._buffers,
                 self.arguments.num_threads or len(os.sched_getaffinity(0)),
                 self._depth if copier is None else self.arguments.queue_sizes[1],
@@ -234,20 +242,36 @@ class Engine:
                 )
             warn_of_fork_hazards([node.external for node in parallel])
             announce_local_classes([node.external for node in parallel])
+        self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
-            self._num_workers,
+            self._num_workers if tuner is None else tuner.most_workers,
             given.py_start_method,
             given.py_worker_threads,
             given.py_timeout_s,
             given.py_worker_restarts,
             functools.partial(pickling.dumps, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray"),
             given.py_worker_options or {},
+            None if tuner is None else tuner.settings.num_workers,
+            measures=tuner is not None,
         )
         pool: type[ProcessPool] = ProcessPool
         if given.py_start_method == "ray":
             from dali_like.workers.ray_pool import RayPool as pool  # noqa: PLC0415, N813  # who has no Ray needs none of it
         with bound_to(self._cpus):
-            return pool([self._source_of(node) for node in parallel], self._batch_size, self.space, options)
+            return pool([self._source_of(node) for node in parallel], self._batch_size, self.space, options, tuner=tuner)
+
+    def _make_tuner(self, parallel: Sequence[SourceNode]) -> Tuner | None:
+        """What chooses the settings that are to be chosen; those of iterables, which workers divide, stay as they are."""
+        given = self.arguments
+        if AUTO not in (given.py_num_workers, given.prefetch_queue_depth):
+            return None
+        divides = any(node.external.kind is not None and node.external.kind.in_order for node in parallel)
+        return Tuner(
+            available_cpus(),
+            num_workers=None if given.py_num_workers == AUTO and not divides else self._num_workers,
+            depth=None if given.prefetch_queue_depth == AUTO else self._depth,
+            are_threads=given.py_start_method == "thread",
+        )
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputLayout]]:
         """What makes the samples of a source, and what has been declared of them."""
@@ -268,7 +292,8 @@ class Engine:
         depth = 0 if self.placement.stages else self._depth
         # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.
         depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
-        return max(depth, 1)
+        grown = self.tuner.settings.prefetch_depth - self._depth if self.tuner is not None and external.parallel else 0
+        return max(depth, 1) + grown
 
     def _first_position(self) -> tuple[Position | None, bool]:
         """Where to begin, and whether the end of that epoch has been seen."""

@@ -65,9 +65,11 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             process. None, or ignored, as long as none is.
         seed: for `SampleInfo.rng` and random operators. None, or a negative number: another one for each pipeline.
         prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth. Of a dict
-            ``{"cpu_size": ..., "gpu_size": ...}`` the first counts, and the second for copies to a GPU.
+            ``{"cpu_size": ..., "gpu_size": ...}`` the first counts, and the second for copies to a GPU. "auto": as many as
+            the workers and the longest samples want; see docs/performance.md.
         py_num_workers: worker processes, shared by all sources with ``parallel=True``. What they print, log and warn comes
-            in whole lines, marked with the worker.
+            in whole lines, marked with the worker. "auto": a few, and more as soon as the time that callbacks and the loop
+            take says so; ``statistics().settings.chosen`` tells. See docs/performance.md.
         py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
             without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
             "spawn" starts fresh interpreters; sources travel by value. "thread" starts threads of this process, which share
@@ -111,7 +113,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
         device_id: int | None = None,
         seed: int | None = None,
         exec_pipelined: bool = True,
-        prefetch_queue_depth: int | dict[str, int] = 2,
+        prefetch_queue_depth: int | dict[str, int] | str = 2,
         exec_async: bool = True,
         bytes_per_sample: int = 0,
         set_affinity: bool = False,
@@ -121,7 +123,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
         enable_memory_stats: bool = False,
         enable_checkpointing: bool = False,
         checkpoint: bytes | str | Mapping[str, Any] | None = None,
-        py_num_workers: int | None = 1,
+        py_num_workers: int | str | None = 1,
         py_start_method: str = "fork",
         py_callback_pickler: Any = None,
         py_worker_options: dict[str, Any] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import costs
+from benchmarks import auto, costs
 from benchmarks.__main__ import jobs
 from benchmarks.measurement import COLUMNS
 
@@ -73,3 +74,27 @@ def test_every_kind_of_sample_has_costs(kind: str) -> None:
 
     assert cost.worker[0] > 0
     assert cost.main[0] > 0
+
+
+# Settings that are chosen
+
+
+def test_chosen_settings_are_held_against_the_best_fixed_ones() -> None:
+    results = {
+        ("tiny", "auto"): [auto.Result(0.2, 95.0, "2x5"), auto.Result(0.4, 85.0, "2x6")],
+        ("tiny", "1x2"): [auto.Result(0.1, 50.0, "1x2")],
+        ("tiny", "2x2"): [auto.Result(0.3, 100.0, "2x2")],
+    }
+
+    report, is_good = auto.table(results)
+
+    assert report.splitlines()[-1] == "| tiny | 2x2 | 100 | 2x5 2x6 | 90 | 90% | 1x2 | 0.10 | 0.30 |"
+    assert is_good
+    assert not auto.table({**results, ("tiny", "2x2"): [auto.Result(0.3, 101.0, "2x2")]})[1]
+
+
+def test_a_run_with_chosen_settings_says_what_they_were() -> None:
+    result = auto.run_one("tiny", "auto", seconds=0.02)
+
+    assert result.samples_per_s > 0
+    assert re.fullmatch(r"\d+x\d+", result.settings)

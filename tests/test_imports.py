@@ -18,7 +18,7 @@ FOR_DEFINING = {
     *("monitor.monitored", "notices", "pipeline", "publishing", "ranks", "reporting", "resuming", "saving", "scheduling"),
     *("sharding", "sources", "tensors", "tracing", "types", "workers", "workers.batch", "workers.meters", "workers.states"),
     *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),
-    *("workers.samples", "workers.streams", "workers.transport"),
+    *("workers.samples", "workers.settings", "workers.streams", "workers.transport"),
 }
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.

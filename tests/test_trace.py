@@ -136,7 +136,7 @@ def write_records(count: int) -> TaskLogs:
     logs = TaskLogs(space, 1)
     log = TaskLog(space, 0, 1)
     for task in range(count):
-        log.run(FakeRunner(), page, task)  # type: ignore[arg-type]
+        log.run(FakeRunner().run, page, task)
     return logs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -35,6 +36,7 @@ from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource
 from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.tuner import Tuner
 
 #: How often to look whether a worker has ended.
 _LOOK_S = 0.002
@@ -98,6 +100,7 @@ class LoaderCrew:
         is_kept: whether they go on when a pass ends.
         tally: of the loader; what has happened is added to it in the end.
         pinning: page-locks what they write batches to; None: nothing does.
+        tuner: chooses how many there are, and how many batches ahead they work; None: nothing does.
 
     Attributes:
         maker: the main process's.
@@ -122,6 +125,7 @@ class LoaderCrew:
         max_held_bytes: int | None,
         tally: Tally,
         pinning: Pinning | None = None,
+        tuner: Tuner | None = None,
     ) -> None:
         self.maker = maker
         self.capacity = batch_size or 1
@@ -143,12 +147,17 @@ class LoaderCrew:
         self._lock = InterruptSafeLock()
         self._left: deque[list[Batch]] = deque()
         self._pid = os.getpid()
-        options = WorkerOptions(num_workers, start_method, threads, None, restarts, _pickled)
+        self._tuner = tuner
+        most, first = (num_workers, None) if tuner is None else (tuner.most_workers, tuner.settings.num_workers)
+        options = WorkerOptions(
+            most, start_method, threads, None, restarts, _pickled, first_workers=first, measures=tuner is not None
+        )
         with self._lock, enough_descriptors("a loader"):
             if start_method == "fork":
                 announce_local_classes_of((maker.dataset, maker.collate_fn))
             space = self._space = SharedSpace.create(max_held_bytes)
-            self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, str(base_seed).encode())
+            notice = str(base_seed).encode()
+            self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, notice, tuner)
             if pinning is not None:
                 space.observer = PinnedMemory(pinning, fenced=True)
 
@@ -158,7 +167,7 @@ class LoaderCrew:
         if self._pid != os.getpid() or self.start_method == "thread":
             return []
         pids = self._pool.worker_pids
-        if len(pids) < self.num_workers:
+        if len(pids) < self._pool.num_workers:
             with self._lock:
                 pids = self._pool.wait_for_pids()
         return [WorkerHandle(pid, f"dali_like:{number}", self._pool.exitcodes) for number, pid in enumerate(pids)]
@@ -212,6 +221,11 @@ class LoaderCrew:
                 'worker_seeding="tasks" they would be.',
                 UserWarning,
             )
+
+    @property
+    def num_ahead(self) -> int | None:
+        """How many batches are to be on their way; None: as many as the loader says."""
+        return None if self._tuner is None else self._tuner.settings.prefetch_depth
 
     def next_turn(self) -> int:
         """The turn of the next batch: those that are asked for first are made first."""
@@ -289,7 +303,7 @@ class LoaderCrew:
         """For each worker that is on a batch, or else on others: which, what it is making, and its Python stack."""
         with self.lock():
             started = len(self._pool.worker_pids)
-            nobody = [f"no worker is on anything; {started} of {self.num_workers} have started"]
+            nobody = [f"no worker is on anything; {started} of {self._pool.num_workers} have started"]
             return self._pool.describe_workers_on(batch) or nobody
 
     def leave(self, pending: Iterable[Batch]) -> None:
@@ -373,7 +387,7 @@ class LoaderCrew:
             maker.name,
             maker,  # type: ignore[arg-type]
             requests=True,
-            task_size=_task_size(self.capacity, self.num_workers),
+            task_size=functools.partial(_task_size, self.capacity),
             in_order=self.is_bound,
         )
 

@@ -35,6 +35,8 @@ from dali_like.monitor.memory import memory_of
 from dali_like.monitor.monitored import Monitored
 from dali_like.monitor.statistics import Settings, SourceStatistics, Statistics
 from dali_like.tracing import TraceableLoader
+from dali_like.workers.limits import available_cpus
+from dali_like.workers.tuner import Tuner
 
 
 class Loading(Monitored, TraceableLoader):
@@ -73,6 +75,8 @@ class Loading(Monitored, TraceableLoader):
     _fingerprint: bytes | None = None
     _ahead: PassAhead | None = None
     _latest: Progress | None = None
+    _chosen: dict[str, int]
+    _tuner: Tuner | None = None
     _latest_pass: weakref.ref[Pass] | None = None
     _resumed: dict[str, Any] | None = None
 
@@ -152,8 +156,11 @@ class Loading(Monitored, TraceableLoader):
             memory: whether to ask the system how much memory the processes take, which takes it some milliseconds each.
         """
         start_method = self._start_method if self.num_workers else ""
-        num_ahead = self.num_workers * (self.prefetch_factor or 0)
-        settings = Settings("loader", self.batch_size or 0, self.num_workers, start_method, 0, num_ahead, num_cpus())
+        chosen = None if self._tuner is None else self._tuner.settings
+        workers, num_ahead = self.num_workers, self.num_workers * (self.prefetch_factor or 0)
+        if chosen is not None:
+            workers, num_ahead = chosen.num_workers, chosen.prefetch_depth
+        settings = Settings("loader", self.batch_size or 0, workers, start_method, 0, num_ahead, num_cpus(), chosen)
         unit = "batch" if self._auto_collation and getattr(self.dataset, "__getitems__", None) else "sample"
         dataset = SourceStatistics(f"dataset {type(self.dataset).__qualname__}", unit=unit)
         statistics = self._tally.total(settings, dataset)
@@ -336,11 +343,30 @@ class Loading(Monitored, TraceableLoader):
             max_held_bytes=self.max_held_bytes,
             tally=self._tally,
             pinning=self._flavour.pinning() if self._pins_memory and self.pin_memory != "copy" else None,
+            tuner=self._tuner_for_crew(),
         )
         self._tally.watch(crew)
         if self._keeps_workers or self._start_method == "spawn":
             self._crew = crew
         return crew
+
+    def _tuner_for_crew(self) -> Tuner | None:
+        """What chooses the settings, for one crew after the other. Workers that divide a dataset stay as many."""
+        chosen = {name for name, number in self._chosen.items() if getattr(self, name) == number}  # or the user has set it
+        if not chosen:
+            self._tuner = None
+            return None
+        divides = self._is_iterable or self.worker_seeding == "torch"
+        if self._tuner is None:
+            self._tuner = Tuner(
+                available_cpus(),
+                num_workers=None if "num_workers" in chosen and not divides else self.num_workers,
+                depth=None if "prefetch_factor" in chosen else self.prefetch_factor,
+                per_worker="prefetch_factor" not in chosen,
+                are_threads=self._start_method == "thread",
+            )
+        self._tuner.begin()
+        return self._tuner
 
     def _drop_crew(self) -> None:
         self._drop_ahead()
@@ -413,6 +439,7 @@ class _Lock(InterruptSafeLock):
 _OF_PASSES = {
     "_counts",
     "_crew",
+    "_tuner",
     "_fingerprint",
     "_ahead",
     "_latest",

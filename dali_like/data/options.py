@@ -24,6 +24,8 @@ from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, Sequen
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
 from dali_like.notices import warn
+from dali_like.workers.limits import available_cpus
+from dali_like.workers.settings import AUTO, first_workers
 
 __all__ = ["DatasetKind", "LoaderOptions", "OwnOptions"]
 
@@ -111,7 +113,8 @@ class LoaderOptions(Generic[T_co]):
         sampler: an iterable of the indices to load, instead of `shuffle`.
         batch_sampler: an iterable of lists of indices, one list for each batch, instead of `batch_size`, `shuffle`,
             `sampler` and `drop_last`.
-        num_workers: how many processes load. 0: this one does, while it waits.
+        num_workers: how many processes load. 0: this one does, while it waits. "auto": a few, and more as soon as the time
+            that samples and the loop take says so; `statistics` tells. See docs/performance.md.
         collate_fn: makes a batch of a list of samples, by default `default_collate`. Where no batches are made, it is given
             each sample, and `default_convert` is the default.
         pin_memory: whether batches are put into page-locked memory, from which they are copied faster to a GPU. "copy": by
@@ -124,7 +127,8 @@ class LoaderOptions(Generic[T_co]):
             they are threads of this process, which share the dataset, for datasets that release the GIL. The global random
             generators are left alone then.
         generator: what `shuffle` draws from: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``.
-        prefetch_factor: how many batches each worker computes ahead, by default 2. Only with workers.
+        prefetch_factor: how many batches each worker computes ahead, by default 2. Only with workers. "auto": as many
+            altogether as the workers and the slower samples want.
         persistent_workers: whether workers are kept when an epoch has ended. Only with workers.
         pin_memory_device: without effect, and deprecated.
         in_order: False: batches of workers are delivered as they come.
@@ -164,6 +168,7 @@ class LoaderOptions(Generic[T_co]):
     max_held_bytes: int | None
     worker_threads: int | None
 
+    _chosen: dict[str, int]
     _iterator: Any
     _is_complete = False
 
@@ -174,7 +179,7 @@ class LoaderOptions(Generic[T_co]):
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | str = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool | str = False,
         drop_last: bool = False,
@@ -183,7 +188,7 @@ class LoaderOptions(Generic[T_co]):
         multiprocessing_context: str | BaseContext | None = None,
         generator: Any = None,
         *,
-        prefetch_factor: int | None = None,
+        prefetch_factor: int | str | None = None,
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
@@ -194,10 +199,11 @@ class LoaderOptions(Generic[T_co]):
         max_held_bytes: int | None = None,
         worker_threads: int | None = 1,
     ) -> None:
-        _check_workers(num_workers, timeout, prefetch_factor, persistent_workers)
+        workers, factor, self._chosen = numbers_of(num_workers, prefetch_factor)
+        _check_workers(workers, timeout, factor, persistent_workers)
         self.dataset = dataset
-        self.num_workers = num_workers
-        self.prefetch_factor = _PREFETCH_FACTOR if num_workers > 0 and prefetch_factor is None else prefetch_factor
+        self.num_workers: int = workers
+        self.prefetch_factor: int | None = _PREFETCH_FACTOR if workers > 0 and factor is None else factor
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
@@ -338,6 +344,18 @@ class _InfiniteConstantSampler(Sampler[None]):
     def __iter__(self) -> Iterator[None]:
         while True:
             yield None
+
+
+def numbers_of(num_workers: Any, prefetch_factor: Any) -> tuple[Any, Any, dict[str, int]]:
+    """The two as numbers; and what the loader begins with in the place of those that it is to choose itself."""
+    chosen = {}
+    if isinstance(num_workers, str) and num_workers == AUTO:
+        num_workers = chosen["num_workers"] = first_workers(available_cpus())
+    if isinstance(prefetch_factor, str) and prefetch_factor == AUTO:
+        prefetch_factor = _PREFETCH_FACTOR
+        if num_workers != 0:
+            chosen["prefetch_factor"] = prefetch_factor
+    return num_workers, prefetch_factor, chosen
 
 
 # Checks, in PyTorch's order.

@@ -214,7 +214,7 @@ class WorkerPass(Pass):
         self._turn = progress.turn
         self.begin()
         with crew.lock():
-            self._fill(crew, plan.num_ahead)
+            self._fill(crew, crew.num_ahead or plan.num_ahead)
 
     @property
     def _workers(self) -> list[WorkerHandle]:
@@ -274,7 +274,7 @@ class WorkerPass(Pass):
             batch = self._wait(crew)
             if self._plan.is_iterable:
                 self._note_step(batch)
-            self._fill(crew, self._plan.num_ahead + 1)
+            self._fill(crew, (crew.num_ahead or self._plan.num_ahead) + 1)
             self._pending.remove(batch)
             if not self._plan.is_iterable:
                 self.progress.deliver(batch.key.iteration)

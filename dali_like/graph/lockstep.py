@@ -17,7 +17,7 @@ import sys
 from bisect import insort
 from collections import deque
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from dali_like.errors import CheckpointError
@@ -118,7 +118,7 @@ class Lockstep:
     """
 
     def __init__(self, feeds: Sequence[Feed], batch_size: int, position: Position | None = None) -> None:
-        self._feeds = feeds
+        self._feeds: Sequence[Feed] = feeds
         self._pools = list(dict.fromkeys(feed.pool for feed in feeds))
         self._batch_size = batch_size
         self._ahead = max((feed.ahead for feed in feeds), default=1)
@@ -134,6 +134,11 @@ class Lockstep:
         self._passed = list(passed)
         self._submitted = list(passed)
         self._left_over: list[list[Batch]] = [[] for _ in feeds]
+
+    def deepen(self, num_batches: int) -> None:
+        """Compute parallel sources further ahead from now on."""
+        self._feeds = [replace(feed, ahead=feed.ahead + num_batches) if feed.parallel else feed for feed in self._feeds]
+        self._ahead = max(feed.ahead for feed in self._feeds)
 
     @property
     def finished(self) -> bool:

@@ -120,7 +120,7 @@ def workers_are_enough(arguments: Arguments) -> bool:
     Without a word about threads: where there are two or more, or only one core. A pickler of the user's is for callbacks,
     and is given nothing else.
     """
-    workers, threads = arguments.py_num_workers or 0, arguments.num_threads
+    workers, threads = arguments.num_workers, arguments.num_threads
     if arguments.py_callback_pickler is not None:
         return False
     if threads is None:

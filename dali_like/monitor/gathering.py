@@ -100,18 +100,20 @@ def worker_statistics(
     Args:
         readings: for each source, those of all workers.
         pids: of as many of the workers as are known.
-        alive_s: for how long they have been there.
+        alive_s: for how long the first of them has been there.
     """
     workers = []
+    first_ns = min(_made_ns(readings), default=0)
     for number, of_sources in enumerate(zip(*readings, strict=True)):
         total = sum(of_sources, Reading())
+        late_s = (total.made_ns - first_ns) / 1e9 if total.made_ns else alive_s
         workers.append(
             WorkerStatistics(
                 number=number,
                 pid=pids[number] if number < len(pids) else 0,
                 tasks=total.tasks,
                 busy_s=total.busy_ns / 1e9,
-                alive_s=alive_s,
+                alive_s=max(0.0, alive_s - late_s),
                 cpu_s=_part(total, total.cpu_ns),
                 on_task_s=seconds_since(total.since_ns),
             )
@@ -121,8 +123,11 @@ def worker_statistics(
 
 def alive_s(readings: Sequence[Sequence[Reading]]) -> float:
     """How long ago the first of some workers was ready."""
-    begun = [reading.made_ns for of_source in readings for reading in of_source if reading.made_ns]
-    return seconds_since(min(begun, default=0))
+    return seconds_since(min(_made_ns(readings), default=0))
+
+
+def _made_ns(readings: Sequence[Sequence[Reading]]) -> list[int]:
+    return [reading.made_ns for of_source in readings for reading in of_source if reading.made_ns]
 
 
 def num_cpus() -> int:

@@ -53,16 +53,16 @@ def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
 
 
 def _settings(engine: Engine) -> Settings:
-    given = engine.arguments
-    has_pool = engine.process_pool is not None
+    given, pool, tuner = engine.arguments, engine.process_pool, engine.tuner
     return Settings(
         "pipeline",
         given.batch_size or 0,
-        (given.py_num_workers or 0) if has_pool else 0,
-        given.py_start_method if has_pool else "",
+        pool.num_workers if pool is not None else 0,
+        given.py_start_method if pool is not None else "",
         (given.num_threads or num_cpus()) if engine.placement.stages else 0,
         max(map(engine.ahead_of, engine.graph.sources), default=0),
         num_cpus(),
+        None if tuner is None else tuner.settings,
     )
 
 

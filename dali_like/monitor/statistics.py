@@ -18,9 +18,11 @@ from typing import Any, TypeVar
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes
 from dali_like.workers.meters import SlowCall
+from dali_like.workers.settings import ChosenSettings
 
 __all__ = [
     "BatchTimes",
+    "ChosenSettings",
     "CopyStatistics",
     "Durations",
     "LoopStatistics",
@@ -49,11 +51,12 @@ class Settings:
     Attributes:
         kind: "pipeline" or "loader".
         batch_size: samples in a full batch; 0 where the loader leaves that to somebody else.
-        num_workers: worker processes.
+        num_workers: workers that have been started.
         start_method: how these were started; "" without workers.
         num_threads: threads that operators run in; 0 if none do.
         prefetch: batches that are made ahead, of each source.
         num_cpus: CPUs that this process may use.
+        chosen: where arguments are "auto", what has been chosen so far, and why; else None.
     """
 
     kind: str = "pipeline"
@@ -63,6 +66,7 @@ class Settings:
     num_threads: int = 0
     prefetch: int = 0
     num_cpus: int = 1
+    chosen: ChosenSettings | None = None
 
 
 @dataclass(frozen=True)
@@ -200,7 +204,7 @@ class WorkerStatistics:
         pid: its process id; 0 where it has ended, or not begun.
         tasks: parts of batches that it has made.
         busy_s: how long it has worked on them.
-        alive_s: for how long there have been workers that were ready for work.
+        alive_s: for how long there has been such a worker, ready for work.
         cpu_s: how much of `busy_s` the CPU has worked.
         on_task_s: how long it has been on its present task; 0 if it has none.
     """
@@ -325,8 +329,8 @@ def _since(now: _T, earlier: _T) -> _T:
             changes[each.name] = new.since(old)
         elif each.name == "recent":
             changes[each.name] = tuple(batch for batch in new if not old or batch.end_ns > old[-1].end_ns)
-        elif isinstance(new, tuple) and new and len(new) == len(old) and dataclasses.is_dataclass(new[0]):
-            changes[each.name] = tuple(map(_since, new, old))
+        elif isinstance(new, tuple) and len(new) >= len(old) > 0 and dataclasses.is_dataclass(new[0]):
+            changes[each.name] = (*map(_since, new, old), *new[len(old) :])  # workers may have been added
         elif dataclasses.is_dataclass(new) and old is not None:
             changes[each.name] = _since(new, old)
     return dataclasses.replace(now, **changes)  # type: ignore[type-var]

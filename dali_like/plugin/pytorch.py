@@ -36,7 +36,7 @@ from dali_like.data.forms import (
 from dali_like.data.iteration import BatchIterator, SamplerIterator, resumable
 from dali_like.data.loading import Loading
 from dali_like.data.making import BatchMaker
-from dali_like.data.options import LoaderOptions, OwnOptions, ThreadContext
+from dali_like.data.options import LoaderOptions, OwnOptions, ThreadContext, numbers_of
 from dali_like.data.randomness import TorchRandomness
 from dali_like.device.protocol import Pinning
 from dali_like.errors import ArgumentError
@@ -294,7 +294,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         shuffle: bool | None = None,
         sampler: Iterable[Any] | None = None,
         batch_sampler: Iterable[Any] | None = None,
-        num_workers: int = 0,
+        num_workers: int | str = 0,
         collate_fn: Callable[[Any], Any] | None = None,
         pin_memory: bool | str = False,
         drop_last: bool = False,
@@ -303,7 +303,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         multiprocessing_context: str | BaseContext | None = None,
         generator: Any = None,
         *,
-        prefetch_factor: int | None = None,
+        prefetch_factor: int | str | None = None,
         persistent_workers: bool = False,
         pin_memory_device: str = "",
         in_order: bool = True,
@@ -324,6 +324,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         )
         for name, value in vars(own).items():
             setattr(self, name, value)
+        num_workers, prefetch_factor, self._chosen = numbers_of(num_workers, prefetch_factor)
         super().__init__(
             dataset,
             batch_size,

@@ -130,7 +130,7 @@ class Crew:
         self._finalizer = weakref.finalize(
             self, _stop, os.getpid(), template_pid, self.control, farewell, self.pids, self.exitcodes
         )
-        for worker in range(options.num_workers):
+        for worker in range(options.num_first):
             self.start(worker)
 
     def start(self, worker: int) -> None:

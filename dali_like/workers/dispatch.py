@@ -52,6 +52,7 @@ class Dispatcher:
             reports go.
         failure: why no more batches are begun.
         no_memory: why the first of those that wait could not be begun, when that was last tried.
+        num_completed: how many batches have been completed, whatever has become of them.
     """
 
     def __init__(self, stages: Sequence[Stage], capacity: int, space: SharedSpace, options: WorkerOptions) -> None:
@@ -74,6 +75,7 @@ class Dispatcher:
         self._first_lost = _NO_LIMIT
         self.failure: Exception | None = None
         self.no_memory: OutOfMemoryError | None = None
+        self.num_completed = 0
 
         tasks_read, self._tasks = map(Descriptor, os.pipe())
         self.done, done_write = map(Descriptor, os.pipe())
@@ -98,6 +100,11 @@ class Dispatcher:
     def has_failed(self) -> bool:
         """Whether it begins no more batches: its workers have died too often, say."""
         return self.failure is not None
+
+    @property
+    def num_made(self) -> float:
+        """How many batches have been completed, those that are under way in part."""
+        return self.num_completed + sum(map(_part_done, self._in_flight.values()))
 
     @property
     def mean_ready(self) -> float:
@@ -287,6 +294,7 @@ class Dispatcher:
         assert slot is not None
         batch.slot = None
         del self._in_flight[batch.ticket]
+        self.num_completed += 1
         if batch is self._scarce:
             self._scarce = None
         if batch.cancelled:
@@ -430,6 +438,11 @@ class Dispatcher:
 
 def _order_of(batch: Batch) -> tuple[int, int]:
     return batch.key.turn, batch.key.iteration
+
+
+def _part_done(batch: Batch) -> float:
+    assert batch.slot is not None
+    return 1 - batch.open_tasks.bit_count() / batch.slot.geometry.num_tasks(batch.key.size)
 
 
 def pid_in_cell(space: SharedSpace, worker: int) -> int:

@@ -8,6 +8,7 @@ is taken. Sources: proc(5) on /proc/meminfo, the kernel's admin guide on control
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,13 @@ def available_bytes(root: Path = Path("/")) -> int:
         root: where /proc and /sys are found.
     """
     return min([_available_in_machine(root), *_left_in_groups(root)])
+
+
+def available_cpus(root: Path = Path("/")) -> float:
+    """How many CPUs this process may keep busy: those of its affinity, or its control groups' quota of CPU time."""
+    quota = cpu_quota(root)
+    allowed = len(os.sched_getaffinity(0))
+    return allowed if quota is None else min(allowed, quota)
 
 
 def oom_kills(root: Path = Path("/")) -> int:

@@ -354,8 +354,8 @@ def meter_of(space: SharedSpace, source: int, worker: int, num_workers: int) -> 
     return Meter(memoryview(space.map)[start : start + METER_WORDS * WORD_BYTES].cast("q"))
 
 
-def read_meters(space: SharedSpace, num_sources: int, num_workers: int) -> list[list[Reading]]:
-    """What all workers have measured: for each source, a reading of each worker."""
+def read_meters(space: SharedSpace, num_sources: int, num_workers: int, num_read: int) -> list[list[Reading]]:
+    """What workers have measured: for each source, a reading of each of the first `num_read`."""
     shape = (num_sources, num_workers, METER_WORDS)
-    words = space.array(meter_offset(0, 0, num_workers), shape, np.dtype(np.int64)).copy()
-    return [[Reading(words[source, worker]) for worker in range(num_workers)] for source in range(num_sources)]
+    words = space.array(meter_offset(0, 0, num_workers), shape, np.dtype(np.int64))[:, :num_read].copy()
+    return [[Reading(words[source, worker]) for worker in range(num_read)] for source in range(num_sources)]

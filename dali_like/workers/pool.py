@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 import os
 import select
+import struct
 import time
 from collections.abc import Sequence
 from time import monotonic_ns
@@ -40,7 +41,7 @@ from dali_like.workers.dispatch import Dispatcher, pid_in_cell
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, read_meters
-from dali_like.workers.protocol import NOTICE_BYTES, WORD_BYTES, control_bytes, notice_offset
+from dali_like.workers.protocol import CELL_BUSY, NOTICE_BYTES, WORD_BYTES, cell_offset, control_bytes, notice_offset
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
@@ -49,6 +50,7 @@ from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.task_log import TaskLogs
 from dali_like.workers.thread_crew import ThreadCrew
+from dali_like.workers.tuner import Totals, Tuner
 
 
 class ProcessPool:
@@ -58,6 +60,7 @@ class ProcessPool:
         sources: with what is declared about the outputs of each.
         capacity: the largest batch.
         notice: what workers are told when they start, for sources that want to know.
+        tuner: lets it grow; then the options say how many workers there are at first, and that they are measured.
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
@@ -73,15 +76,17 @@ class ProcessPool:
         space: SharedSpace,
         options: WorkerOptions,
         notice: bytes = b"",
+        tuner: Tuner | None = None,
     ) -> None:
         self._options = options
+        self._tuner = tuner
         self._space = space
         self._pid = os.getpid()
         if space.allocate(control_bytes(options.num_workers, len(sources))) != 0:
             raise RuntimeError("workers expect their cells at the start of the space, so a space has one pool")
         self._write_notice(notice)
         self._stages: list[Stage] = [
-            RequestStage(space, source, capacity)
+            RequestStage(space, source, capacity, options.num_workers)
             if source.requests
             else ArrayStage(space, source, capacity, declared, options.num_workers, self._tasks_per_worker)
             for source, declared in sources
@@ -126,6 +131,43 @@ class ProcessPool:
         return sizes
 
     @property
+    def batch_bytes(self) -> int:
+        """How much memory a batch of each source takes together."""
+        return sum(stage.ring.geometry.resident_bytes + stage.usual_region_bytes for stage in self._stages)
+
+    @property
+    def limit_bytes(self) -> int:
+        """How much memory batches may take."""
+        return self._space.limit_bytes
+
+    @property
+    def tasks_per_batch(self) -> int:
+        """Into how many parts a batch can be divided at most."""
+        most = self._options.num_workers
+        return max(-(-stage.ring.geometry.capacity // stage.task_size_for(most)) for stage in self._stages)
+
+    @property
+    def totals(self) -> Totals:
+        """What has been measured, if workers measure."""
+        words = [
+            struct.unpack_from("=3q2d", self._space.map, cell_offset(worker) + CELL_BUSY)
+            for worker in range(self._recovery.num_workers)
+        ]
+        busy, cpu, tasks, *squares = map(sum, zip(*words, strict=True))
+        return Totals(self._work.num_made / len(self._stages), busy / 1e9, cpu / 1e9, tasks, *squares)
+
+    def grow(self, num_workers: int) -> None:
+        """Start workers until there are so many, and cut batches for them."""
+        self._recovery.grow(num_workers)
+        for stage in self._stages:
+            stage.cut(stage.task_size_for(self._recovery.num_workers))
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers have been started, those included that others have taken the place of."""
+        return self._recovery.num_workers
+
+    @property
     def num_replaced(self) -> int:
         """How many samples were replaced by what a source's ``on_error`` says."""
         return self._recovery.num_replaced
@@ -139,13 +181,13 @@ class ProcessPool:
     def pid_of_each(self) -> list[int]:
         """The process id of each worker; 0 for those that have not started, or have ended."""
         # From their cells: reading the news in another thread could take them away from `wait`.
-        workers = range(self._options.num_workers)
+        workers = range(self.num_workers)
         return [0 if self._closed else pid_in_cell(self._space, worker) for worker in workers]
 
     @property
     def readings(self) -> list[list[Reading]]:
         """What workers have measured: for each source, a reading of each worker."""
-        return read_meters(self._space, len(self._stages), self._options.num_workers)
+        return read_meters(self._space, len(self._stages), self._options.num_workers, self.num_workers)
 
     @property
     def waited_ns(self) -> int:
@@ -200,6 +242,13 @@ class ProcessPool:
         Args:
             deadline_s: until when to wait, as `time.monotonic` counts; then None is returned.
         """
+        if self._tuner is None:
+            return self._wait_for(batches, deadline_s)
+        self._check()
+        with self._tuner.waiting(self):
+            return self._wait_for(batches, deadline_s)
+
+    def _wait_for(self, batches: Sequence[Batch], deadline_s: float) -> Batch | None:
         self._check()
         work = self._work
         work.read_reports()
@@ -216,6 +265,9 @@ class ProcessPool:
                     raise work.no_memory
                 continue
             wait_ms = self._recovery.poll_ms
+            if self._tuner is not None:
+                self._tuner.look(self)
+                wait_ms = min(wait_ms, self._tuner.poll_ms)
             if deadline_s < math.inf:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
@@ -297,10 +349,10 @@ class ProcessPool:
 
     def wait_for_pids(self) -> list[int]:
         """The process ids of the workers, once all have been forked."""
-        while not all(self._crew.pids) and not (self._closed or self.has_failed):
+        while not all(self._crew.pids[: self.num_workers]) and not (self._closed or self.has_failed):
             self._crew.wait_for_news(PATIENCE_S)
             self._recovery.look(self._work)
-        return list(self._crew.pids)
+        return self._crew.pids[: self.num_workers]
 
     def stop_waiting(self) -> None:
         """Let a `wait` that is under way raise ClosedError, and every one after it. May be called in any thread."""

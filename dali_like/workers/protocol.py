@@ -42,7 +42,7 @@ DONE = struct.Struct("<QIHHq")
 #: A ticket that no batch has. A task with it wakes a worker without giving it work.
 NO_TICKET = 0
 
-CELL_BYTES = 64
+CELL_BYTES = 128
 #: Where in a worker's cell the index of its sample is, how many samples it has replaced, and how many items of iterables it
 #: has skipped; the task record comes first.
 CELL_SAMPLE = 16
@@ -50,6 +50,13 @@ CELL_REPLACED = 24
 CELL_SKIPPED = 32
 #: And where its process id is, for everybody who wants to know who the workers are.
 CELL_PID = 40
+#: Of workers that are measured: nanoseconds that their tasks have taken, of which on a CPU; how many tasks; and the sums of
+#: the squares of the seconds that each has taken, and of those on a CPU, as floats.
+CELL_BUSY = 48
+CELL_CPU = 56
+CELL_TASKS = 64
+CELL_SQUARES = 72
+CELL_CPU_SQUARES = 80
 MESSAGE_BYTES = 1 << 20
 NOTICE_BYTES = PAGE_BYTES
 METER_WORDS = 256

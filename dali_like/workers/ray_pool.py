@@ -11,6 +11,7 @@ from dali_like.workers.ray_cluster import Cluster
 from dali_like.workers.ray_crew import RayCrew
 from dali_like.workers.samples import Source
 from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.tuner import Tuner
 
 
 class RayPool(ProcessPool):
@@ -30,10 +31,11 @@ class RayPool(ProcessPool):
         capacity: int,
         space: SharedSpace,
         options: WorkerOptions,
+        tuner: Tuner | None = None,
     ) -> None:
         self._cluster = Cluster(options.num_workers, options.resources)
         try:
-            super().__init__(sources, capacity, space, options)
+            super().__init__(sources, capacity, space, options, tuner=tuner)
         except BaseException:
             self._cluster.leave()
             raise

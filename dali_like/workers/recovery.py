@@ -145,6 +145,7 @@ class Recovery:
 
     Attributes:
         num_restarts: how often a worker has been started in the place of one that had died.
+        num_workers: how many have been started, those included that others have taken the place of.
     """
 
     def __init__(self, crew: Workers, space: SharedSpace, options: WorkerOptions) -> None:
@@ -165,6 +166,7 @@ class Recovery:
         self._resting = False
         self._isolated = False
         self.num_restarts = 0
+        self.num_workers = options.num_first
         self._watch: HangWatch | None = None
         if options.timeout_s is not None:
             self._watch = HangWatch(crew, space, options.num_workers, options.timeout_s)
@@ -183,6 +185,14 @@ class Recovery:
     def num_replaced(self) -> int:
         """How many samples workers have replaced by what a source's ``on_error`` says."""
         return self._replaced_before + sum(map(self._replaced_by, range(self._options.num_workers)))
+
+    def grow(self, num_workers: int) -> None:
+        """Start workers until there are so many; not while those that there are come to an end."""
+        if self._suspects or self._retiring or self._resting:
+            return
+        for worker in range(self.num_workers, num_workers):
+            self._crew.start(worker)
+        self.num_workers = max(self.num_workers, num_workers)
 
     def look(self, work: Work) -> None:
         """Handle the ends that have become known, and look for hangs where it is time to."""
@@ -208,7 +218,7 @@ class Recovery:
 
     def rest(self, work: Work) -> None:
         """Let all workers end, or end those that do not within a grace period."""
-        num_workers = self._options.num_workers
+        num_workers = self.num_workers
         self._suspects.clear()
         self._isolated = False
         self._resting = True
@@ -267,7 +277,7 @@ class Recovery:
         if not self._may_restart(end.worker):
             self._lost.add(end.worker)
             # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
-            others = len(self._lost) + len(self._absent) < self._options.num_workers
+            others = len(self._lost) + len(self._absent) < self.num_workers
             if others and not self._suspects and not work.depends_on(end.worker):
                 work.fail(error, debt.batch if debt is not None else None)
             else:
@@ -303,7 +313,7 @@ class Recovery:
 
     def _isolate(self, work: Work) -> None:
         """Bring it about that the first suspect runs alone in a fresh worker, or go on when it has."""
-        num_workers = self._options.num_workers
+        num_workers = self.num_workers
         if self._isolated and not _is_open(self._suspects[0]):
             self._suspects.popleft()
             self._isolated = False

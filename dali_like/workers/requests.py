@@ -131,9 +131,9 @@ class Delivery:
 class RequestStage(Stage):
     """Of a source that is told what to make."""
 
-    def __init__(self, space: SharedSpace, source: Source, capacity: int) -> None:
+    def __init__(self, space: SharedSpace, source: Source, capacity: int, num_workers: int) -> None:
         assert source.task_size is not None
-        super().__init__(space, source, capacity, source.task_size, (), _FIRST_REQUEST_BYTES)
+        super().__init__(space, source, capacity, source.task_size(num_workers), (), _FIRST_REQUEST_BYTES)
         self._form: Form | None = None
         self._num_odd = 0
 
@@ -162,6 +162,10 @@ class RequestStage(Stage):
     @property
     def holds_back(self) -> bool:
         return False  # what comes before the form is known goes into parcels
+
+    def task_size_for(self, num_workers: int) -> int:
+        assert self.source.task_size is not None
+        return self.source.task_size(num_workers)
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         try:

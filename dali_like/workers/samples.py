@@ -46,7 +46,7 @@ class Source:
         num_outputs: how many arrays make a sample; None where the callback returns the array itself.
         batch: whether the callback makes batches.
         requests: whether it is told what to make: it is a `dali_like.workers.requests.Maker`.
-        task_size: how many samples make a task; None: that depends on the number of workers.
+        task_size: how many samples make a task, given the number of workers; None: `dali_like.workers.geometry.task_size`.
         in_order: whether it must be called in the order of the batches, and always in the same process: it walks through an
             iterable. See `dali_like.workers.streams.Stream`.
         concurrency: how many samples may be in the making at once, where the callback is a coroutine function.
@@ -68,7 +68,7 @@ class Source:
     num_outputs: int | None = None
     batch: bool = False
     requests: bool = False
-    task_size: int | None = None
+    task_size: Callable[[int], int] | None = None
     in_order: bool = False
     concurrency: int | None = None
     last_batch: LastBatch = LastBatch.DROP

@@ -135,6 +135,19 @@ class Stage(abc.ABC):
         batch.begin(ticket, slot, slot.geometry.num_tasks(key.size))
         return slot
 
+    def cut(self, task_size: int) -> None:
+        """Let tasks have so many samples from now on; no fewer than at first."""
+        now = self.ring.geometry
+        if task_size == now.task_size:
+            return
+        self._most_region_bytes = self._space.size // _MAX_SLOT_SHARE // -(-now.capacity // task_size)
+        self._largest_bytes = -(-self._largest_bytes * task_size // now.task_size)
+        self._use(task_size=task_size, region_bytes=self._region_bytes(now.region_bytes * task_size // now.task_size))
+
+    @abc.abstractmethod
+    def task_size_for(self, num_workers: int) -> int:
+        """How many samples a task should have for so many workers."""
+
     def give_up_memory(self, batch: Batch, slot: Slot) -> None:
         """Take note of what a batch would have needed, and free what it has got."""
         batch.missing_bytes = batch.short_bytes + slot.committed_bytes
@@ -195,16 +208,18 @@ class Stage(abc.ABC):
         outputs: tuple[OutputLayout, ...] | None = None,
         region_bytes: int | None = None,
         request_bytes: int | None = None,
+        task_size: int | None = None,
     ) -> None:
         """Make slots of another geometry from now on."""
         now = self.ring.geometry
         wanted = (
+            now.task_size if task_size is None else task_size,
             now.region_bytes if region_bytes is None else region_bytes,
             now.outputs if outputs is None else outputs,
             now.request_bytes if request_bytes is None else request_bytes,
         )
-        if wanted != (now.region_bytes, now.outputs, now.request_bytes):
-            self.ring.geometry = Geometry(now.capacity, now.task_size, *wanted)
+        if wanted != (now.task_size, now.region_bytes, now.outputs, now.request_bytes):
+            self.ring.geometry = Geometry(now.capacity, *wanted)
 
     def _region_bytes(self, wanted: int) -> int:
         wanted = max(wanted, _LEAST_REGION_BYTES)
@@ -231,11 +246,15 @@ class ArrayStage(Stage):
     ) -> None:
         size = _task_size(source, capacity, num_workers, tasks_per_worker)
         super().__init__(space, source, capacity, size, declared)
+        self._tasks_per_worker = tasks_per_worker
         self._capacity = capacity
         self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
         self._expected = list(declared)
         #: The layouts of the batch that was delivered last; many have the same.
         self._fixed: tuple[OutputLayout, ...] = ()
+
+    def task_size_for(self, num_workers: int) -> int:
+        return _task_size(self.source, self._capacity, num_workers, self._tasks_per_worker)
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         num_samples = min(slot.geometry.task_size, batch.key.size)
@@ -344,7 +363,7 @@ def _without_rows(layouts: Sequence[OutputLayout]) -> tuple[OutputLayout, ...]:
 
 def _task_size(source: Source, capacity: int, num_workers: int, tasks_per_worker: int) -> int:
     if source.task_size is not None:
-        return source.task_size
+        return source.task_size(num_workers)
     if source.batch:
         return capacity
     # What is in the making in one worker at once is one task.

@@ -35,7 +35,7 @@ class WorkerOptions:
     """How workers are made.
 
     Attributes:
-        num_workers: how many processes.
+        num_workers: how many there may be.
         start_method: "fork", "spawn", "thread" or "ray".
         threads: for the numerical libraries in each worker; None leaves them alone.
         timeout_s: how long a worker may be on one sample; None: for ever.
@@ -43,6 +43,8 @@ class WorkerOptions:
         pickle_source: pickles what a source consists of, given a name for messages; used under spawn, and for sources that
             are renewed.
         resources: what each worker needs, where Ray finds places for them.
+        first_workers: how many are started at first; None: all.
+        measures: whether workers say how long their tasks take.
     """
 
     num_workers: int
@@ -52,6 +54,13 @@ class WorkerOptions:
     restarts: int | None
     pickle_source: SourcePickler
     resources: Mapping[str, Any] = field(default_factory=dict)
+    first_workers: int | None = None
+    measures: bool = False
+
+    @property
+    def num_first(self) -> int:
+        """How many workers are started at first."""
+        return self.num_workers if self.first_workers is None else self.first_workers
 
     @property
     def unit(self) -> str:
@@ -124,7 +133,7 @@ def _run_fork(
     try:
         Descriptor.close_all_but((space.fd, *ends.all))
         own_tasks = tuple(pipe.fileno() for pipe in ends.own_tasks)
-        channels = Channels(ends.tasks.fileno(), own_tasks, ends.done.fileno(), space, options.num_workers)
+        channels = Channels(ends.tasks.fileno(), own_tasks, ends.done.fileno(), space, options.num_workers, options.measures)
         forked(main_pid, ends.control.fileno(), channels, sources, options.threads)
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -145,6 +154,7 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         space_bytes=space.size,
         limit_bytes=space.limit_bytes,
         num_workers=options.num_workers,
+        measures=options.measures,
         threads=options.threads,
         logging=logging_setup(),
         shipment_fds=(shipment.fileno(), *(descriptor.fileno() for source in pickled for descriptor in source.descriptors)),

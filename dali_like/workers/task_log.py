@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,6 @@ from dali_like.workers.protocol import (
     Status,
     log_offset,
 )
-from dali_like.workers.runner import TaskRunner
 
 _HEADER = struct.Struct(f"={HEADER_WORDS}q")
 #: The words of a log's header: whether records are wanted, and how many have been written.
@@ -86,10 +86,10 @@ class TaskLog:
         self.words = memoryview(space.map)[begin : begin + LOG_HEADER_BYTES].cast("q")
         self._records = begin + LOG_HEADER_BYTES
 
-    def run(self, runner: TaskRunner, page: int, task: int) -> tuple[Status, int]:
+    def run(self, run: Callable[[int, int], tuple[Status, int]], page: int, task: int) -> tuple[Status, int]:
         """Let a task be computed, and leave a record of it."""
         begin_ns = time.monotonic_ns()
-        status, value = runner.run(page, task)
+        status, value = run(page, task)
         self.write(page, task, begin_ns, status, threading.get_native_id())
         return status, value
 

@@ -87,6 +87,7 @@ class Boot:
     space_bytes: int
     limit_bytes: int
     num_workers: int
+    measures: bool
     threads: int | None
     logging: LoggingSetup
     shipment_fds: tuple[int, ...]
@@ -97,7 +98,7 @@ def spawned(boot: Boot) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
-    channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers)
+    channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers, boot.measures)
     _close_stdin()
     log_as_in(boot.logging)
     shipment = Shipment(*boot.shipment_fds)

@@ -182,7 +182,7 @@ class ThreadCrew:
         farewell: Callable[[], None],
     ) -> None:
         shared, *own = (pipe.fileno() for pipe in tasks)
-        channels = Channels(shared, tuple(own), done.fileno(), space, options.num_workers)
+        channels = Channels(shared, tuple(own), done.fileno(), space, options.num_workers, options.measures)
         self.exitcodes: dict[int, int] = {}
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False  # what a thread has taken is in its cell
@@ -190,7 +190,7 @@ class ThreadCrew:
         self._office = _Office(channels, (*tasks, done), farewell)
         self._workers: dict[int, _WorkerThread] = {}
         self._finalizer = weakref.finalize(self, _stop, self._office)
-        for worker in range(options.num_workers):
+        for worker in range(options.num_first):
             self.start(worker)
 
     @property

@@ -15,6 +15,7 @@ import select
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +25,10 @@ from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import meter_of
 from dali_like.workers.protocol import (
+    CELL_BUSY,
     CELL_PID,
     CELL_SAMPLE,
+    CELL_SQUARES,
     DONE,
     MESSAGE_BYTES,
     NO_TICKET,
@@ -59,6 +62,8 @@ class Channels:
         tasks: where tasks come from that any worker can do.
         own_tasks: for each worker, where those come from that it alone can do; empty if there are no such tasks.
         done: where reports go.
+        num_workers: how many there may be.
+        measures: whether workers say how long their tasks take.
     """
 
     tasks: int
@@ -66,6 +71,7 @@ class Channels:
     done: int
     space: SharedSpace
     num_workers: int
+    measures: bool = False
 
 
 #: Takes the next task into a worker's cell; returns 0 if there will be none.
@@ -105,13 +111,14 @@ def run_worker(
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = threading.get_native_id().to_bytes(WORD_BYTES, "little")
     take = guard(_make_take(index, channels, cell))
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
+    run = _measured(runner.run, memoryview(space.map)[cell + CELL_BUSY :]) if channels.measures else runner.run
     log = TaskLog(space, index, channels.num_workers)
     is_traced = log.words
     while take():
         ticket, page, task = unpack(buffer, cell)
         if ticket == NO_TICKET:
             break
-        status, value = log.run(runner, page, task) if is_traced[0] else runner.run(page, task)
+        status, value = log.run(run, page, task) if is_traced[0] else run(page, task)
         if status is Status.FAILED:
             status, value = report_error(runner, page, task, value)
         try:
@@ -123,6 +130,25 @@ def run_worker(
             runner.call(source.worker_teardown)
     runner.close()
     return 0
+
+
+def _measured(run: Callable[[int, int], tuple[Status, int]], cell: memoryview) -> Callable[[int, int], tuple[Status, int]]:
+    """What computes a task, and then adds to the worker's cell how long it has taken."""
+    words, squares = cell[: CELL_SQUARES - CELL_BUSY].cast("q"), cell[CELL_SQUARES - CELL_BUSY :][: 2 * WORD_BYTES].cast("d")
+
+    def run_measured(page: int, task: int) -> tuple[Status, int]:
+        began_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
+        try:
+            return run(page, task)
+        finally:
+            took_ns, computed_ns = time.monotonic_ns() - began_ns, time.thread_time_ns() - cpu_ns
+            words[0] += took_ns
+            words[1] += computed_ns
+            words[2] += 1
+            squares[0] += (took_ns / 1e9) ** 2
+            squares[1] += (computed_ns / 1e9) ** 2
+
+    return run_measured
 
 
 def _notice_of(channels: Channels) -> bytes:

@@ -15,6 +15,7 @@ from dali_like.monitor.diagnosis import Bottleneck
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.report import Report
 from dali_like.monitor.statistics import (
+    ChosenSettings,
     CopyStatistics,
     LoopStatistics,
     MemoryStatistics,
@@ -73,6 +74,16 @@ def test_it_begins_with_rates_and_the_bottleneck() -> None:
     assert lines[2] == "Bottleneck: workers"
     assert "py_num_workers=8" in str(Report(everything()))
     assert "Expected: at most 100.0 batches/s in place of 20.0, 5.0 times as many." in str(Report(everything()))
+
+
+def test_it_tells_what_has_been_chosen_and_why() -> None:
+    statistics = everything()
+    chosen = ChosenSettings(64, 5, "callbacks wait for 99% of their time", "so that 64 workers have 2 tasks each")
+    statistics = replace(statistics, settings=replace(statistics.settings, chosen=chosen))
+
+    assert (
+        "chosen: 64 workers, 5 batches ahead: callbacks wait for 99% of their time" in str(Report(statistics)).splitlines()
+    )
 
 
 def test_it_tells_where_the_time_goes() -> None:

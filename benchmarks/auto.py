@@ -1,0 +1,139 @@
+"""Settings that a pipeline chooses itself beside fixed ones: ``python -m benchmarks.auto [--quick] [--workloads a,b]``.
+
+Each run is a process of its own: a pipeline with so many workers and so many batches ahead, or with both "auto", reads one
+of the workloads. The settings take turns, and who begins changes from repeat to repeat. Two things are measured:
+
+- *cold*: seconds from `build` until a number of batches has come, learning what to choose included;
+- *steady*: samples a second after that.
+
+The table gives medians, and how "auto" compares with the best of the fixed settings, which is another one for each workload.
+The exit status is 1 if "auto" is more than 10 % slower than that in the steady part.
+
+Doubt: the best of several medians is a little better than any setting is on the average, so that a setting that is as good
+as the best comes out below 100 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.adapters import SampleCallback
+from benchmarks.report import environment
+from benchmarks.turns import Job, in_turns, option_parser, parse_options
+from benchmarks.workloads import WORKLOADS
+from dali_like import fn, pipeline_def, types
+
+#: Workers and batches ahead, by name.
+FIXED = {f"{workers}x{depth}": (workers, depth) for workers in (1, 2, 4, 16, 64) for depth in (2, 8)}
+AUTO = "auto"
+NAMES = ("tiny", "image", "encoded", "slow")
+#: So many batches make the cold part.
+COLD_BATCHES = 20
+#: What "auto" must reach of the best fixed setting.
+LEAST_SHARE = 0.9
+MOST_RUN_S = 300
+
+
+class Result(NamedTuple):
+    """What one run has measured."""
+
+    cold_s: float
+    samples_per_s: float
+    settings: str
+
+
+def run_one(workload_name: str, setting: str, seconds: float) -> Result:
+    """Measure one setting, in this process."""
+    workload = WORKLOADS[workload_name]
+    workers, depth = FIXED.get(setting, (AUTO, AUTO))
+
+    @pipeline_def(batch_size=workload.batch_size, num_threads=1, py_num_workers=workers, prefetch_queue_depth=depth)
+    def pipeline() -> Any:
+        dtypes = [types.UINT8, types.INT32]
+        return tuple(
+            fn.external_source(source=SampleCallback(workload.make), num_outputs=2, batch=False, parallel=True, dtype=dtypes)
+        )
+
+    pipe = pipeline()
+    began = time.perf_counter()
+    pipe.build()
+    for _ in range(COLD_BATCHES):
+        pipe.run()
+    cold_s = time.perf_counter() - began
+    _receive(pipe.run, seconds)  # so that everything has been chosen
+    batches, took_s = _receive(pipe.run, seconds)
+    chosen = pipe.statistics().settings.chosen
+    pipe.close()
+    described = setting if chosen is None else f"{chosen.num_workers}x{chosen.prefetch_depth}"
+    return Result(cold_s, batches * workload.batch_size / took_s, described)
+
+
+def _receive(run: Callable[[], Any], seconds: float) -> tuple[int, float]:
+    """Receive batches for so long; how many, and how long that was."""
+    began = time.perf_counter()
+    batches = 0
+    while (took_s := time.perf_counter() - began) < seconds:
+        run()
+        batches += 1
+    return batches, took_s
+
+
+def run_process(job: Job, seconds: float) -> Result:
+    """Measure one setting, in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.auto", "--one", job.workload, job.system, "--seconds", str(seconds)]
+    print(f"{job.workload} {job.system} {job.repeat}", file=sys.stderr, flush=True)
+    finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=MOST_RUN_S)
+    return Result(*json.loads(finished.stdout))
+
+
+def table(results: Mapping[tuple[str, str], Sequence[Result]]) -> tuple[str, bool]:
+    """The report, and whether "auto" is nowhere too slow."""
+    lines = [
+        "| workload | best fixed, steady | samples/s | auto chose | samples/s | of the best | best fixed, cold | s | auto |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    is_good = True
+    for workload in dict.fromkeys(workload for workload, _ in results):
+        own = {setting: made for (name, setting), made in results.items() if name == workload}
+        rates = {setting: statistics.median(result.samples_per_s for result in made) for setting, made in own.items()}
+        colds = {setting: statistics.median(result.cold_s for result in made) for setting, made in own.items()}
+        fixed = [setting for setting in own if setting != AUTO]
+        best, quickest = max(fixed, key=rates.__getitem__), min(fixed, key=colds.__getitem__)
+        chosen = " ".join(dict.fromkeys(result.settings for result in own[AUTO]))
+        share = rates[AUTO] / rates[best]
+        is_good &= share >= LEAST_SHARE
+        lines.append(
+            f"| {workload} | {best} | {rates[best]:,.0f} | {chosen} | {rates[AUTO]:,.0f} | {share:.0%} | {quickest} | "
+            f"{colds[quickest]:.2f} | {colds[AUTO]:.2f} |"
+        )
+    return "\n".join(lines), is_good
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run everything and print the table; returns the exit status."""
+    parser = option_parser("python -m benchmarks.auto", "Chosen settings beside fixed ones.", workloads=NAMES, csv="")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    options = parse_options(parser, arguments)
+    if options.one is not None:
+        workload, setting = options.one
+        print(json.dumps(run_one(workload, setting, options.seconds)))
+        return 0
+    print(environment(), end="\n\n", flush=True)
+    results: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for job in in_turns(options.workloads, lambda _: [AUTO, *FIXED], options.repeats):
+        results[job.workload, job.system].append(run_process(job, options.seconds))
+    report, is_good = table(results)
+    print(report)
+    return 0 if is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,249 @@
+"""Measures a pool while it works, and lets it grow: `py_num_workers="auto"` and the like.
+
+Workers that are measured add the wall clock and CPU time of each task up in their cells (`dali_like.workers.worker`). The
+main process reads them when it comes to wait for a batch anyway, or while it waits. It looks soon after the first task has
+been made, and then ever more rarely: each time has four times as much to go by as the one before.
+
+What a worker has waited for is what its tasks took, less the CPU time, less the time for which it was ready to run and did
+not get a CPU (``/proc/PID/schedstat``, see the kernel's documentation on sched-stats). Where the kernel does
+not say so, it is believed only as long as there are no more workers than CPUs; and of threads only while there is one, or
+while they take little CPU time together, since waiting for the GIL would look the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from dali_like.workers.limits import available_bytes
+from dali_like.workers.settings import (
+    FIRST_DEPTH,
+    LEAST_WAITING,
+    MOST_WORKERS,
+    ChosenSettings,
+    Limits,
+    Measurement,
+    decide,
+    first_workers,
+)
+
+#: The first look comes when workers have been busy for so long. Before, there is nothing to judge by.
+_FIRST_LOOK_S = 0.02
+_FACTOR = 4
+#: What one more worker is taken to need, where that cannot be found out, and at least.
+_LEAST_WORKER_BYTES = 1 << 20
+_TINY_S = 1e-9
+#: Callbacks that are believed to wait at the first look; the later ones have more to go by.
+_SURELY_WAITING = 0.8
+#: Threads of which one has been running, or ready to run, for less than this part of the time do not wait for the GIL.
+_LEAST_SHARE_OF_GIL = 0.5
+
+
+class Totals(NamedTuple):
+    """What has been measured in a pool since it was made.
+
+    Attributes:
+        batches: how many have been made, begun ones in part.
+        busy_s, cpu_s: of all workers together.
+        tasks: how many tasks have ended.
+        squares_s2, cpu_squares_s2: the sums of the squares of what each has taken, and of its CPU time.
+    """
+
+    batches: float = 0.0
+    busy_s: float = 0.0
+    cpu_s: float = 0.0
+    tasks: float = 0
+    squares_s2: float = 0.0
+    cpu_squares_s2: float = 0.0
+
+    def late_s(self, *, on_cpu: bool) -> float:
+        """How long tasks take, all but a few: on a CPU, or altogether."""
+        sum_s, squares_s2 = (self.cpu_s, self.cpu_squares_s2) if on_cpu else (self.busy_s, self.squares_s2)
+        mean_s = sum_s / max(self.tasks, 1)
+        return mean_s + 3 * math.sqrt(max(squares_s2 / max(self.tasks, 1) - mean_s**2, 0.0))
+
+
+class Tunable(Protocol):
+    """A pool, as far as it is measured and grows."""
+
+    @property
+    def totals(self) -> Totals:
+        """What has been measured."""
+
+    @property
+    def forked_pids(self) -> list[int]:
+        """The ids of the workers that have started."""
+
+    @property
+    def tasks_per_batch(self) -> int:
+        """Into how many parts a batch can be divided at most."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """How much memory a batch of each source takes together."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """How much memory batches may take."""
+
+    def grow(self, num_workers: int) -> None:
+        """Start workers until there are so many."""
+
+
+class Tuner:
+    """Chooses the settings of a pool, or of one pool after the other.
+
+    Args:
+        cpus: how many there are to be used.
+        num_workers, depth: None: to be chosen; else how many there are.
+        per_worker: whether that depth is of each worker.
+        are_threads: whether workers are threads.
+
+    Attributes:
+        settings: what has been chosen so far.
+        most_workers: how many a pool must provide for.
+        on_deeper: told by how many batches the depth has grown.
+    """
+
+    def __init__(
+        self,
+        cpus: float,
+        *,
+        num_workers: int | None = None,
+        depth: int | None = None,
+        per_worker: bool = False,
+        are_threads: bool = False,
+    ) -> None:
+        self._cpus = cpus
+        self._are_threads = are_threads
+        self._tunes_workers = num_workers is None
+        self._tunes_depth = depth is None
+        # How much of its time a thread waits for the GIL, and not for a disk, shows only where there are no others.
+        first = num_workers or (1 if are_threads else first_workers(cpus))
+        self._depth_per_worker = depth if per_worker else None
+        self.settings = ChosenSettings(first, depth * first if depth and per_worker else depth or FIRST_DEPTH)
+        self.most_workers = num_workers or max(MOST_WORKERS, math.ceil(cpus))
+        self.on_deeper: Callable[[int], None] | None = None
+        self._waiting: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Another pool is to be measured."""
+        self._seen = Totals()
+        self._runqueue_s = 0.0
+        self._next_look_s = _FIRST_LOOK_S
+        self._not_before_s = 0.0
+        self._looked_s = time.monotonic()
+        self._loops = 0
+        self._loop_s = 0.0
+        self._left_s: float | None = None
+
+    @property
+    def poll_ms(self) -> float:
+        """How long to wait for news before looking again: at first, a little; later only where there is news."""
+        return _FIRST_LOOK_S * 1000 if self._is_first else math.inf
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether the pool has not been looked at before."""
+        return self._seen.tasks == 0
+
+    @contextlib.contextmanager
+    def waiting(self, pool: Tunable) -> Iterator[None]:
+        """A context in which the loop waits for a batch."""
+        now = time.monotonic()
+        if self._left_s is not None:
+            self._loop_s += now - self._left_s
+            self._loops += 1
+        self.look(pool)
+        try:
+            yield
+        finally:
+            self._left_s = time.monotonic()
+
+    def look(self, pool: Tunable) -> None:
+        """Measure and decide, if it is time to."""
+        now_s = time.monotonic()
+        if now_s < self._not_before_s:
+            return
+        totals = pool.totals
+        since = Totals(*(new - old for new, old in zip(totals, self._seen, strict=True)))
+        if since.busy_s < self._next_look_s or since.batches <= 0:
+            # No worker can be busy for longer than time passes.
+            self._not_before_s = now_s + (self._next_look_s - since.busy_s) / self.settings.num_workers
+            return
+        self._next_look_s *= _FACTOR
+        chosen = decide(self.settings, self._measure(pool, since, now_s - self._looked_s), self._limits(pool))
+        self._seen, self._loops, self._loop_s, self._looked_s = totals, 0, 0.0, now_s
+        self._follow(chosen, pool)
+
+    def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
+        now = self.settings
+        if not self._tunes_workers:
+            chosen = replace(chosen, num_workers=now.num_workers, num_workers_reason="")
+        if not self._tunes_depth:
+            depth = now.prefetch_depth if self._depth_per_worker is None else self._depth_per_worker * chosen.num_workers
+            chosen = replace(chosen, prefetch_depth=depth, prefetch_depth_reason="")
+        self.settings = chosen
+        if self._tunes_workers:
+            pool.grow(chosen.num_workers)
+        if chosen.prefetch_depth > now.prefetch_depth and self.on_deeper is not None:
+            self.on_deeper(chosen.prefetch_depth - now.prefetch_depth)
+
+    def _measure(self, pool: Tunable, since: Totals, elapsed_s: float) -> Measurement:
+        runqueue_s = sum(map(_runqueue_s, pool.forked_pids))
+        ready_s = since.cpu_s + max(0.0, runqueue_s - self._runqueue_s)
+        waited_s = since.busy_s - ready_s
+        self._runqueue_s = runqueue_s
+        if self._are_threads:
+            is_credible = ready_s < elapsed_s * _LEAST_SHARE_OF_GIL
+        else:
+            is_credible = self.settings.num_workers <= self._cpus or runqueue_s > 0
+        if self._waiting is None or is_credible:
+            waited_s = max(waited_s, 0.0)
+            self._waiting = waited_s / max(waited_s + since.cpu_s, _TINY_S)
+            if self._is_first and self._waiting < _SURELY_WAITING:
+                self._waiting = 0.0  # it is to be seen again
+        return Measurement(
+            busy_s=since.busy_s / since.batches,
+            waiting=self._waiting,
+            # The first tasks may have had to import something, and all of their pages are new. And how long tasks that
+            # compute wait for a CPU says something of the machine, and nothing of the callback.
+            late_s=0.0 if self._is_first else since.late_s(on_cpu=self._waiting < LEAST_WAITING),
+            loop_s=self._loop_s / max(self._loops, 1),
+        )
+
+    def _limits(self, pool: Tunable) -> Limits:
+        pids = pool.forked_pids
+        worker_bytes = max(_private_bytes(pids[0]) if pids and not self._are_threads else 0, _LEAST_WORKER_BYTES)
+        return Limits(
+            cpus=self._cpus,
+            most_workers=self.most_workers,
+            tasks_per_batch=pool.tasks_per_batch,
+            worker_bytes=worker_bytes,
+            batch_bytes=pool.batch_bytes,
+            available_bytes=available_bytes(),
+            batches_bytes=pool.limit_bytes,
+        )
+
+
+def _runqueue_s(pid: int) -> float:
+    """For how long a worker has been ready to run without running."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):  # it has ended, or the kernel does not count
+        return 0.0
+
+
+def _private_bytes(pid: int) -> int:
+    """The memory of a worker that it shares with nobody."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) * 1024

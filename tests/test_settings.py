@@ -1,0 +1,399 @@
+"""How many workers and how many batches ahead: what is decided of which measurements, and what a pipeline does of itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import DEADLINE_S
+
+from dali_like import Pipeline
+from dali_like.data import DataLoader
+from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.monitor.gathering import worker_statistics
+from dali_like.monitor.records import WORKERS
+from dali_like.monitor.statistics import Statistics, WorkerStatistics
+from dali_like.types import SampleInfo
+from dali_like.workers import tuner
+from dali_like.workers.limits import available_cpus
+from dali_like.workers.meters import Reading
+from dali_like.workers.protocol import METER_WORDS
+from dali_like.workers.settings import MOST_WORKERS, ChosenSettings, Limits, Measurement, decide, first_workers
+from dali_like.workers.tuner import Totals, Tuner
+
+MakePipeline = Callable[..., Pipeline]
+
+MIB = 1 << 20
+
+#: A batch of 64 samples that take 10 ms of computing each, and a loop that does nothing but ask for the next.
+COMPUTING = Measurement(busy_s=0.64, waiting=0.0, late_s=0.0, loop_s=0.0)
+#: The same samples, of which 9.9 ms are spent on waiting.
+SLEEPING = replace(COMPUTING, waiting=0.99)
+
+LIMITS = Limits(
+    cpus=8,
+    most_workers=MOST_WORKERS,
+    tasks_per_batch=32,
+    worker_bytes=10 * MIB,
+    batch_bytes=MIB,
+    available_bytes=1 << 40,
+    batches_bytes=1 << 40,
+)
+
+
+FIRST = ChosenSettings(4, 2)
+
+
+def settle(seen: Measurement, limits: Limits = LIMITS, now: ChosenSettings = FIRST) -> ChosenSettings:
+    """What comes out after some looks."""
+    for _ in range(5):
+        now = decide(now, seen, limits)
+    return now
+
+
+class TestWorkers:
+    def test_that_compute_are_as_many_as_there_are_cpus(self) -> None:
+        settings = settle(COMPUTING)
+
+        assert settings.num_workers == 8
+        assert settings.num_workers_reason == "callbacks compute, and there are 8 CPUs"
+
+    def test_that_compute_may_have_a_part_of_a_cpu(self) -> None:
+        assert settle(COMPUTING, replace(LIMITS, cpus=0.5), ChosenSettings(1, 2)).num_workers == 1
+        assert settle(COMPUTING, replace(LIMITS, cpus=5.5)).num_workers == 6
+
+    @pytest.mark.parametrize(
+        ("waiting", "expected"), [(0.2, 8), (0.5, 16), (0.75, 32), (0.99, MOST_WORKERS), (1.0, MOST_WORKERS)]
+    )
+    def test_that_wait_are_so_many_that_the_cpus_are_busy(self, waiting: float, expected: int) -> None:
+        assert settle(replace(COMPUTING, waiting=waiting)).num_workers == expected
+
+    def test_are_no_more_than_the_loop_needs(self) -> None:
+        settings = settle(replace(SLEEPING, loop_s=0.1))
+
+        assert settings.num_workers == 8  # 6.4 of them, and some more
+        assert settings.num_workers_reason == "the loop takes 100 ms for a batch, and workers 640 ms"
+
+    def test_are_not_fewer_because_the_loop_does_a_little_between_batches(self) -> None:
+        assert settle(replace(COMPUTING, busy_s=0.001, loop_s=1e-6)).num_workers == 8
+
+    def test_grow_step_by_step(self) -> None:
+        first = decide(ChosenSettings(2, 2), SLEEPING, LIMITS)
+
+        assert first.num_workers == 8
+        assert first.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
+        assert decide(first, SLEEPING, LIMITS).num_workers == 32
+
+    def test_never_become_fewer(self) -> None:
+        before = settle(SLEEPING)
+
+        after = decide(before, COMPUTING, LIMITS)
+
+        assert (after.num_workers, after.num_workers_reason) == (before.num_workers, before.num_workers_reason)
+
+    def test_have_the_memory_that_they_take(self) -> None:
+        settings = settle(SLEEPING, replace(LIMITS, available_bytes=200 * MIB))
+
+        assert settings.num_workers == 4 + 5 * 5  # a quarter of it, each time, as if they took nothing
+        assert "quarter of the memory that is left, at 10 MiB each" in settings.num_workers_reason
+
+    def test_are_few_before_anything_is_known(self) -> None:
+        assert [first_workers(cpus) for cpus in (0.5, 1, 2, 4, 128)] == [1, 1, 2, 4, 4]
+
+
+class TestDepth:
+    def test_lets_all_workers_have_work(self) -> None:
+        assert settle(COMPUTING).prefetch_depth == 2
+        assert settle(SLEEPING).prefetch_depth == 5
+        assert settle(SLEEPING, replace(LIMITS, tasks_per_batch=1)).prefetch_depth == 2 * MOST_WORKERS + 1
+
+    def test_hides_tasks_that_take_longer(self) -> None:
+        settings = settle(replace(COMPUTING, late_s=0.4))
+
+        assert settings.prefetch_depth == 6  # 80 ms a batch
+        assert settings.prefetch_depth_reason == "tasks take up to 400 ms, and a batch is due each 80 ms"
+
+    def test_hides_less_where_the_loop_takes_its_time(self) -> None:
+        assert settle(replace(COMPUTING, late_s=0.4, loop_s=0.2)).prefetch_depth == 3
+
+    def test_does_not_hide_everything(self) -> None:
+        assert settle(replace(COMPUTING, late_s=100.0)).prefetch_depth == 16
+
+    def test_has_the_memory_that_batches_take(self) -> None:
+        limits = replace(LIMITS, batch_bytes=100 * MIB, batches_bytes=800 * MIB)
+
+        settings = settle(replace(COMPUTING, late_s=0.4), limits)
+
+        assert settings.prefetch_depth == 4
+        assert settings.prefetch_depth_reason == "more batches of 100 MiB would take more than half of max_held_bytes"
+
+    def test_never_becomes_less(self) -> None:
+        before = settle(replace(COMPUTING, late_s=0.4))
+
+        assert decide(before, COMPUTING, LIMITS) == before
+
+
+class StandIn:
+    """A pool that has measured what it is told to have measured."""
+
+    def __init__(self) -> None:
+        self.totals = Totals()
+        self.forked_pids: list[int] = []
+        self.tasks_per_batch = 32
+        self.batch_bytes = MIB
+        self.limit_bytes = 1 << 40
+        self.grown: list[int] = []
+
+    def grow(self, num_workers: int) -> None:
+        self.grown.append(num_workers)
+
+    def work(self, busy_s: float, cpu_s: float, tasks: int = 32) -> None:
+        """Workers make a batch."""
+        old = self.totals
+        self.totals = Totals(
+            old.batches + 1,
+            old.busy_s + busy_s,
+            old.cpu_s + cpu_s,
+            old.tasks + tasks,
+            old.squares_s2 + busy_s**2 / tasks,
+            old.cpu_squares_s2 + cpu_s**2 / tasks,
+        )
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What the tuner takes for the time."""
+    now = [0.0]
+    monkeypatch.setattr(tuner.time, "monotonic", lambda: now[0])
+    return now
+
+
+class TestTheTuner:
+    def test_decides_nothing_before_there_is_something_to_judge_by(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        pool.work(0.001, 0.001)
+
+        chooser.look(pool)
+
+        assert pool.grown == []
+        assert chooser.settings == ChosenSettings(4, 2)
+
+    def test_lets_the_pool_grow_and_says_why(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        pool.work(0.64, 0.0064)
+
+        chooser.look(pool)
+
+        assert pool.grown == [16]
+        assert chooser.settings.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
+
+    def test_looks_ever_more_rarely(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        looks = 0
+        for _ in range(1000):
+            clock[0] += 0.1
+            pool.work(0.1, 0.1)
+            before = len(pool.grown)
+            chooser.look(pool)
+            looks += len(pool.grown) - before
+
+        assert 3 <= looks <= 6
+
+    def test_knows_the_loops_own_time(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(64)
+        for _ in range(5):
+            clock[0] += 0.1  # the loop
+            pool.work(0.64, 0.64)
+            with chooser.waiting(pool):
+                clock[0] += 0.02
+
+        assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
+        assert "this is to be seen first" in chooser.settings.num_workers_reason
+        chooser.settings = replace(chooser.settings, num_workers=5, num_workers_reason="")
+        for _ in range(20):
+            clock[0] += 0.1
+            pool.work(0.64, 0.64)
+            with chooser.waiting(pool):
+                clock[0] += 0.02
+        assert chooser.settings.num_workers == 8
+        assert chooser.settings.num_workers_reason == "the loop takes 100 ms for a batch, and workers 640 ms"
+
+    def test_takes_a_thread_that_waits_for_the_gil_for_one_that_computes(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, are_threads=True)
+        for _ in range(20):
+            clock[0] += 0.1
+            workers = chooser.settings.num_workers
+            pool.work(0.1 * workers, 0.1)  # one at a time
+            chooser.look(pool)
+
+        assert chooser.settings.num_workers == 8
+
+    def test_leaves_alone_what_is_given(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, num_workers=3)
+        deeper: list[int] = []
+        chooser.on_deeper = deeper.append
+        pool.work(0.02, 0.0)
+        chooser.look(pool)
+        for _ in range(10):
+            clock[0] += 1
+            pool.work(0.64, 0.0, tasks=2)
+        chooser.look(pool)
+
+        assert (pool.grown, chooser.settings.num_workers, chooser.settings.num_workers_reason) == ([], 3, "")
+        assert deeper == [chooser.settings.prefetch_depth - 2]
+
+    def test_keeps_a_depth_that_is_given_for_each_worker(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, depth=3, per_worker=True)
+        pool.work(0.64, 0.0)
+        chooser.look(pool)
+
+        assert (chooser.settings.num_workers, chooser.settings.prefetch_depth) == (16, 48)
+
+
+def test_cpus_are_those_of_the_affinity_or_the_quota(tmp_path: Path) -> None:
+    quota = tmp_path / "sys/fs/cgroup/cpu.max"
+    quota.parent.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/\n")
+
+    quota.write_text("max 100000\n")
+    unlimited = available_cpus(tmp_path)
+    quota.write_text("50000 100000\n")
+
+    assert unlimited >= 1
+    assert available_cpus(tmp_path) == 0.5
+
+
+# Pipelines and loaders
+
+
+def sleeping(info: SampleInfo) -> Any:
+    time.sleep(0.005)
+    return np.int64(info.idx_in_epoch)
+
+
+class Sleeping:
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, index: int) -> int:
+        time.sleep(0.005)
+        return index
+
+
+@pytest.mark.parametrize("way", ["fork", "thread"])
+def test_a_pipeline_whose_samples_wait_gets_more_workers(way: str, make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(sleeping, way, batch_size=32, workers="auto", prefetch_queue_depth="auto")
+
+    assert pipe.run()[0].as_array().tolist() == list(range(32))
+    first = 32
+    end = time.monotonic() + DEADLINE_S
+    while pipe.statistics().settings.chosen.num_workers <= available_cpus() and time.monotonic() < end:  # type: ignore[union-attr]
+        assert pipe.run()[0].as_array().tolist() == list(range(first, first + 32))
+        first += 32
+    settings = pipe.statistics().settings.chosen
+
+    assert settings is not None
+    assert settings.num_workers > available_cpus()
+    assert settings.num_workers_reason.startswith("callbacks wait for")
+    if way == "fork":
+        assert len(pipe.py_worker_pids) <= settings.num_workers
+    for _ in range(5):  # cut for other numbers of workers, and of other depths
+        assert pipe.run()[0].as_array().tolist() == list(range(first, first + 32))
+        first += 32
+    assert pipe.statistics().worker_restarts == 0
+
+
+def test_statistics_and_traces_know_workers_that_come_later(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuner, "MOST_WORKERS", 6)
+    pipe = make_pipeline(sleeping, batch_size=32, workers="auto", prefetch_queue_depth="auto")
+    pipe.build()
+    before = now = pipe.statistics()
+    with pipe.trace() as trace:
+        end = time.monotonic() + DEADLINE_S
+        while time.monotonic() < end:
+            pipe.run()
+            now = pipe.statistics()
+            if now.settings.num_workers > before.settings.num_workers and all(worker.tasks for worker in now.workers):
+                break
+    traced = {span.track.name for span in trace.records.spans if span.track.group == WORKERS}
+
+    assert len(now.workers) == now.settings.num_workers > before.settings.num_workers == len(before.workers)
+    assert [worker.pid for worker in now.workers] == pipe.py_worker_pids
+    assert traced >= {f"worker {number}" for number in range(len(now.workers))}
+    assert now.settings.chosen is not None
+    assert now.settings.prefetch == now.settings.chosen.prefetch_depth + 1  # of the source itself
+
+
+def test_a_part_of_the_time_knows_workers_that_have_come_in_it() -> None:
+    before = Statistics(workers=(WorkerStatistics(0, tasks=2),))
+    now = Statistics(workers=(WorkerStatistics(0, tasks=5), WorkerStatistics(1, tasks=4)))
+
+    assert [worker.tasks for worker in now.since(before).workers] == [3, 4]
+
+
+def test_a_worker_that_has_come_later_has_been_there_for_less_time() -> None:
+    first, second, third = np.zeros((3, METER_WORDS), np.int64)
+    first[7], second[7] = 10**9, 4 * 10**9  # when they were made
+
+    workers = worker_statistics([[Reading(first), Reading(second), Reading(third)]], [], alive_s=5.0)
+
+    assert [worker.alive_s for worker in workers] == [5.0, 2.0, 0.0]
+
+
+def test_workers_that_divide_an_iterable_stay_as_many(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline([[np.int64(1)] * 4] * 3, workers="auto", source_options={"batch": True})
+
+    assert len(list(pipe)) == 3
+    settings = pipe.statistics().settings.chosen
+    assert settings is not None
+    assert (settings.num_workers, settings.num_workers_reason) == (first_workers(available_cpus()), "")
+
+
+def test_a_pipeline_whose_numbers_are_given_has_nothing_to_say(make_pipeline: MakePipeline) -> None:
+    assert make_pipeline(sleeping).statistics().settings.chosen is None
+
+
+def test_a_loader_whose_samples_wait_gets_more_workers_and_keeps_the_number() -> None:
+    loader = DataLoader(
+        Sleeping(), 32, num_workers="auto", prefetch_factor="auto", multiprocessing_context="thread", sampler=range(1 << 12)
+    )
+    end = time.monotonic() + DEADLINE_S
+    for number, batch in enumerate(loader):
+        assert batch.tolist() == list(range(32 * number, 32 * number + 32))
+        settings = loader.statistics().settings.chosen
+        assert settings is not None
+        if settings.num_workers > available_cpus() or time.monotonic() > end:
+            break
+
+    assert settings.num_workers > available_cpus()
+    assert isinstance(loader.num_workers, int)
+    next(iter(loader))
+    assert loader.statistics().settings.chosen.num_workers >= settings.num_workers  # type: ignore[union-attr]
+
+
+def test_a_number_that_the_user_sets_later_is_taken() -> None:
+    loader = DataLoader(range(8), 4, num_workers="auto", multiprocessing_context="thread")
+    list(loader)
+    assert loader.statistics().settings.chosen is not None
+
+    loader.num_workers = 3 + loader.num_workers
+    with pytest.warns(UserWarning, match="will create"):
+        list(loader)
+
+    assert loader.statistics().settings.chosen is None
+
+
+@pytest.mark.parametrize("name", ["py_num_workers", "prefetch_queue_depth"])
+def test_only_auto_is_a_word_for_a_number(name: str) -> None:
+    with pytest.raises(ArgumentError, match=name):
+        Pipeline(1, **{name: "automatic"})
+    with pytest.raises(ArgumentClashError, match="ray"):
+        Pipeline(1, py_start_method="ray", **{name: "auto"})
