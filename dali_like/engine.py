@@ -242,6 +242,8 @@ class Engine:
                 )
             warn_of_fork_hazards([node.external for node in parallel])
             announce_local_classes([node.external for node in parallel])
+        if given.py_start_method == "thread":
+            _check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
             self._num_workers if tuner is None else tuner.most_workers,
@@ -373,6 +375,16 @@ def _common_shard(graph: Graph) -> Shard:
             f"all callables of a pipeline must be told of the same shard, since their samples belong together: {told}"
         )
     return next(iter(shards), None) or ALONE
+
+
+def _check_shared_iterators(externals: Sequence[ExternalSource]) -> None:
+    """Each process has a copy of an iterator, and walks through all of it; threads have the same one."""
+    for external in externals:
+        if external.sharded and external.goes_on:
+            raise ArgumentClashError(
+                f"{external.name} is an iterator, which several threads cannot walk through: with sharded=True and "
+                "py_start_method='thread', pass what begins anew for each of them, such as a generator function"
+            )
 
 
 def _check_runnable(graph: Graph, arguments: Arguments) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DEADLINE_S
+from conftest import DEADLINE_S, wait_until
 
 from dali_like import Pipeline
 from dali_like.data import DataLoader
@@ -346,6 +348,62 @@ def test_a_worker_that_has_come_later_has_been_there_for_less_time() -> None:
     workers = worker_statistics([[Reading(first), Reading(second), Reading(third)]], [], alive_s=5.0)
 
     assert [worker.alive_s for worker in workers] == [5.0, 2.0, 0.0]
+
+
+def test_a_pipeline_makes_as_many_batches_ahead_as_it_says(make_pipeline: MakePipeline) -> None:
+    begun = set()
+
+    def source(info: SampleInfo) -> Any:
+        begun.add(info.iteration)
+        return sleeping(info)
+
+    pipe = make_pipeline(source, "thread", batch_size=2, workers="auto", prefetch_queue_depth="auto")
+    delivered, depth = 0, 0
+    while depth < 8 and delivered < 1000:
+        pipe.run()
+        delivered += 1
+        depth = pipe.statistics().settings.chosen.prefetch_depth  # type: ignore[union-attr]
+
+    assert depth >= 8
+    wait_until(lambda: max(begun) + 1 - delivered >= depth, "the batches ahead")
+
+
+def test_a_loader_makes_as_many_batches_ahead_as_it_says() -> None:
+    drawn = []
+
+    def sampler() -> Iterator[int]:
+        for index in range(1 << 12):
+            drawn.append(index)
+            yield index
+
+    loader = DataLoader(
+        Sleeping(), 2, num_workers="auto", prefetch_factor="auto", multiprocessing_context="thread", sampler=sampler()
+    )
+    for number, _ in enumerate(loader, start=1):  # noqa: B007  # how many have been delivered
+        depth = loader.statistics().settings.chosen.prefetch_depth  # type: ignore[union-attr]
+        if depth >= 8:
+            break
+
+    assert depth >= 8
+    assert len(drawn) // 2 - number >= depth - 1
+
+
+def test_a_pool_that_grows_replaces_workers_that_die(make_pipeline: MakePipeline, tmp_path: Path) -> None:
+    def dies_now_and_then(info: SampleInfo) -> Any:
+        mark = tmp_path / str(info.idx_in_epoch)
+        if info.idx_in_epoch % 50 == 7 and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return sleeping(info)
+
+    pipe = make_pipeline(
+        dies_now_and_then, batch_size=16, workers="auto", prefetch_queue_depth="auto", py_worker_restarts=None
+    )
+
+    batches = [pipe.run()[0].as_array().tolist() for _ in range(25)]
+
+    assert batches == [list(range(first, first + 16)) for first in range(0, 400, 16)]
+    assert pipe.statistics().worker_restarts >= 8
 
 
 def test_workers_that_divide_an_iterable_stay_as_many(make_pipeline: MakePipeline) -> None:

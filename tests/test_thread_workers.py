@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import sys
 import threading
 import weakref
@@ -147,9 +148,26 @@ class TestThreads:
         finally:
             pipe.close()
 
-    @pytest.mark.parametrize(
-        "argument", [{"py_callback_pickler": __import__("pickle")}, {"py_worker_options": {"num_cpus": 1}}]
-    )
+    def test_walk_through_shards_of_their_own(self, make_pipeline: MakePipeline) -> None:
+        def shard() -> Iterator[Any]:
+            worker = get_worker_info()
+            assert worker is not None
+            for i in range(3 + worker.id):
+                yield np.full(4, 10 * worker.id + i)
+
+        pipe = make_pipeline(shard, "thread", source_options={"batch": True, "sharded": True})
+
+        for _ in range(2):
+            assert [batch[0].as_array()[0] for batch in pipe] == [0, 10, 1, 11, 2, 12, 13]
+        assert pipe.statistics().worker_restarts == 0
+
+    def test_cannot_share_an_iterator(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(iter([[np.int64(1)] * 4]), "thread", source_options={"batch": True, "sharded": True})
+
+        with pytest.raises(ArgumentClashError, match="generator function"):
+            pipe.build()
+
+    @pytest.mark.parametrize("argument", [{"py_callback_pickler": pickle}, {"py_worker_options": {"num_cpus": 1}}])
     def test_need_nothing_that_is_for_others(self, argument: dict[str, Any]) -> None:
         with pytest.raises(ArgumentClashError, match="py_"):
             Pipeline(1, py_start_method="thread", **argument)

@@ -1,8 +1,8 @@
 """The seam between those who want batches and those who compute them.
 
-A pool makes batches of numbered sources. There are two: `dali_like.workers.pool.ProcessPool`, which has worker processes,
-and `InlinePool`, which computes in the calling thread. Both write through the same `TaskRunner` into slots of the same
-kind, and so give the same batches.
+A pool makes batches of numbered sources. There are two: `dali_like.workers.pool.ProcessPool`, which has workers, mostly
+processes, and `InlinePool`, which computes in the calling thread. Both write through the same `TaskRunner` into slots of the
+same kind, and so give the same batches.
 """
 
 from __future__ import annotations
