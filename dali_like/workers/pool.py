@@ -28,7 +28,7 @@ import os
 import select
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Any
 
@@ -49,7 +49,6 @@ from dali_like.workers.shipment import PickledSource
 from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.task_log import TaskLogs
-from dali_like.workers.thread_crew import ThreadCrew
 from dali_like.workers.tuner import Totals, Tuner
 
 
@@ -301,7 +300,9 @@ class ProcessPool:
         return self._recovery.describe_workers_on(batch, self._work)
 
     def _start_crew(self, sources: Sequence[Source]) -> Workers:
-        kind = ThreadCrew if self._options.start_method == "thread" else Crew
+        kind: Callable[..., Workers] = Crew
+        if self._options.start_method == "thread":
+            from dali_like.workers.thread_crew import ThreadCrew as kind  # noqa: PLC0415, N813  # who has none needs none of it
         return kind(sources, self._options, self._space, *self._work.worker_ends, self._work.farewell)
 
     def _write_notice(self, notice: bytes) -> None:

@@ -16,6 +16,7 @@ nobody holds while waiting. A thread that is no longer at a task when it is to b
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401  # it must have registered what it does at the end: see below
 import ctypes
 import os
 import select
@@ -282,7 +283,8 @@ def _stop_all() -> None:
         _stop(office)
 
 
-# When the program ends, before the thread pools that callbacks may use: `atexit` would come after those.
+# When the program ends, before the thread pools that callbacks may use: these functions are called in the reverse order of
+# their registration, and those of `atexit` after them.
 threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
 
 
