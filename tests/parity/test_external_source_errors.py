@@ -136,7 +136,7 @@ ARGUMENTS = {
     "-1 workers": Argument({"workers": -1}, RuntimeError),
     "1.5 workers": Argument({"workers": 1.5}, RuntimeError),
     "None workers": Argument({"workers": None}, RuntimeError),
-    "an unknown start method": Argument({"way": "thread"}, ValueError),
+    "an unknown start method": Argument({"way": "threads"}, ValueError),
     "pipeline depth 0": Argument({"prefetch_queue_depth": 0}, ValueError),
     "pipeline depth 1.5": Argument({"prefetch_queue_depth": 1.5}, TypeError),
     "no pipeline depth": Argument({"prefetch_queue_depth": None}, TypeError),
