@@ -18,6 +18,7 @@ from dali_like.errors import ArgumentError
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.pipeline import Pipeline
 from dali_like.types import BatchInfo, Call, SampleInfo, current_call
+from dali_like.workers.batch import Sizes
 from dali_like.workers.event_loop import LazyEventLoop
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
@@ -37,12 +38,12 @@ def bare_rate(pipe: Pipeline, num_processes: int, seconds: float) -> float:
     Raises:
         ArgumentError: the pipeline has no sources that can be called, or no process has made a sample.
     """
-    sources, is_parallel = _sources(pipe)
+    sources, is_parallel, length = _sources(pipe)
     if not sources:
         raise ArgumentError("the pipeline has no source that can be called")
     bound = any(isinstance(source.callback, Stream) for source in sources)
     workers = range(num_processes if is_parallel and not bound else 1)
-    ends = [_start(partial(_count, sources, pipe, worker, len(workers), seconds)) for worker in workers]
+    ends = [_start(partial(_count, sources, length, pipe, worker, len(workers), seconds)) for worker in workers]
     counted = [_finish(pid, read) for pid, read in ends]
     rate = sum(count / elapsed_s for count, elapsed_s in counted if elapsed_s)
     if not rate:
@@ -50,8 +51,8 @@ def bare_rate(pipe: Pipeline, num_processes: int, seconds: float) -> float:
     return rate
 
 
-def _sources(pipe: Pipeline) -> tuple[list[Source], bool]:
-    """The sources whose callbacks are called, and whether these are parallel."""
+def _sources(pipe: Pipeline) -> tuple[list[Source], bool, Sizes | None]:
+    """The sources whose callbacks are called, whether these are parallel, and how long an epoch is if one of them says."""
     graph, arguments = pipe._make_graph(), pipe._arguments
     placement = place(graph, arguments, 0)
     nodes = [node for node in graph.sources if node.external.kind is not None]
@@ -61,7 +62,8 @@ def _sources(pipe: Pipeline) -> tuple[list[Source], bool]:
         source = node.external.source(arguments.batch_size or 1, (0, graph.sources.index(node)))
         fusion = placement.fusions.get(node)
         sources.append(source if fusion is None else source_with_operators(source, node, fusion)[0])
-    return sources, bool(parallel)
+    lengths = [node.external.sizes(arguments.batch_size or 1) for node in parallel or nodes]
+    return sources, bool(parallel), min((length for length in lengths if length is not None), default=None)
 
 
 def _start(work: Callable[[], tuple[int, float]]) -> tuple[int, int]:
@@ -90,7 +92,9 @@ def _finish(pid: int, read: int) -> tuple[int, float]:
     return _RESULT.unpack(result) if result else (0, 0.0)
 
 
-def _count(sources: list[Source], pipe: Pipeline, worker: int, num_workers: int, seconds: float) -> tuple[int, float]:
+def _count(
+    sources: list[Source], length: Sizes | None, pipe: Pipeline, worker: int, num_workers: int, seconds: float
+) -> tuple[int, float]:
     """How many samples have been made, and in how many seconds."""
     arguments = pipe._arguments
     limit_threads(arguments.py_worker_threads)
@@ -99,7 +103,8 @@ def _count(sources: list[Source], pipe: Pipeline, worker: int, num_workers: int,
         if source.worker_setup is not None:
             loop.finish(source.worker_setup())
     batch_size = arguments.batch_size or 1
-    calls = [_batchwise(_calls(source, batch_size, worker, num_workers, loop), batch_size) for source in sources]
+    made = [_calls(source, batch_size, worker, num_workers, loop, length) for source in sources]
+    calls = [_batchwise(counts, batch_size) for counts in made]
     warm_s = time.monotonic() + _WARM_UP * seconds
     count, begin_s, elapsed_s = 0, time.monotonic(), 0.0
     for _ in zip(*calls, strict=True):
@@ -123,7 +128,9 @@ def _batchwise(made: Iterable[int], batch_size: int) -> Iterator[int]:
             yield batch_size
 
 
-def _calls(source: Source, batch_size: int, worker: int, num_workers: int, loop: LazyEventLoop) -> Iterator[int]:
+def _calls(
+    source: Source, batch_size: int, worker: int, num_workers: int, loop: LazyEventLoop, length: Sizes | None = None
+) -> Iterator[int]:
     """Call a source for one sample of `num_workers`, or one batch, epoch after epoch; how many have been made meanwhile.
 
     It ends if an epoch has nothing for this worker.
@@ -132,12 +139,20 @@ def _calls(source: Source, batch_size: int, worker: int, num_workers: int, loop:
     current_call.set(Call(source.seeds))
     for epoch in itertools.count():
         any_made = 0
-        for made in make(source, batch_size, itertools.count(worker, num_workers), epoch, loop):
+        for made in make(source, batch_size, _indices(source, batch_size, worker, num_workers, length), epoch, loop):
             any_made += made
             yield made
             current_call.set(Call(source.seeds))  # another source may have been called meanwhile
         if not any_made:
             return
+
+
+def _indices(source: Source, batch_size: int, worker: int, num_workers: int, length: Sizes | None) -> Iterator[int]:
+    """Which samples, or batches, of an epoch a worker makes. Iterables find their end themselves."""
+    if length is None or isinstance(source.callback, Stream):
+        return itertools.count(worker, num_workers)
+    end = length.num_batches if source.batch else (length.num_batches - 1) * batch_size + length.last
+    return iter(range(worker, end, num_workers))
 
 
 def _callback(source: Source) -> Callable[[Any], Any]:
@@ -169,9 +184,9 @@ def _of_batches(
 
 
 def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: LazyEventLoop) -> Iterator[int]:
-    callback, made = _callback(source), 0
+    callback, made = _callback(source), batch_size
     try:
-        while True:
+        while made == batch_size:
             made = 0
             for i in itertools.islice(indices, batch_size):
                 callback(SampleInfo(i, i % batch_size, i // batch_size, epoch))
@@ -190,6 +205,8 @@ def _of_coroutines(
     assert source.concurrency is not None
     while True:
         some = list(itertools.islice(indices, batch_size))
+        if not some:
+            return
         step = some[1] - some[0] if len(some) > 1 else 1
         chunk = range(some[0], some[-1] + 1, step)
         errors = loop.make_concurrently(make, chunk, source.concurrency, lambda error: True, lambda index: None)

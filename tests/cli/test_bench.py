@@ -138,8 +138,8 @@ def made_by(source: Any, worker: int, num_workers: int, count: int, **options: A
     def pipeline() -> Any:
         return fn.external_source(lambda info: (called.append(info), source(info))[1], batch=False, **options)
 
-    [prepared], _ = bare._sources(pipeline())
-    steps = bare._calls(prepared, BATCH, worker, num_workers, LazyEventLoop())
+    [prepared], _, length = bare._sources(pipeline())
+    steps = bare._calls(prepared, BATCH, worker, num_workers, LazyEventLoop(), length)
     assert sum(itertools.islice(steps, count)) > 0
     return called
 
@@ -158,6 +158,39 @@ def test_bare_loops_divide_the_samples_of_each_epoch() -> None:
     assert all(info.idx_in_batch == info.idx_in_epoch % BATCH for info in first + second)
 
 
+@pytest.mark.parametrize(("policy", "end"), [("partial", 10), ("drop", 8)])
+def test_bare_loops_ask_for_nothing_beyond_a_length_that_is_known(policy: str, end: int) -> None:
+    options = {"size": 10, "last_batch_policy": policy}
+    made = [made_by(lambda info: np.array(0), worker, 2, 4, **options) for worker in range(2)]
+    assert {info.epoch_idx for infos in made for info in infos} == {0, 1}
+    assert sorted({info.idx_in_epoch for infos in made for info in infos}) == list(range(end))
+
+
+@pytest.mark.parametrize("way", ["coroutines", "batches"])
+def test_bare_loops_of_coroutines_and_of_batches_end_with_a_length(way: str) -> None:
+    called = []
+
+    async def slow(info: SampleInfo) -> Any:
+        called.append((info.epoch_idx, info.iteration))
+        return np.array(0)
+
+    def batch(info: BatchInfo) -> Any:
+        called.append((info.epoch_idx, info.iteration))
+        return np.zeros((BATCH, 1))
+
+    @pipeline_def(batch_size=BATCH, num_threads=1)
+    def pipeline() -> Any:
+        if way == "batches":
+            return fn.external_source(batch, batch_info=True, size=2)
+        return fn.external_source(slow, batch=False, size=2 * BATCH)
+
+    [source], _, length = bare._sources(pipeline())
+    loop = LazyEventLoop()
+    assert list(itertools.islice(bare._calls(source, BATCH, 0, 1, loop, length), 3)) == [BATCH] * 3
+    assert sorted(set(called)) == [(0, 0), (0, 1), (1, 0)]
+    loop.close()
+
+
 def test_a_bare_loop_makes_batches_where_the_source_does() -> None:
     called = []
 
@@ -165,7 +198,7 @@ def test_a_bare_loop_makes_batches_where_the_source_does() -> None:
     def pipeline() -> Any:
         return fn.external_source(lambda info: (called.append(info), np.zeros((BATCH, 1)))[1], batch=True, batch_info=True)
 
-    [source], _ = bare._sources(pipeline())
+    [source], _, _ = bare._sources(pipeline())
     steps = bare._calls(source, BATCH, 1, 3, LazyEventLoop())
     assert list(itertools.islice(steps, 2)) == [BATCH, BATCH]
     assert called == [BatchInfo(1, 0), BatchInfo(4, 0)]
@@ -198,7 +231,7 @@ def test_coroutines_are_in_the_making_at_once_in_a_bare_loop() -> None:
     def pipeline() -> Any:
         return fn.external_source(slow, batch=False, concurrency=3)
 
-    [source], _ = bare._sources(pipeline())
+    [source], _, _ = bare._sources(pipeline())
     loop = LazyEventLoop()
     assert list(itertools.islice(bare._calls(source, BATCH, 0, 1, loop), 4)) == [4, 4, 2, 4]
     assert most[1] == 3
@@ -212,7 +245,7 @@ def test_operators_behind_a_source_belong_to_the_limit() -> None:
     def pipeline() -> Any:
         return fn.external_source(lambda info: (seen.append(info), np.array(1))[1], batch=False, parallel=True) + 1
 
-    [source], is_parallel = bare._sources(pipeline())
+    [source], is_parallel, _ = bare._sources(pipeline())
     assert is_parallel
     [result] = source.callback(SampleInfo(0, 0, 0, 0))
     assert result == 2
