@@ -463,7 +463,7 @@ REFUSED = {
     "coroutine": Wrong(coroutine, errors.SampleTypeError, TypeError, ("coroutine", "async def")),
     "coroutine as a sample": Wrong(lambda: [coroutine()], errors.SampleTypeError, TypeError, ("coroutine", "async def")),
     "lists as samples": Wrong(
-        GOOD.tolist, errors.SampleTypeError, TypeError, ("list or tuple", "np.array()", "num_outputs=")
+        GOOD.tolist, errors.SampleTypeError, TypeError, ("returned a list", "np.array()", "num_outputs=")
     ),
     "objects": Wrong(lambda: GOOD.astype(object), errors.SampleDtypeError, ValueError, ("dtype object", "tensors cannot")),
     "objects as samples": Wrong(lambda: [GOOD[0].astype(object)], errors.SampleDtypeError, ValueError, ("dtype object",)),

@@ -188,10 +188,15 @@ def wrong_tuples() -> dict[str, Wrong]:
         "none at all": Wrong(tuple, kind, ("returned 0 outputs", "num_outputs=2 says 2")),
         "too few in a list": Wrong(lambda: [right], kind, ("returned 1 outputs",)),
         "an array": Wrong(lambda: right, kind, ("array of dtype float64 and shape (2,)", "tuple or list of 2 arrays")),
-        "None": Wrong(lambda: None, errors.SampleTypeError, ("returned None", "tuple or list of 2 arrays")),
+        "None": Wrong(
+            lambda: None, errors.SampleTypeError, ("returned None", "tuple or list of 2 arrays", "end in a return")
+        ),
         "dict": Wrong(lambda: {0: right, 1: right}, errors.SampleTypeError, ("a dict", "tuple or list of 2 arrays")),
         "coroutine": Wrong(coroutine, errors.SampleTypeError, ("a coroutine", "async def")),
         "wrong first output": Wrong(lambda: ("a", right), errors.SampleTypeError, ("a str in output 0",)),
+        "a list as an output": Wrong(
+            lambda: ([1], right), errors.SampleTypeError, ("a list in output 0: wrap it in np.array()\nraised",)
+        ),
         "wrong last output": Wrong(lambda: (right, b"b"), errors.SampleTypeError, ("a bytes in output 1",)),
         "other dtype": Wrong(
             lambda: (right, np.zeros(2, np.uint8)),

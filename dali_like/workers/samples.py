@@ -26,6 +26,7 @@ from dali_like.workers.streams import Stream
 
 #: ``kDLCUDA``, see ``__dlpack_device__`` in the array API standard.
 _DLPACK_CUDA = 2
+_FORGOTTEN = "does every way through the callback end in a return?"
 
 
 class LastBatch(enum.Enum):
@@ -122,7 +123,7 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         what, parts = ("batch", "batches, one for each output") if source.batch else ("sample", "arrays")
         raise kind(
             f"{source.name} {source.verb} {_describe(sample)}; with num_outputs={source.num_outputs} a {what} is a tuple or "
-            f"list of {source.num_outputs} {parts}"
+            f"list of {source.num_outputs} {parts}{f'; {_FORGOTTEN}' if sample is None else ''}"
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
@@ -264,15 +265,11 @@ def ndim_text(source: Source, output: int, expected: int, got: int) -> str:
 
 def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     if value is None:
-        _refuse(value, source, output, "None; does every way through the callback end in a return?")
+        _refuse(value, source, output, _FORGOTTEN)
     _refuse_unawaited(value, source)
     if isinstance(value, (list, tuple)):
-        _refuse(
-            value,
-            source,
-            output,
-            "a list or tuple; wrap it in np.array(), or say num_outputs= if it is several outputs",
-        )
+        several = ", or say num_outputs= if it is several outputs" if source.num_outputs is None else ""
+        _refuse(value, source, output, f"wrap it in np.array(){several}")
     if isinstance(value, (str, bytes, bytearray, dict)):
         _refuse(
             value,
