@@ -90,7 +90,7 @@ class Resumable(HasArguments):
 
     def _take_checkpoint(self) -> Checkpoint:
         if not self.enable_checkpointing:
-            raise PipelineStateError("a pipeline makes checkpoints if it is made with enable_checkpointing=True")
+            raise PipelineStateError("a pipeline has states and checkpoints if it is made with enable_checkpointing=True")
         with self._call:
             return self._start().checkpoint(len(self._scheduled))
 
