@@ -131,12 +131,24 @@ def _target(fd: str) -> str:
         return ""
 
 
+_elder: set[int] = set()
+
+
+def children() -> set[int]:
+    """The processes that the test has started, and those that they have: not what was there before it and stays, such as
+    multiprocessing's resource tracker.
+    """
+    return set(descendants_of(os.getpid())) - _elder
+
+
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
     gc.collect()
     gc.freeze()  # collections then look at what this test makes, and not at modules and the results of all tests before it
     before = Resources()
+    _elder.clear()
+    _elder.update(before.children)
     yield
     gc.collect()
     now = Resources()

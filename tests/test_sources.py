@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import in_both_places, wait_until
+from conftest import in_both_places, in_processes, wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -305,6 +305,7 @@ def test_kinds_of_samples_may_be_mixed_in_a_batch(way: str, make_pipeline: MakeP
     assert_epoch(pipe, lambda info: np.full((2, 2), info.idx_in_epoch, np.int32), 3)
 
 
+@in_processes  # threads share it
 def test_source_may_overwrite_the_array_it_has_returned(way: str, make_pipeline: MakePipeline) -> None:
     class SameArray:
         def __init__(self) -> None:

@@ -17,6 +17,7 @@ nobody holds while waiting. A thread that is no longer at a task when it is to b
 from __future__ import annotations
 
 import concurrent.futures.thread  # noqa: F401  # it must have registered what it does at the end: see below
+import contextlib
 import ctypes
 import os
 import select
@@ -103,8 +104,9 @@ class _WorkerThread(threading.Thread):
     def _leave(self, status: int) -> None:
         with self._lock:
             self._has_ended = True
-            _raise_in(self, None)
             kept, self._kept = self._kept, None
+        if self._is_interrupted:
+            _let_interrupt_come()
         del kept
         if not self._is_given_up:
             self._office.report(End(self.index, self.native_id or 0, status))
@@ -130,7 +132,7 @@ class _WorkerThread(threading.Thread):
         # Not while `threading` begins and ends it, which would be left undone.
         if self._has_begun and not (self._has_ended or self._is_interrupted):
             self._is_interrupted = True
-            _raise_in(self, SystemExit)
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
 
     def stack(self) -> str:
         """Its Python stack, as `faulthandler` would write it."""
@@ -265,10 +267,15 @@ def _stop(office: _Office) -> Sequence[_WorkerThread]:
     return [thread for thread in list(office.threads) if thread.is_alive() and thread is not threading.current_thread()]
 
 
-def _raise_in(thread: threading.Thread, kind: type[BaseException] | None) -> None:
-    """Raise an exception in a thread when it next runs Python code; None: not any more."""
-    wanted = None if kind is None else ctypes.py_object(kind)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), wanted)
+def _let_interrupt_come() -> None:
+    """Let SystemExit come that has been raised in this thread and has not come yet.
+
+    The interpreter looks for it in all threads until it has, also when this one is gone, or it is taken back. Python 3.11
+    then never gets beyond the first function that a profiler is told of.
+    """
+    with contextlib.suppress(SystemExit):
+        for _ in range(100):  # it comes when the loop goes back
+            pass
 
 
 def _join(office: _Office, most_s: float) -> None:

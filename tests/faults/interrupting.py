@@ -10,7 +10,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from conftest import descendants_of, wait_until
+from conftest import children, wait_until
 
 from faults.programs import GONE_S
 
@@ -69,7 +69,7 @@ def interrupt_at(point: int, function: Callable[[], Any]) -> tuple[bool, Any]:
 
 
 def wait_until_no_child_is_left() -> None:
-    wait_until(lambda: not set(descendants_of(os.getpid())), "the end of all processes", GONE_S)
+    wait_until(lambda: not children(), "the end of all processes", GONE_S)
 
 
 #: Where every point needs workers of its own, only every so many are tried.

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import is_running, wait_until
+from conftest import children, is_running, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
@@ -316,7 +316,7 @@ class TestClose:
         with time_limit(AT_ONCE_S):
             pipe.close()
 
-        assert not psutil.Process().children(recursive=True)
+        assert not children()
 
     def test_may_come_twice(self, make: MakePipeline, way: str) -> None:
         pipe = make(numbers(), way)
