@@ -178,7 +178,7 @@ class HasArguments:
 
     @property
     def py_num_workers(self) -> Any:
-        """Workers, processes or threads, as given: a number, "auto" or None."""
+        """How many workers there are to be, processes or threads, as a number or "auto" or None."""
         return self._arguments.py_num_workers
 
     @property

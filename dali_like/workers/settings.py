@@ -92,7 +92,8 @@ class ChosenSettings:
     Attributes:
         num_workers: how many workers have been started.
         prefetch_depth: how many batches are on their way.
-        num_workers_reason, prefetch_depth_reason: why, where that has been chosen by measurement; else empty.
+        num_workers_reason: why so many, where that has been chosen by measurement; else empty.
+        prefetch_depth_reason: likewise.
     """
 
     num_workers: int
