@@ -66,12 +66,12 @@ class Call(NamedTuple):
 
     Attributes:
         seeds: the seed of the pipeline and the number of the source.
-        empty: given a SampleInfo, the number of an output, a shape and a dtype: memory for it in the batch, or None.
+        empty: given what `SampleInfo.empty` is given: memory in the batch, or None.
         timed: makes a callback that is measured of one that another one calls; None where nothing is measured.
     """
 
     seeds: tuple[int, int] = (0, 0)
-    empty: Callable[[SampleInfo, int, tuple[int, ...], np.dtype[Any]], NDArray[Any] | None] | None = None
+    empty: Callable[[SampleInfo, int, Any, Any], NDArray[Any] | None] | None = None
     timed: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None
 
 
@@ -117,13 +117,21 @@ class SampleInfo(NamedTuple):
         Raises:
             ArgumentError: the shape has a negative extent.
         """
-        numpy_type = np.dtype(to_numpy_type(dtype) if isinstance(dtype, DALIDataType) else dtype)
-        extents = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
-        if min(extents, default=0) < 0:
-            raise ArgumentError(f"no array has the shape {extents}")
         empty = current_call.get().empty
-        place = empty(self, output, extents, numpy_type) if empty is not None else None
-        return np.empty(extents, numpy_type) if place is None else place
+        place = None if empty is None else empty(self, output, shape, dtype)
+        return np.empty(*plain_form(shape, dtype)) if place is None else place
+
+
+def plain_form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """A shape and a dtype in whatever form a callback gives them, as NumPy has them.
+
+    Raises:
+        ArgumentError: the shape has a negative extent.
+    """
+    extents = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
+    if min(extents, default=0) < 0:
+        raise ArgumentError(f"no array has the shape {extents}")
+    return extents, np.dtype(to_numpy_type(dtype) if isinstance(dtype, DALIDataType) else dtype)
 
 
 class BatchInfo(NamedTuple):

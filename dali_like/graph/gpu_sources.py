@@ -78,7 +78,7 @@ class Gathering:
         """Nothing needs a description."""
         return self.region
 
-    def empty(self, info: SampleInfo, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> None:
         """There is no place to make samples in."""
 
     def end(self) -> None:

@@ -265,9 +265,9 @@ class TaskRunner:
             sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
             if sample.__class__ is not tuple or len(sample) != 2:
                 return i, sample
-            if lent:
-                sample = task.disentangle(i, sample, task.source)
             a, b = sample
+            if lent and not (b.__class__ is ndarray and b.base is None):  # else it has memory of its own
+                a, b = sample = task.disentangle(i, sample, task.source)
             (row_a, dtype_a, shape_a), (row_b, dtype_b, shape_b) = cells[i - start]
             if (
                 a.__class__ is ndarray

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import OutOfMemoryError
-from dali_like.types import SampleInfo
+from dali_like.types import SampleInfo, plain_form
 from dali_like.workers.geometry import describe_rows
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Span
@@ -261,28 +261,41 @@ class Task:
         descriptors[:, : len(words)] = words
         descriptors[:, Word.OFFSET] += np.arange(count) * nbytes
 
-    def empty(self, info: SampleInfo, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+    def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> NDArray[Any] | None:
         """The memory for an output of a sample of this task, or None. See `SampleInfo.empty`."""
-        i = info.idx_in_batch
-        if not self.start <= i < self.stop or info[0] != self.first + i or info[2:] != (self.iteration, self.epoch):
+        i = info[1]
+        if not self.start <= i < self.stop or info != (self.first + i, i, self.iteration, self.epoch):
             return None
-        if not 0 <= output < len(self.view.expected) or self.source.is_object(output) or dtype not in DTYPE_CODES:
+        lent = self.lent
+        if not 0 <= output < len(self.view.expected) or (i, output) in lent or self._is_over:
+            return None
+        row, row_dtype, row_shape = self.cells[i - self.start][output]
+        place: NDArray[Any] | None = row
+        if shape.__class__ is not tuple or shape != row_shape or row_dtype != dtype:
+            extents, numpy_type = plain_form(shape, dtype)
+            if extents != row_shape or numpy_type != row_dtype:
+                place = self._room_for(output, extents, numpy_type)
+        if place is None or lent.setdefault((i, output), place) is not place:  # another thread may have been faster
+            return None
+        return place[...]  # what the callback does to the array itself, such as reshaping it, is not done to ours
+
+    def _room_for(self, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
+        """Memory for an array that has no row, if it may be lent and there is any."""
+        if self.source.is_object(output) or dtype not in DTYPE_CODES:
             return None
         with self._lock:
-            if self._is_over or (i, output) in self.lent:
+            if self._is_over:
                 return None
-            place, row_dtype, row_shape = self.cells[i - self.start][output]
-            if shape != row_shape or dtype != row_dtype:
-                try:
-                    offset = self.describe_all().take(math.prod(shape) * dtype.itemsize)
-                except (RegionFullError, NoMemoryError):
-                    return None  # there will be none for a copy either, but that is not for the callback to know
-                place = self._space.array(offset, shape, dtype)
-            self.lent[i, output] = place
-        return place.view()
+            try:
+                offset = self.describe_all().take(math.prod(shape) * dtype.itemsize)
+            except (RegionFullError, NoMemoryError):
+                return None  # there will be none for a copy either, but that is not for the callback to know
+        return self._space.array(offset, shape, dtype)
 
     def disentangle(self, i: int, outputs: Sequence[Any], source: Source) -> tuple[Any, ...]:
         """The outputs of a sample, with copies of those that lie where another one is going to be written."""
+        if not any(source.objects) and all(value.__class__ is np.ndarray and value.base is None for value in outputs[1:]):
+            return tuple(outputs)  # what has memory of its own lies in nobody else's
         apart: list[Any] = []
         for output, value in enumerate(outputs):
             if source.is_object(output):
