@@ -31,8 +31,9 @@ class Feed:
     """One source: the pool that computes it, its number there, and how far ahead.
 
     Attributes:
-        ahead: batches that are submitted before the first is waited for, that one included.
-        parallel: whether submitting costs the main process next to nothing.
+        ahead: batches that are on their way while the user has one.
+        parallel: whether submitting costs the main process next to nothing. Where it does for all sources, one batch more is
+            on its way while the user waits.
         worker: the only one that can compute it, or ANY_WORKER.
         goes_on: whether an epoch begins where the one before has left off.
         sizes: how many samples the batches of an epoch have; None: full ones, until StopIteration.
@@ -172,6 +173,7 @@ class Lockstep:
 
         None: the epoch ends for another reason than that this source does.
         """
+        self._poll()
         self._fill(serial=False)
         step = next((step for step in self._window if step.end != _BEFORE), None)
         if step is None:
@@ -196,8 +198,11 @@ class Lockstep:
         """
         if self._finished:
             raise StopIteration
+        self._poll()
         self._fill(serial=True)
         step = self._window[0]
+        if self._overlaps_epochs and not step.complete:
+            self._fill(serial=False, more=1)  # what will be due when this one is here: there is time for that now
         outputs = []
         failure: Exception | None = None
         batches = step.batches if step.end != _BEFORE else []
@@ -214,6 +219,7 @@ class Lockstep:
         end = step.end
         if end == _BEFORE:  # whatever another source has met here is beyond the end
             self._finished = True
+            self._poll()
             self._fill(serial=False)
             raise StopIteration
         self._iteration += 1
@@ -236,6 +242,7 @@ class Lockstep:
     def next_if_ready(self) -> list[Sequence[Output]] | None:
         """As `next`, if that would not have to wait for a worker; otherwise None."""
         if not self._finished:
+            self._poll()
             self._fill(serial=True)
             step = self._window[0]
             if not step.complete and step.end != _BEFORE:
@@ -289,12 +296,20 @@ class Lockstep:
         self._iteration = 0
         self._finished = False
 
-    def _fill(self, *, serial: bool) -> None:
-        """Submit what is due; `serial` says whether sources that compute at once are among it."""
+    def _poll(self) -> None:
+        """Take note of what has been completed."""
         for pool in self._pools:
             pool.poll()
+
+    def _fill(self, *, serial: bool, more: int = 0) -> None:
+        """Submit what is due.
+
+        Args:
+            serial: whether sources that compute at once are among it.
+            more: how many iterations further ahead than usual.
+        """
         self._truncate()
-        while len(self._window) < self._ahead:
+        while len(self._window) < self._ahead + more:
             last = self._window[-1] if self._window else None
             if last is None:
                 self._window.append(self._make_step(self._epoch, self._iteration))
@@ -307,7 +322,7 @@ class Lockstep:
         submitted = False
         for position, step in enumerate(self._window):
             if not step.is_submitted:
-                submitted |= self._submit(step, position, serial)
+                submitted |= self._submit(step, position - more, serial)
                 if not self._overlaps_epochs and step.end != _UNKNOWN:
                     break
         if submitted and not self._overlaps_epochs:

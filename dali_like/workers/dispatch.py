@@ -14,8 +14,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal
 
-import numpy as np
-
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
 from dali_like.workers.batch import ANY_WORKER, Batch
 from dali_like.workers.descriptors import Descriptor
@@ -29,7 +27,6 @@ from dali_like.workers.stages import Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import add_note, read_message, unpack_exception
 
-_TASK_RECORD = np.dtype([("ticket", "<u8"), ("page", "<u4"), ("task", "<u4")])
 #: As many reports as fit into a page of a pipe are read at a time.
 _REPORT_BYTES = 4096 // DONE.size * DONE.size
 _LITTLE: Literal["little"] = "little"
@@ -45,7 +42,6 @@ class Dispatcher:
 
     Args:
         stages: of the sources.
-        capacity: the largest batch.
 
     Attributes:
         worker_ends: what workers need of the pipes: the ends where tasks come from, the shared one first, and that where
@@ -55,7 +51,7 @@ class Dispatcher:
         num_completed: how many batches have been completed, whatever has become of them.
     """
 
-    def __init__(self, stages: Sequence[Stage], capacity: int, space: SharedSpace, options: WorkerOptions) -> None:
+    def __init__(self, stages: Sequence[Stage], space: SharedSpace, options: WorkerOptions) -> None:
         self._stages = stages
         self._space = space
         self._num_workers = num_workers = options.num_workers
@@ -87,9 +83,6 @@ class Dispatcher:
         most = [pipe_bytes(self.done) // DONE.size]
         most += [pipe_bytes(pipe) // TASK.size for pipe in (self._tasks, *self._own_tasks.write_ends)]
         self._max_open_tasks = min(most) // 2
-        most_tasks = max(stage.ring.geometry.num_tasks(capacity) for stage in stages)
-        self._records = np.zeros(most_tasks, _TASK_RECORD)
-        self._records["task"] = np.arange(len(self._records))
 
     @property
     def farewell(self) -> Callable[[], None]:
@@ -100,6 +93,11 @@ class Dispatcher:
     def has_failed(self) -> bool:
         """Whether it begins no more batches: its workers have died too often, say."""
         return self.failure is not None
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether batches wait for their turn."""
+        return bool(self._backlog)
 
     @property
     def num_made(self) -> float:
@@ -116,6 +114,11 @@ class Dispatcher:
         batches = list(self._in_flight.values()), list(self._ready)
         making, ready = (sum(batch.key.source == source for batch in some) for some in batches)
         return making, ready
+
+    def num_begun(self, stage: Stage) -> int:
+        """How many batches of a source have been asked for here and not been delivered."""
+        batches = (*self._in_flight.values(), *self._ready, *self._backlog)
+        return sum(self._stages[batch.key.source] is stage for batch in batches)
 
     def add(self, batch: Batch) -> None:
         """Let a batch wait for its turn."""
@@ -202,11 +205,9 @@ class Dispatcher:
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
             self._backlog.popleft()
-            records = self._records[:num_tasks]
-            records["ticket"] = ticket
-            records["page"] = slot.page
+            records = [TASK.pack(ticket, slot.page, task) for task in range(num_tasks)]
             try:
-                os.write(self._pipe_of(batch).fileno(), records.data)
+                os.write(self._pipe_of(batch).fileno(), b"".join(records))
             except BrokenPipeError:
                 return  # the template is gone, and the workers with it: `wait` will hear of it
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.interrupts import deferred_interrupts
 from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import METER_WORDS, WORD_BYTES, meter_offset
@@ -287,7 +288,7 @@ class Meter:
 def delayed_ns() -> int:
     """How long this thread has been ready to run, and had no CPU (proc(5), schedstat); 0 where the system does not tell."""
     try:
-        with open("/proc/thread-self/schedstat", "rb") as file:
+        with deferred_interrupts(), open("/proc/thread-self/schedstat", "rb") as file:
             return int(file.read().split()[1])
     except (OSError, IndexError):
         return 0
@@ -354,8 +355,12 @@ def meter_of(space: SharedSpace, source: int, worker: int, num_workers: int) -> 
     return Meter(memoryview(space.map)[start : start + METER_WORDS * WORD_BYTES].cast("q"))
 
 
+def meter_words(space: SharedSpace, num_sources: int, num_workers: int) -> NDArray[np.int64]:
+    """What meters say, as it changes: by source, worker and word; the first two words are `Reading.tasks` and `busy_ns`."""
+    return space.array(meter_offset(0, 0, num_workers), (num_sources, num_workers, METER_WORDS), np.dtype(np.int64))
+
+
 def read_meters(space: SharedSpace, num_sources: int, num_workers: int, num_read: int) -> list[list[Reading]]:
     """What workers have measured: for each source, a reading of each of the first `num_read`."""
-    shape = (num_sources, num_workers, METER_WORDS)
-    words = space.array(meter_offset(0, 0, num_workers), shape, np.dtype(np.int64))[:, :num_read].copy()
+    words = meter_words(space, num_sources, num_workers)[:, :num_read].copy()
     return [[Reading(words[source, worker]) for worker in range(num_read)] for source in range(num_sources)]

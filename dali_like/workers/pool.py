@@ -40,7 +40,7 @@ from dali_like.workers.crew import Crew, Workers
 from dali_like.workers.dispatch import Dispatcher, pid_in_cell
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.meters import Reading, read_meters
+from dali_like.workers.meters import Reading, meter_words, read_meters
 from dali_like.workers.protocol import CELL_BUSY, NOTICE_BYTES, WORD_BYTES, cell_offset, control_bytes, notice_offset
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.requests import RequestStage
@@ -50,6 +50,9 @@ from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.task_log import TaskLogs
 from dali_like.workers.tuner import Totals, Tuner
+
+#: So many batches of each source are delivered between two looks at how long tasks take.
+_FIT_EVERY = 32
 
 
 class ProcessPool:
@@ -90,7 +93,7 @@ class ProcessPool:
             else ArrayStage(space, source, capacity, declared, options.num_workers, self._tasks_per_worker)
             for source, declared in sources
         ]
-        self._work = Dispatcher(self._stages, capacity, space, options)
+        self._work = Dispatcher(self._stages, space, options)
         self._crew = self._start_crew([source for source, _ in sources])
         self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
@@ -98,6 +101,9 @@ class ProcessPool:
         self._poll.register(self._crew.control, select.POLLIN)
         self._closed = False
         self._waited_ns = 0
+        self._meters = meter_words(space, len(sources), options.num_workers)
+        self._until_fit = self._fit_every = _FIT_EVERY * len(sources)
+        self._measured = self._meters[..., :2].sum(axis=1)
 
     @property
     def stages(self) -> Sequence[Stage]:
@@ -250,7 +256,6 @@ class ProcessPool:
     def _wait_for(self, batches: Sequence[Batch], deadline_s: float) -> Batch | None:
         self._check()
         work = self._work
-        work.read_reports()
         while True:
             self._recovery.look(work)
             for batch in batches:
@@ -292,8 +297,20 @@ class ProcessPool:
         """The outcome of a batch that is known, or its exception is raised."""
         self._work.deliver(batch)
         self._stages[batch.key.source].check(batch)
+        self._until_fit -= 1
+        if not self._until_fit:
+            self._fit_tasks()
         self._post()
         return result_of(batch)
+
+    def _fit_tasks(self) -> None:
+        """Look how long tasks have taken since the last time, and let them be larger or smaller."""
+        measured = self._meters[..., :2].sum(axis=1)
+        for stage, (tasks, busy_ns) in zip(self._stages, (measured - self._measured).tolist(), strict=True):
+            if tasks and stage.fit(busy_ns / tasks, self._recovery.num_workers, self._work.num_begun(stage) + 1):
+                self._fit_every *= 2  # new slots are not to be made again and again, whatever else the machine does
+        self._measured = measured
+        self._until_fit = self._fit_every
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """For each worker that is on a batch: which, what it is making, and its Python stack."""
@@ -377,5 +394,5 @@ class ProcessPool:
             raise ClosedError("the pipeline has been closed")
 
     def _post(self) -> None:
-        if not self._recovery.holds_back:
+        if self._work.has_backlog and not self._recovery.holds_back:
             self._work.post()

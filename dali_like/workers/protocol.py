@@ -80,11 +80,11 @@ class Status(enum.IntEnum):
 
 
 class Header(enum.IntEnum):
-    """The words of a slot's header."""
+    """The words of a slot's header. The first of them, up to BATCH_SIZE, are written anew for each batch."""
 
     TICKET = 0
     CANCELLED = 1
-    GEOMETRY = 2
+    PROVISIONAL = 2  # what the header says of dtypes and dimensions is a guess, which samples need not follow
     SOURCE = 3
     EPOCH = 4
     ITERATION = 5
@@ -97,7 +97,7 @@ class Header(enum.IntEnum):
     DESCRIPTORS_OFFSET = 12
     REGIONS_OFFSET = 13
     REGION_BYTES = 14
-    PROVISIONAL = 15  # what the header says of dtypes and dimensions is a guess, which samples need not follow
+    GEOMETRY = 15
     REQUEST_OFFSET = 16
     REQUEST_BYTES = 17
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import gc
+import struct
 from collections.abc import Sequence
 
 from dali_like.errors import (
@@ -32,8 +33,14 @@ _LEAST_REGION_FACTOR = 4
 _BATCHES_TO_TRUST = 8
 #: A batch for which there should be memory is not tried more often than this without saying so.
 _MOST_SHORTAGES = 3
+#: Tasks that take less time than this are joined, and parted again if they would take longer than that.
+_SHORT_TASK_NS = 1_000_000
+_LONG_TASK_NS = 8_000_000
 #: The regions of a slot take no more than this part of the whole address space.
 _MAX_SLOT_SHARE = 64
+
+#: Writes the words of a slot's header that say which batch it is for.
+_pack_batch = struct.Struct(f"={Header.BATCH_SIZE + 1}q").pack_into
 
 
 class Stage(abc.ABC):
@@ -125,11 +132,7 @@ class Stage(abc.ABC):
             self._space.drop_free()
             slot = self._acquire(batch)
         key = batch.key
-        header = slot.header
-        header[Header.TICKET] = ticket
-        header[Header.CANCELLED] = 0
-        header[Header.PROVISIONAL] = self._guesses
-        header[Header.SOURCE : Header.BATCH_SIZE + 1] = key.words
+        _pack_batch(self._space.map, slot.offset, ticket, 0, self._guesses, *key.words)
         if self.source.counts:
             slot.counts[:] = UNKNOWN
         batch.begin(ticket, slot, slot.geometry.num_tasks(key.size))
@@ -143,6 +146,29 @@ class Stage(abc.ABC):
         self._most_region_bytes = self._space.size // _MAX_SLOT_SHARE // -(-now.capacity // task_size)
         self._largest_bytes = -(-self._largest_bytes * task_size // now.task_size)
         self._use(task_size=task_size, region_bytes=self._region_bytes(now.region_bytes * task_size // now.task_size))
+
+    def fit(self, task_ns: float, num_workers: int, num_ahead: int) -> bool:
+        """Join tasks that are short, or part them again; whether there was a reason to.
+
+        A task costs as much as a dozen samples, and may wake the main process. But long ones spread evenly.
+
+        Args:
+            task_ns: how long they have taken, on the average.
+            num_workers: that do them; each is to have two on their way.
+            num_ahead: how many batches are.
+        """
+        now = self.ring.geometry
+        usual = self.task_size_for(num_workers)
+        usual_ns = task_ns * usual / now.task_size
+        if now.task_size == usual and usual_ns < _SHORT_TASK_NS:
+            wanted = -(-TASKS_PER_WORKER * num_workers // num_ahead)
+            size = usual * -(-now.num_tasks(now.capacity) // wanted)
+        elif now.task_size != usual and usual_ns > _LONG_TASK_NS:
+            size = usual
+        else:
+            size = now.task_size
+        self.cut(size)
+        return size != now.task_size
 
     @abc.abstractmethod
     def task_size_for(self, num_workers: int) -> int:
