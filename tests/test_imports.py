@@ -23,7 +23,7 @@ FOR_DEFINING = {
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.
 FOR_WORKING = {
-    *("errors", "expressions", "inheritance", "types", "workers", "workers.batch", "workers.descriptors"),
+    *("errors", "expressions", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),
