@@ -32,6 +32,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy
+from dali_like.constants import Constant
 from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.external_source import ExternalSource
 from dali_like.fn import external_source
@@ -47,7 +48,7 @@ from dali_like.graph.nodes import (
 )
 from dali_like.graph.operators import Operator
 from dali_like.graph.subscripts import subscribe_again
-from dali_like.types import BOOL, OBJECT, Constant, DALIDataType, to_dali_type, to_numpy_type
+from dali_like.types import BOOL, OBJECT, DALIDataType, to_dali_type, to_numpy_type
 from dali_like.workers.protocol import DTYPES, UNKNOWN
 
 _T = TypeVar("_T")

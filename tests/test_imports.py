@@ -12,9 +12,10 @@ import dali_like
 
 #: What a program needs that defines pipelines of sources.
 FOR_DEFINING = {
-    *("arguments", "checkpoints", "checks", "defining", "definition", "errors", "expressions", "external_source"),
-    *("feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations"),
-    *("graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts", "monitor", "monitor.loops"),
+    *("arguments", "checkpoints", "checks", "constants", "defining", "definition", "errors", "expressions"),
+    *("external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph"),
+    *("graph.expectations", "graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts"),
+    *("monitor", "monitor.loops"),
     *("monitor.monitored", "notices", "pipeline", "publishing", "ranks", "reporting", "resuming", "saving", "scheduling"),
     *("sharding", "sources", "tensors", "tracing", "types", "workers", "workers.batch", "workers.meters", "workers.states"),
     *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),
@@ -23,7 +24,7 @@ FOR_DEFINING = {
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.
 FOR_WORKING = {
-    *("errors", "expressions", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
+    *("errors", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.constants import Constant
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -32,7 +33,7 @@ from dali_like.errors import (
 from dali_like.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, constant_node, contains_node
 from dali_like.graph.operators import Array, Call
-from dali_like.types import Constant, to_dali_type
+from dali_like.types import to_dali_type
 
 _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 

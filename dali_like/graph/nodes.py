@@ -9,11 +9,12 @@ from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 
+from dali_like.constants import Constant
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.expressions import Expression
 from dali_like.external_source import ExternalSource
 from dali_like.graph.operators import Operator, ShapeOf
-from dali_like.types import INT64, Constant, to_dali_type, to_numpy_type
+from dali_like.types import INT64, to_dali_type, to_numpy_type
 
 
 @dataclass(frozen=True, eq=False)

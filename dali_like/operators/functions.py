@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dali_like.constants import Constant
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.expressions import Expression
@@ -16,7 +17,6 @@ from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.description import BoundOperator, Description, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.parameters import REQUIRED
-from dali_like.types import Constant
 
 
 def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
