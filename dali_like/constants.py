@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
 from dali_like.expressions import Expression, Operand
+from dali_like.tensor_arguments import checked_layout
 from dali_like.types import (
     BOOL,
     FLOAT,
@@ -77,10 +78,8 @@ class Constant(Expression):
             array = _convert(array, _SHORT_TYPES.get(array.dtype, array.dtype))
         if shape is not None:
             array = _reshape(array, shape)
-        if layout and len(layout) != array.ndim:
-            raise ArgumentError(f"The layout '{layout}' cannot describe {array.ndim}-dimensional data")
         self.array = np.array(array, order="C")
-        self.layout = layout or ""
+        self.layout = checked_layout(layout, array.ndim)
         self.device = device or "cpu"
 
     @property

@@ -8,14 +8,15 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+from dali_like.cpu_tensor_lists import TensorListCPU
 from dali_like.device.arrays import DeviceArray, arrays_to_host, copy_to
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.memory import Dropped
 from dali_like.device.protocol import DeviceFence
 from dali_like.device.streams import stream_handle
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, RaggedError, SampleIndexError
-from dali_like.gpu_tensors import TensorGPU, adopted, checked_layout, copy_to_external, reinterpreted
-from dali_like.tensors import TensorListCPU
+from dali_like.gpu_tensors import TensorGPU, adopted, copy_to_external, reinterpreted
+from dali_like.tensor_arguments import checked_layout, checked_shape
 from dali_like.types import DALIDataType, to_dali_type
 from dali_like.workers.ring import Lease
 
@@ -170,10 +171,7 @@ class TensorListGPU:
         Raises:
             ArgumentClashError: the shape has another number of elements.
         """
-        shape = tuple(map(operator.index, shape))
-        size = sum(map(math.prod, self.shape()))
-        if min(shape, default=0) < 0 or math.prod(shape) != size:
-            raise ArgumentClashError(f"the batch has {size} elements, and not as many as the shape {shape}")
+        shape = checked_shape(shape, sum(map(math.prod, self.shape())))
         if self.is_dense_tensor():
             tensor = self.as_tensor()
             return tensor if tensor.shape() == list(shape) else TensorGPU.of(tensor._array.viewed(shape), "")

@@ -12,18 +12,18 @@ other streams has to have ended, or the batch has to be held until then: the rul
 from __future__ import annotations
 
 import ctypes
-import operator
 from typing import Any, Self
 
 import numpy as np
 
+from dali_like.cpu_tensors import TensorCPU
 from dali_like.device.arrays import DeviceArray, copy_to
 from dali_like.device.copier import Copier, Samples
 from dali_like.device.opening import check_device, shared_device
 from dali_like.device.streams import DEFAULT_STREAM, stream_handle
-from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
-from dali_like.tensors import TensorCPU
-from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
+from dali_like.errors import ArgumentTypeError
+from dali_like.tensor_arguments import axes_of_extent_1, checked_address, checked_layout, type_to_reinterpret, without_axes
+from dali_like.types import DALIDataType, to_dali_type
 
 __all__ = ["TensorGPU"]
 
@@ -57,13 +57,6 @@ def sent(samples: Samples) -> Any:
     (made,) = copier.send([samples])
     copier.close()  # what has been copied may be overwritten from now on
     return made
-
-
-def _pointer(pointer: Any) -> int:
-    address = pointer.value if isinstance(pointer, ctypes.c_void_p) else operator.index(pointer)
-    if not address:
-        raise ArgumentError("copy_to_external() was given a null pointer")
-    return int(address)
 
 
 class TensorGPU:
@@ -130,13 +123,10 @@ class TensorGPU:
         Raises:
             ArgumentClashError: there is no dimension `dim`.
         """
-        shape, ndim = self._array.shape, self.ndim()
-        if dim is not None and not -ndim <= operator.index(dim) < ndim:
-            raise ArgumentClashError(f"axis {dim} is out of bound for a tensor with {ndim} dimensions")
-        candidates = range(ndim) if dim is None else (operator.index(dim) % ndim,)
-        removed = [axis for axis in candidates if shape[axis] == 1]
+        shape = self._array.shape
+        removed = axes_of_extent_1(shape, dim)
         self._array = self._array.viewed([extent for axis, extent in enumerate(shape) if axis not in removed])
-        self._layout = "".join(letter for axis, letter in enumerate(self._layout) if axis not in removed)
+        self._layout = without_axes(self._layout, removed)
         return bool(removed)
 
     def reinterpret(self, dtype: Any) -> None:
@@ -228,19 +218,12 @@ def copy_to_external(arrays: list[DeviceArray], pointer: Any, cuda_stream: Any, 
     """Copy arrays to an address on the GPU; see `TensorGPU.copy_to_external`."""
     stream = stream_handle(cuda_stream)
     copy_to(
-        _pointer(pointer), arrays, arrays[0].device, DEFAULT_STREAM if stream is None else stream, waits=not non_blocking
+        checked_address(pointer),
+        arrays,
+        arrays[0].device,
+        DEFAULT_STREAM if stream is None else stream,
+        waits=not non_blocking,
     )
-
-
-def checked_layout(layout: str | None, ndim: int) -> str:
-    """A layout; empty where none was given.
-
-    Raises:
-        ArgumentError: it has another number of dimensions.
-    """
-    if layout and len(layout) != ndim:
-        raise ArgumentError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
-    return layout or ""
 
 
 def reinterpreted(array: DeviceArray, dtype: Any) -> DeviceArray:
@@ -249,9 +232,4 @@ def reinterpreted(array: DeviceArray, dtype: Any) -> DeviceArray:
     Raises:
         ArgumentClashError: those have another size.
     """
-    target = to_numpy_type(to_dali_type(dtype))
-    if target.itemsize != np.dtype(array.dtype).itemsize:
-        raise ArgumentClashError(
-            f"elements of {array.dtype} cannot be taken for {target}, which have another size: {target.itemsize} bytes"
-        )
-    return array.viewed(dtype=target)
+    return array.viewed(dtype=type_to_reinterpret(np.dtype(array.dtype), dtype))

@@ -12,14 +12,14 @@ import dali_like
 
 #: What a program needs that defines pipelines of sources.
 FOR_DEFINING = {
-    *("arguments", "checkpoints", "checks", "constants", "defining", "definition", "errors", "expressions"),
-    *("external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random", "fn.reductions", "graph"),
-    *("graph.expectations", "graph.nodes", "graph.operators", "graph.randomness", "graph.scratch", "interrupts"),
-    *("monitor", "monitor.loops"),
-    *("monitor.monitored", "notices", "pipeline", "publishing", "ranks", "reporting", "resuming", "saving", "scheduling"),
-    *("sharding", "sources", "tensors", "tracing", "types", "workers", "workers.batch", "workers.meters", "workers.states"),
-    *("workers.descriptors", "workers.geometry", "workers.limits", "workers.memory", "workers.protocol", "workers.ring"),
-    *("workers.samples", "workers.settings", "workers.streams", "workers.transport"),
+    *("arguments", "checkpoints", "checks", "constants", "cpu_tensor_lists", "cpu_tensors", "defining", "definition"),
+    *("errors", "expressions", "external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random"),
+    *("fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators", "graph.randomness"),
+    *("graph.scratch", "interrupts", "monitor", "monitor.loops", "monitor.monitored", "notices", "pipeline"),
+    *("publishing", "ranks", "reporting", "resuming", "saving", "scheduling", "sharding", "sources", "tensor_arguments"),
+    *("tensors", "tracing", "types", "workers", "workers.batch", "workers.descriptors", "workers.geometry"),
+    *("workers.limits", "workers.memory", "workers.meters", "workers.protocol", "workers.ring", "workers.samples"),
+    *("workers.settings", "workers.states", "workers.streams", "workers.transport"),
 }
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.
@@ -28,9 +28,8 @@ FOR_WORKING = {
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),
-    *("workers.states", "workers.task_log"),
-    *("workers.shipment", "workers.stages", "workers.streams", "workers.task", "workers.template", "workers.transport"),
-    "workers.worker",
+    *("workers.shipment", "workers.stages", "workers.states", "workers.streams", "workers.task", "workers.task_log"),
+    *("workers.template", "workers.transport", "workers.worker"),
 }
 
 #: Modules of the standard library, and NumPy's, that take long, and are there for few programs.
