@@ -26,6 +26,7 @@ from dali_like.device.protocol import Device
 from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError, CudaForkError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.buffers import BufferPool
+from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
 from dali_like.graph.gpu_sources import GpuSourcePool
 from dali_like.graph.inputs import InputPool
@@ -138,20 +139,18 @@ class Engine:
             lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position)
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
-            self.executor = Executor(
+            computation = Computation(
                 self.graph,
                 functools.partial(place, self.graph, self.arguments, self._entropy),
-                lockstep,
                 self._buffers,
                 self.arguments.num_threads or len(os.sched_getaffinity(0)),
-                self._depth if copier is None else self.arguments.queue_sizes[1],
                 self._batch_size,
                 self.inputs,
                 copier,
-                shard=self._shard,
-                ended=ended,
-                cpus=self._cpus,
+                self._cpus,
             )
+            depth = self._depth if copier is None else self.arguments.queue_sizes[1]
+            self.executor = Executor(computation, lockstep, depth, self._batch_size, shard=self._shard, ended=ended)
         return self.executor
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:

@@ -37,7 +37,8 @@ __all__ = [
 if TYPE_CHECKING:
     from dali_like.definition import do_not_convert, pipeline_def
     from dali_like.engine import Engine
-    from dali_like.graph.executor import Executor, TensorList
+    from dali_like.graph.computation import TensorList
+    from dali_like.graph.executor import Executor
     from dali_like.monitor.statistics import Statistics
 else:
 

@@ -16,7 +16,8 @@ from dali_like.errors import PipelineStateError
 
 if TYPE_CHECKING:
     from dali_like.engine import Engine
-    from dali_like.graph.executor import Executor, TensorList
+    from dali_like.graph.computation import TensorList
+    from dali_like.graph.executor import Executor
 
 
 class Resumable(HasArguments):

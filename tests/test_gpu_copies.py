@@ -353,7 +353,7 @@ def test_closing_waits_for_the_copies(gpus: Gpus) -> None:
     (device,) = gpus
     assert pipe._engine is not None
     assert pipe._engine.executor is not None
-    copier = pipe._engine.executor._copier  # which would wait when it is dropped
+    copier = pipe._engine.copier  # which would wait when it is dropped
     assert device.num_waiting()
 
     pipe.close()

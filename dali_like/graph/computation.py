@@ -1,0 +1,304 @@
+"""Computes the outputs of a pipeline's graph, batch by batch, of what the sources have given for them.
+
+Operators that do not run in the workers (see `dali_like.graph.placement`) run in threads, sample by sample; a thread that
+has finished a sample takes the next one of the batch. What they make lies in buffers, and what is wanted on a GPU is copied
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from time import monotonic_ns
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.device.arrays import DeviceArray, arrays_to_host
+from dali_like.device.copier import Copier, DeviceSamples
+from dali_like.errors import BatchSizeError
+from dali_like.gpu_tensor_lists import TensorListGPU
+from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
+from dali_like.graph.gpu_sources import kind_of_samples
+from dali_like.graph.inputs import InputPool
+from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
+from dali_like.graph.operators import Call, OrderedOperator, choose_layout
+from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
+from dali_like.graph.program import Key, Program, key
+from dali_like.interrupts import interruptible
+from dali_like.tensors import TensorListCPU
+from dali_like.types import SampleInfo
+from dali_like.workers.batch import Output
+from dali_like.workers.samples import load_objects
+
+TensorList = TensorListCPU | TensorListGPU
+
+#: The samples of one output of a batch: one array, or a sequence of arrays; on the GPU, if they have been made there.
+_Samples = Output | Sequence[NDArray[Any]] | DeviceSamples
+
+
+class Place(NamedTuple):
+    """Which batch it is."""
+
+    epoch: int
+    iteration: int
+    first: int  # the position of its first sample
+
+
+class Computation:
+    """Makes a batch of outputs of the batches of the sources.
+
+    Args:
+        graph: what to compute.
+        place: decides where its operators run, given the layouts of inputs that what was fed says.
+        buffers: for the results of operators.
+        num_threads: for operators.
+        capacity: the size of the batches of a graph without sources.
+        inputs: those of the sources that are fed.
+        copier: copies outputs to the GPU; None: all are on the CPU.
+        cpus: what the threads are bound to; None: they are not.
+
+    Attributes:
+        threads: in which operators run; None: there are no such operators.
+        in_order: whether there are operators that must see the batches in order, and one at a time.
+        is_trivial: whether batches go from the sources to the user as they are.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        place: Callable[[Mapping[SourceNode, str]], Placement],
+        buffers: BufferPool,
+        num_threads: int,
+        capacity: int,
+        inputs: Mapping[SourceNode, InputPool],
+        copier: Copier | None = None,
+        cpus: set[int] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._place = place
+        self._fed: dict[SourceNode, str] = {}
+        self._placement = placement = place(self._fed)
+        self._inputs = inputs
+        self._copier = copier
+        self._deliveries = [(key(node), node.device, self._delivery(node)) for node in graph.outputs]
+        self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
+        self._habits = {output: Habits() for stage in placement.stages for output in stage.outputs}
+        self._buffers = buffers
+        self._num_threads = num_threads
+        self._capacity = capacity
+        bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
+        self.threads = ThreadPoolExecutor(num_threads, "dali_like", bind) if placement.stages else None
+        self.in_order = any(map(_is_in_order, placement.stages))
+        self.is_trivial = self.threads is None and copier is None
+
+    def heed_layouts(self) -> None:
+        """Place the operators anew where an input has been fed data of a layout that was not declared."""
+        pairs = ((node, pool.layout) for node, pool in self._inputs.items())
+        fed = {node: layout for node, layout in pairs if layout != node.external.layouts[0]}
+        if fed != self._fed:
+            self._placement, self._fed = self._place(fed), fed
+
+    def settle(self) -> None:
+        """Let go of what has been copied to the GPU."""
+        if self._copier is not None:
+            self._copier.settle()
+
+    def make_room(self) -> None:
+        """Give back the memory of buffers that nobody holds."""
+        self._buffers.make_room()
+
+    def end_threads(self) -> None:
+        """Begin nothing more, and wait for what has been begun."""
+        if self.threads is not None:
+            self.threads.shutdown(cancel_futures=True)
+
+    def close(self) -> None:
+        """Wait for the copies."""
+        if self._copier is not None:
+            self._copier.close()
+
+    def deliver(self, outputs: list[Sequence[Output]]) -> tuple[TensorList, ...]:
+        """The batch of what the sources have given, where that is all there is to it: see `is_trivial`."""
+        return self._wrap(self._by_node(outputs))
+
+    def compute(self, outputs: list[Sequence[Output]], place: Place) -> tuple[tuple[TensorList, ...], int]:
+        """Run the operators over a batch, and begin the copies of what comes out; in one of the threads, if there are any.
+
+        Returns:
+            The batch, and how many nanoseconds the operators have taken.
+
+        Raises:
+            BatchSizeError: the sources have given different numbers of samples.
+            OutOfMemoryError: there is no memory for what operators make.
+            Exception: what an operator raised.
+        """
+        data = self._by_node(outputs)
+        if not self._placement.stages:
+            return self._wrap(data), 0
+        size = self._size(outputs)
+        begin_ns = monotonic_ns()
+        for stage in self._placement.stages:
+            self._run(stage, data, size, place)
+        operators_ns = monotonic_ns() - begin_ns
+        return self._wrap(data), operators_ns
+
+    def _by_node(self, outputs: list[Sequence[Output]]) -> dict[Key, _Samples]:
+        data: dict[Key, _Samples] = {
+            output: samples
+            for source, batch in zip(self._graph.sources, outputs, strict=True)
+            for output, samples in zip(self._placement.outputs_of(source), batch, strict=True)
+        }
+        if len(outputs) > 1 and len(set(sizes := [_length(batch[0]) for batch in outputs])) > 1:
+            pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
+            raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
+        for node in self._graph.constants:
+            data[node, 0] = np.repeat(node.constant.array[np.newaxis], self._size(outputs), axis=0)
+        return data
+
+    def _size(self, outputs: list[Sequence[Output]]) -> int:
+        return _length(outputs[0][0]) if outputs else self._capacity
+
+    def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, place: Place) -> None:
+        if not size:
+            data |= {output: [] for output in stage.outputs}
+            return
+        inputs: list[Any] = [_on_host(data[given]) for given in stage.inputs]
+        if isinstance(stage, BatchStage) and hasattr(stage.step.operator, "compute_on_gpu"):
+            data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], place)
+            return
+        memory = [BatchMemory(self._buffers, size, self._habits[output]) for output in stage.outputs]
+        if isinstance(stage, ProgramStage):
+            self._run_program(stage.program, inputs, memory, size, place)
+        else:
+            self._run_on_batch(stage, inputs, memory, size, place)
+        for (producer, i), batch in zip(stage.outputs, memory, strict=True):
+            assert isinstance(producer, OperatorNode)
+            data[producer, i] = batch.finish(producer.operator.name)
+
+    def _run_program(
+        self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: Place
+    ) -> None:
+        def make(i: int) -> None:
+            info = SampleInfo(place.first + i, i, place.iteration, place.epoch)
+            samples = [_sample(samples, i) for samples in inputs]
+            results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
+            for output, result in zip(memory, results, strict=True):
+                output.put(i, result)
+
+        self._for_each(size, make)
+
+    def _run_on_batch(
+        self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: Place
+    ) -> None:
+        registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
+        registers += [None] * len(stage.outputs)
+        info = SampleInfo(place.first, 0, place.iteration, place.epoch)
+        stage.step.run(registers, info, count=size)
+        for output, results in zip(memory, registers[len(inputs) :], strict=True):
+            for i, result in enumerate(results):
+                output.put(i, result)
+
+    def _run_on_gpu(self, stage: BatchStage, samples: Any, place: Place) -> DeviceSamples:
+        operator: Any = stage.step.operator
+        assert self._copier is not None
+
+        def for_each(count: int, function: Callable[[int], None]) -> None:
+            def call(i: int) -> None:
+                try:
+                    function(i)
+                except Exception as error:
+                    error.add_note(f"raised by {operator.name} for sample {i} of iteration {place.iteration}")
+                    raise
+
+            self._for_each(count, call)
+
+        call = Call(SampleInfo(place.first, 0, place.iteration, place.epoch))
+        made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
+        return made
+
+    def _for_each(self, count: int, function: Callable[[int], None]) -> None:
+        """Call `function` for each index, in this thread and all others that are free.
+
+        The error of the lowest index is raised, whichever came first.
+        """
+        assert self.threads is not None
+        indices = itertools.count()
+        errors: dict[int, Exception] = {}
+
+        def work() -> None:
+            while (i := next(indices)) < count:
+                try:
+                    function(i)
+                except Exception as error:
+                    errors[i] = error
+
+        helpers = [self.threads.submit(work) for _ in range(min(self._num_threads, count) - 1)]
+        work()
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+        if errors:
+            raise errors[min(errors)]
+
+    def _wrap(self, data: dict[Key, _Samples]) -> tuple[TensorList, ...]:
+        if self._copier is None:
+            return tuple([deliver(data[output]) for output, _, deliver in self._deliveries])
+        sent = dict(zip(self._copied, self._copier.send([data[output] for output in self._copied]), strict=True))
+        return tuple(
+            [
+                deliver(sent[output] if device == "gpu" else _on_host(data[output]))
+                for output, device, deliver in self._deliveries
+            ]
+        )
+
+    def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
+        """What makes an output of its samples."""
+        producer, output = node.producer, node.output
+        kind: Any = TensorListGPU if node.device == "gpu" else TensorListCPU
+        if isinstance(producer, SourceNode):
+            if producer.external.is_object(output):
+                return functools.partial(_load_objects, name=producer.external.name, output=output)
+            if (pool := self._inputs.get(producer)) is not None:
+                return lambda samples: kind.of_arrays(samples, pool.layout)
+        if isinstance(producer, OperatorNode):  # which may make several numbers of dimensions
+            return lambda samples: kind.of_arrays(
+                samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
+            )
+        return functools.partial(kind.of_arrays, layout=producer.layouts[output])
+
+
+def _is_in_order(stage: Stage) -> bool:
+    operator = stage.step.operator if isinstance(stage, BatchStage) else None
+    return isinstance(operator, OrderedOperator) and operator.in_order
+
+
+def _ndim(samples: _Samples) -> int:
+    return kind_of_samples(samples)[1] if _length(samples) else 0
+
+
+def _length(samples: _Samples) -> int:
+    return samples.shape[0] if isinstance(samples, DeviceArray) else len(samples)
+
+
+def _on_host(samples: _Samples) -> Any:
+    """The samples in host memory."""
+    if isinstance(samples, DeviceArray):
+        return samples.to_host()
+    if isinstance(samples, list) and samples and isinstance(samples[0], DeviceArray):
+        return arrays_to_host(samples)
+    return samples
+
+
+def _load_objects(samples: Any, name: str, output: int) -> list[Any]:
+    with interruptible():  # unpickling may call the user's code
+        return load_objects(samples, name, output)
+
+
+def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
+    """One sample, as an array even if it has no dimensions."""
+    return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]
