@@ -29,7 +29,8 @@ MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.s
 #: These cannot be imported without PyTorch.
 FOR_PYTORCH = {
     "dali_like.plugin.pytorch",
-    *("dali_like.plugin._torch_iterators", "dali_like.plugin._torch_pinning", "dali_like.plugin._torch_tensors"),
+    *("dali_like.plugin._torch_flavour", "dali_like.plugin._torch_iterators", "dali_like.plugin._torch_leaves"),
+    *("dali_like.plugin._torch_pinning", "dali_like.plugin._torch_samplers", "dali_like.plugin._torch_tensors"),
     "dali_like.plugin._datapipes",
 }
 if importlib.util.find_spec("torch") is None:

@@ -1,6 +1,6 @@
 """What distinguishes loaders of NumPy arrays from those of tensors: a protocol, and the first of the two.
 
-The second is in `dali_like.plugin.pytorch`. A flavour travels to the workers, and so is stateless.
+The second is in `dali_like.plugin._torch_flavour`. A flavour travels to the workers, and so is stateless.
 """
 
 from __future__ import annotations

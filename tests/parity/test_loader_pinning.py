@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from dali_like.device.simulated import DEFAULT_STREAM, SimulatedDevice
-from dali_like.plugin.pytorch import DataLoader, TorchFlavour
+from dali_like.plugin._torch_flavour import TorchFlavour
+from dali_like.plugin.pytorch import DataLoader
 
 pytestmark = pytest.mark.peers
 
