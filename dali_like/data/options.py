@@ -1,8 +1,4 @@
-"""The arguments of a data loader: those of ``torch.utils.data.DataLoader``, checked in its order with its texts, and ours.
-
-`LoaderOptions` is all of a loader that is not iteration. `OwnOptions` is the part that PyTorch has not: a subclass of its
-loader needs nothing else of this.
-"""
+"""Arguments of a data loader: those of ``torch.utils.data.DataLoader``, checked in its order with its texts, and ours."""
 
 from __future__ import annotations
 
@@ -12,36 +8,21 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
-from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
 
-from dali_like.checks import Check, error_policy, flag, not_negative, or_none, positive
 from dali_like.data.collate import default_collate, default_convert
 from dali_like.data.datasets import IterableDataset, Samples
+from dali_like.data.own_options import OWN_NAMES, PREFETCH_FACTOR, OwnOptions, ThreadContext, numbers_of
 from dali_like.data.randomness import as_generator
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
 from dali_like.notices import warn
-from dali_like.workers.limits import available_cpus
-from dali_like.workers.settings import AUTO, first_workers
 
-__all__ = ["DatasetKind", "LoaderOptions", "OwnOptions"]
+__all__ = ["DatasetKind", "LoaderOptions"]
 
 T_co = TypeVar("T_co", covariant=True)
-
-#: Batches that each worker computes ahead, unless the user says how many.
-_PREFETCH_FACTOR = 2
-
-
-class ThreadContext(BaseContext):
-    """What ``multiprocessing_context="thread"`` becomes: workers are threads."""
-
-    _name = "thread"
-
-    def get_start_method(self, allow_none: bool = False) -> str:  # as there
-        return self._name
 
 
 class DatasetKind(enum.IntEnum):
@@ -51,52 +32,8 @@ class DatasetKind(enum.IntEnum):
     ITERABLE = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnOptions:
-    """What a loader can be told here, and not in PyTorch; see `LoaderOptions` for what it means."""
-
-    worker_seeding: str = "tasks"
-    on_error: str | Callable[[Any, Exception], Any] = "raise"
-    worker_restarts: int | None = 3
-    prefetch_epochs: bool = False
-    max_held_bytes: int | None = None
-    worker_threads: int | None = 1
-
-    @classmethod
-    def checked(cls, **arguments: Any) -> OwnOptions:
-        """Of what a user has given, as far as it is given.
-
-        Raises:
-            ArgumentTypeError: there is no such argument, or it is of a type that is not allowed.
-            ArgumentError: it has a value that is not allowed.
-        """
-        for name in arguments:
-            if name not in _OWN_CHECKS:
-                raise ArgumentTypeError(
-                    f"DataLoader has no argument {name!r}; it has PyTorch's and {', '.join(_OWN_CHECKS)}"
-                )
-        return cls(**{name: _OWN_CHECKS[name](name, value) for name, value in arguments.items()})
-
-
-def _worker_seeding(name: str, value: Any) -> str:
-    if value not in ("tasks", "torch"):
-        raise ArgumentError(
-            f'{name} must be "tasks", where random numbers depend on which samples are computed, or "torch", where they '
-            f"depend on which worker computes them, not {value!r}"
-        )
-    return str(value)
-
-
-_OWN_CHECKS: dict[str, Check] = {
-    "worker_seeding": _worker_seeding,
-    "on_error": error_policy,
-    "worker_restarts": or_none(not_negative),
-    "prefetch_epochs": flag,
-    "max_held_bytes": or_none(positive),
-    "worker_threads": or_none(positive),
-}
 #: The attributes that a loader keeps as they are. All others may be changed, and hold from the next iterator on.
-_LOCKED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", *_OWN_CHECKS}
+_LOCKED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", *OWN_NAMES}
 
 
 class LoaderOptions(Generic[T_co]):
@@ -203,7 +140,7 @@ class LoaderOptions(Generic[T_co]):
         _check_workers(workers, timeout, factor, persistent_workers)
         self.dataset = dataset
         self.num_workers: int = workers
-        self.prefetch_factor: int | None = _PREFETCH_FACTOR if workers > 0 and factor is None else factor
+        self.prefetch_factor: int | None = PREFETCH_FACTOR if workers > 0 and factor is None else factor
         self.pin_memory = pin_memory
         self.pin_memory_device = pin_memory_device
         self.timeout = timeout
@@ -344,18 +281,6 @@ class _InfiniteConstantSampler(Sampler[None]):
     def __iter__(self) -> Iterator[None]:
         while True:
             yield None
-
-
-def numbers_of(num_workers: Any, prefetch_factor: Any) -> tuple[Any, Any, dict[str, int]]:
-    """The two as numbers; and what the loader begins with in the place of those that it is to choose itself."""
-    chosen = {}
-    if isinstance(num_workers, str) and num_workers == AUTO:
-        num_workers = chosen["num_workers"] = first_workers(available_cpus())
-    if isinstance(prefetch_factor, str) and prefetch_factor == AUTO:
-        prefetch_factor = _PREFETCH_FACTOR
-        if num_workers != 0:
-            chosen["prefetch_factor"] = prefetch_factor
-    return num_workers, prefetch_factor, chosen
 
 
 # Checks, in PyTorch's order.

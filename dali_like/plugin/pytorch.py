@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from dali_like.data.datasets import Samples
 from dali_like.data.loading import Loading
 from dali_like.data.making import BatchMaker
-from dali_like.data.options import LoaderOptions, OwnOptions, ThreadContext, numbers_of
+from dali_like.data.options import LoaderOptions
+from dali_like.data.own_options import OWN_NAMES, OwnOptions, ThreadContext, numbers_of
 from dali_like.errors import ArgumentError
 from dali_like.extras import optional
 
@@ -135,7 +136,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _OWN_NAMES and "_iterator" in vars(self):
+        if name in OWN_NAMES and "_iterator" in vars(self):
             raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         if name == "multiprocessing_context" and value == "thread":
             value = ThreadContext()
@@ -153,6 +154,3 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
     @property
     def _pins_memory(self) -> bool:  # type: ignore[override]
         return bool(self.pin_memory) and torch.accelerator.is_available()
-
-
-_OWN_NAMES = tuple(field.name for field in dataclasses.fields(OwnOptions))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dali_like.data import IterableDataset, default_collate, default_convert
-from dali_like.data.options import DatasetKind, LoaderOptions, OwnOptions
+from dali_like.data.options import DatasetKind, LoaderOptions
+from dali_like.data.own_options import OwnOptions
 from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentError
 
 OWN = {

@@ -16,7 +16,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from dali_like import data  # noqa: E402
-from dali_like.data.options import LoaderOptions, OwnOptions  # noqa: E402
+from dali_like.data.options import LoaderOptions  # noqa: E402
+from dali_like.data.own_options import OwnOptions  # noqa: E402
 from parity.covering import covering_rows  # noqa: E402
 from parity.torch_side import generator  # noqa: E402
 
