@@ -11,14 +11,13 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dali_like import pickling
 from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
 from dali_like.data.tallies import Counts, Tally
+from dali_like.data.worker_handles import WorkerHandle
 from dali_like.device.pinned import PinnedMemory
 from dali_like.device.protocol import Pinning
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
@@ -38,55 +37,10 @@ from dali_like.workers.shipment import PickledSource
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.tuner import Tuner
 
-#: How often to look whether a worker has ended.
-_LOOK_S = 0.002
-
 _REMEDY = (
     "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used), or use "
     'multiprocessing_context="fork"'
 )
-
-
-@dataclass(frozen=True)
-class WorkerHandle:
-    """A worker process, as far as PyTorch's users look at theirs: some attributes of `multiprocessing.Process`."""
-
-    pid: int
-    name: str
-    _exitcodes: Mapping[int, int]
-
-    @property
-    def exitcode(self) -> int | None:
-        """How it has ended: the exit status, or minus the number of the signal; None: not yet."""
-        return self._exitcodes.get(self.pid)
-
-    def is_alive(self) -> bool:
-        """Whether it is there and has not ended."""
-        if self.pid in self._exitcodes:
-            return False
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1] not in ("Z", "X")
-        except OSError:
-            return False
-
-    def terminate(self) -> None:
-        """Send SIGTERM, if it is alive."""
-        self._signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        """Send SIGKILL, if it is alive."""
-        self._signal(signal.SIGKILL)
-
-    def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended."""
-        deadline_s = math.inf if timeout is None else time.monotonic() + timeout
-        while self.is_alive() and time.monotonic() < deadline_s:
-            time.sleep(_LOOK_S)  # it is no child of this process
-
-    def _signal(self, number: int) -> None:
-        if self.is_alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
 
 
 class LoaderCrew:

@@ -30,7 +30,8 @@ from dali_like.workers.requests import Delivery
 from dali_like.workers.transport import add_note
 
 if TYPE_CHECKING:
-    from dali_like.data.crew import LoaderCrew, WorkerHandle
+    from dali_like.data.crew import LoaderCrew
+    from dali_like.data.worker_handles import WorkerHandle
 
 
 class Pass(Iterator[Any]):

@@ -1,0 +1,57 @@
+"""The worker processes of a loader, as users of PyTorch's look at theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+#: How often to look whether a worker has ended.
+_LOOK_S = 0.002
+
+
+@dataclass(frozen=True)
+class WorkerHandle:
+    """A worker process, with some attributes of `multiprocessing.Process`."""
+
+    pid: int
+    name: str
+    _exitcodes: Mapping[int, int]
+
+    @property
+    def exitcode(self) -> int | None:
+        """How it has ended: the exit status, or minus the number of the signal; None: not yet."""
+        return self._exitcodes.get(self.pid)
+
+    def is_alive(self) -> bool:
+        """Whether it is there and has not ended."""
+        if self.pid in self._exitcodes:
+            return False
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1] not in ("Z", "X")
+        except OSError:
+            return False
+
+    def terminate(self) -> None:
+        """Send SIGTERM, if it is alive."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it is alive."""
+        self._signal(signal.SIGKILL)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended."""
+        deadline_s = math.inf if timeout is None else time.monotonic() + timeout
+        while self.is_alive() and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_S)  # it is no child of this process
+
+    def _signal(self, number: int) -> None:
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
