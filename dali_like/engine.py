@@ -20,24 +20,24 @@ from dali_like.device.accelerator import accelerator_is_available
 from dali_like.device.copier import Copier
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.device.nvml import bound_to, cpus_near
-from dali_like.device.opening import check_device, check_number, open_device
+from dali_like.device.opening import check_number, open_device
 from dali_like.device.pinned import PinnedMemory
 from dali_like.device.protocol import Device
-from dali_like.errors import ArgumentClashError, ArgumentError, CheckpointError, CudaForkError
-from dali_like.external_source import ExternalSource
+from dali_like.errors import ArgumentClashError, CheckpointError, CudaForkError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
 from dali_like.graph.gpu_sources import GpuSourcePool
 from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Feed, Lockstep, Position
-from dali_like.graph.nodes import Graph, SourceNode, unused_outputs
+from dali_like.graph.nodes import Graph, SourceNode
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.shards import ShardsPool
 from dali_like.graph.telling import TellingPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
-from dali_like.sharding import ALONE, Shard
+from dali_like.preflight import check_runnable, check_shared_iterators, common_shard
+from dali_like.sharding import ALONE
 from dali_like.source_states import SourceStates, told_by
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
@@ -77,7 +77,7 @@ class Engine:
     """
 
     def __init__(self, graph: Graph, arguments: Arguments, entropy: int) -> None:
-        _check_runnable(graph, arguments)
+        check_runnable(graph, arguments)
         self.graph = graph
         self.arguments = arguments
         self._entropy = entropy
@@ -96,7 +96,7 @@ class Engine:
         self._buffers: BufferPool | None = None
         self._cpus = _cpus_for(arguments)
         self.tuner: Tuner | None = None
-        self._shard = _common_shard(graph)
+        self._shard = common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
         self._telling: dict[int, TellingPool] = {}
         self._states = SourceStates([node.external for node in graph.sources])
@@ -242,7 +242,7 @@ class Engine:
             warn_of_fork_hazards([node.external for node in parallel])
             announce_local_classes([node.external for node in parallel])
         if given.py_start_method == "thread":
-            _check_shared_iterators([node.external for node in parallel])
+            check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
             self._num_workers if tuner is None else tuner.most_workers,
@@ -355,77 +355,3 @@ def _cpus_for(arguments: Arguments) -> set[int] | None:
         return None
     check_number(arguments.device_id, "set_affinity=True")
     return cpus_near(arguments.device_id)
-
-
-def _common_shard(graph: Graph) -> Shard:
-    """Which part of an epoch all sources that are told positions are to give; all of it where there are no shards.
-
-    Raises:
-        ArgumentClashError: they do not agree.
-    """
-    externals = [node.external for node in graph.sources]
-    shards: dict[Shard | None, str] = {external.shard: external.name for external in externals if external.shard is not None}
-    for external in externals:
-        if shards and external.shard is None and external.kind is not None and not external.kind.in_order:
-            shards[None] = external.name
-    if len(shards) > 1:
-        told = "; ".join(f"{name}: {shard or 'none'}" for shard, name in shards.items())
-        raise ArgumentClashError(
-            f"all callables of a pipeline must be told of the same shard, since their samples belong together: {told}"
-        )
-    return next(iter(shards), None) or ALONE
-
-
-def _check_shared_iterators(externals: Sequence[ExternalSource]) -> None:
-    """Each process has a copy of an iterator, and walks through all of it; threads have the same one."""
-    for external in externals:
-        if external.sharded and external.goes_on:
-            raise ArgumentClashError(
-                f"{external.name} is an iterator, which several threads cannot walk through: with sharded=True and "
-                "py_start_method='thread', pass what begins anew for each of them, such as a generator function"
-            )
-
-
-def _check_runnable(graph: Graph, arguments: Arguments) -> None:
-    if not arguments.batch_size:
-        raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
-    if graph.wants_gpu:
-        codecs = ["nvidia.nvimgcodec"] if any(node.is_on_gpu for node in graph.operators) else []
-        check_device(arguments.device_id, graph.wants_gpu, *codecs)
-    for source in graph.sources:
-        _warn_of_lost_samples(source.external, arguments.batch_size)
-    for source, outputs in unused_outputs(graph).items():
-        external = source.external
-        warn(
-            f"{external.name} makes {len(external.declared)} outputs, of which nobody needs {outputs} (counted from 0); "
-            "it would be faster to make only those that are needed",
-            UserWarning,
-        )
-
-
-def _warn_of_lost_samples(external: ExternalSource, batch_size: int) -> None:
-    """Nobody has said what becomes of the last samples, or even, in so many words, how many there are."""
-    given = external.arguments
-    if external.shard is not None:
-        _warn_of_lost_rest(external, external.shard, batch_size)
-        return
-    if external.batch or external.length is None or given.size is not None or given.last_batch_policy is not None:
-        return
-    if rest := external.length % batch_size:
-        warn(
-            f"{external.name} has a len() of {external.length}, which does not fill batches of {batch_size}: the last "
-            f'{rest} samples of each epoch are left out. Say last_batch_policy="partial" or "fill" to have them, or "drop"',
-            UserWarning,
-        )
-
-
-def _warn_of_lost_rest(external: ExternalSource, shard: Shard, batch_size: int) -> None:
-    if external.length is None or external.arguments.shard_rest is not None:
-        return
-    global_batch = shard.count if external.batch else shard.count * batch_size
-    if rest := external.length % global_batch:
-        warn(
-            f"{external.name} has a length of {external.length}, of which {shard.count} ranks take {global_batch} at once: "
-            f'the last {rest} of each epoch are left out. Say shard_rest="pad" or "uneven" to have them, or "drop"',
-            UserWarning,
-        )
