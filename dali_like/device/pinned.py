@@ -30,11 +30,6 @@ class PinnedMemory:
         self._is_refused = False
         self._registered: set[int] = set()
 
-    @property
-    def num_extents(self) -> int:
-        """How many extents are page-locked."""
-        return len(self._registered)
-
     def made(self, address: int, nbytes: int) -> None:
         """Lock an extent. When that is refused, it is said once, and nothing is locked from then on."""
         if self._is_refused:

@@ -81,14 +81,12 @@ class Operation:
 
     Attributes:
         symbol: how messages call it.
-        arity: how many operands it has.
         function: computes it.
         result: the type of the result, of the types of the operands.
         kinds: of which kinds of types, as in NumPy's ``dtype.kind``, there must be an operand, or all operands.
     """
 
     symbol: str
-    arity: int
     function: _Function
     result: Callable[..., np.dtype[Any]] = promoted
     kinds: str = "iuf"
@@ -187,35 +185,35 @@ def _reciprocal_root(out: Array, dtype: np.dtype[Any], operand: Array) -> None:
 
 
 def _functions(**ufuncs: np.ufunc) -> dict[str, Operation]:
-    return {name: Operation(name, ufunc.nin, _by(ufunc), _floating) for name, ufunc in ufuncs.items()}
+    return {name: Operation(name, _by(ufunc), _floating) for name, ufunc in ufuncs.items()}
 
 
 def _comparison(symbol: str, ufunc: np.ufunc) -> Operation:
-    return Operation(symbol, 2, _compare(ufunc), _boolean, "")
+    return Operation(symbol, _compare(ufunc), _boolean, "")
 
 
 OPERATIONS: Mapping[str, Operation] = {
-    "add": Operation("+", 2, _by(np.add)),
-    "sub": Operation("-", 2, _by(np.subtract)),
-    "mul": Operation("*", 2, _by(np.multiply), kinds=""),
-    "fdiv": Operation("/", 2, _by(np.true_divide), _floating),
-    "div": Operation("//", 2, _divide),
-    "pow": Operation("**", 2, _power),
-    "minus": Operation("-", 1, _by(np.negative)),
-    "bitand": Operation("&", 2, _by(np.bitwise_and), kinds="biu"),
-    "bitor": Operation("|", 2, _by(np.bitwise_or), kinds="biu"),
-    "bitxor": Operation("^", 2, _by(np.bitwise_xor), kinds="biu"),
+    "add": Operation("+", _by(np.add)),
+    "sub": Operation("-", _by(np.subtract)),
+    "mul": Operation("*", _by(np.multiply), kinds=""),
+    "fdiv": Operation("/", _by(np.true_divide), _floating),
+    "div": Operation("//", _divide),
+    "pow": Operation("**", _power),
+    "minus": Operation("-", _by(np.negative)),
+    "bitand": Operation("&", _by(np.bitwise_and), kinds="biu"),
+    "bitor": Operation("|", _by(np.bitwise_or), kinds="biu"),
+    "bitxor": Operation("^", _by(np.bitwise_xor), kinds="biu"),
     "eq": _comparison("==", np.equal),
     "neq": _comparison("!=", np.not_equal),
     "lt": _comparison("<", np.less),
     "leq": _comparison("<=", np.less_equal),
     "gt": _comparison(">", np.greater),
     "geq": _comparison(">=", np.greater_equal),
-    "abs": Operation("abs", 1, _by(np.absolute)),
-    "min": Operation("min", 2, _lesser),
-    "max": Operation("max", 2, _greater),
-    "clamp": Operation("clamp", 3, _clamp),
-    "rsqrt": Operation("rsqrt", 1, _reciprocal_root, _floating),
+    "abs": Operation("abs", _by(np.absolute)),
+    "min": Operation("min", _lesser),
+    "max": Operation("max", _greater),
+    "clamp": Operation("clamp", _clamp),
+    "rsqrt": Operation("rsqrt", _reciprocal_root, _floating),
     **_functions(
         sqrt=np.sqrt,
         cbrt=np.cbrt,

@@ -93,14 +93,12 @@ class Program:
     """Operators that make a sample of a sample.
 
     Attributes:
-        num_inputs: how many samples it is given.
-        constants: what stands in the registers behind them.
+        constants: what stands in the registers behind the samples that it is given.
         num_registers: how many registers there are in all.
         steps: in the order in which they are to run.
         exports: the registers of its results.
     """
 
-    num_inputs: int
     constants: tuple[Array, ...]
     num_registers: int
     steps: tuple[Step, ...]
@@ -136,7 +134,7 @@ def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: 
         registers |= {(node, output): first + output for output in range(len(node.layouts))}
         steps.append(make_step(node, registers, exports, facts))
     used = tuple(registers[data] for data in exports)
-    return Program(len(inputs), tuple(constants), len(registers), tuple(steps), used)
+    return Program(tuple(constants), len(registers), tuple(steps), used)
 
 
 def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> Step:
