@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dali_like.data.making import Samples, Whole
+from dali_like.data.messages import Samples, Whole
 from dali_like.workers.parcels import LEAST_BUFFER_BYTES
 from dali_like.workers.requests import Delivery
 

@@ -14,10 +14,11 @@ import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.forms import SampleForm, batch_of, form_of
+from dali_like.data.messages import Keys, Samples, Step, Whole
 from dali_like.workers.batch import BatchKey
 from dali_like.workers.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.workers.meters import Stopwatch
@@ -34,62 +35,6 @@ _MOST_WALKS = 16
 _MOST_FAILURES = 1000
 
 _log = logging.getLogger("dali_like")
-
-
-class Keys(NamedTuple):
-    """A request for the samples of a map-style dataset.
-
-    Attributes:
-        seed: of the epoch; None: the global generators are left alone.
-        number: of the batch in the epoch.
-        keys: of the samples, or where no batches are made, the key.
-        whole: whether the batch is made as one, by the user's collation.
-    """
-
-    seed: int | None
-    number: int
-    keys: Any
-    whole: bool
-
-
-class Step(NamedTuple):
-    """A request for the next samples of an iterable dataset.
-
-    Attributes:
-        seed: see `Keys`.
-        walk: which walk through the dataset.
-        worker: whose step it is.
-        number: how many steps the worker has taken before.
-        size: samples to be taken; None: one, which is not made a batch.
-        drop_last: whether a batch that cannot be filled is dropped.
-        shared_seed: see `dali_like.data.flavours.Flavour.draw_shared_seed`.
-    """
-
-    seed: int | None
-    walk: int
-    worker: int
-    number: int
-    size: int | None
-    drop_last: bool
-    shared_seed: int | None
-
-
-class Samples(NamedTuple):
-    """What a task has to say of the samples that it has made.
-
-    Attributes:
-        texts: the texts of those that are in their rows: a list for each text of the form.
-        others: the samples from the first on that has another form.
-    """
-
-    texts: list[list[Any]]
-    others: list[Any]
-
-
-class Whole(NamedTuple):
-    """A batch that is made."""
-
-    batch: Any
 
 
 class Desk:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from dali_like.data.deliveries import batch_of_delivery
 from dali_like.data.iteration import SamplerIterator
-from dali_like.data.making import BatchMaker, Desk, Keys, Step, as_sequence
+from dali_like.data.making import BatchMaker, Desk, as_sequence
+from dali_like.data.messages import Keys, Step
 from dali_like.data.progress import Plan, Progress
 from dali_like.data.tallies import Tally
 from dali_like.errors import CheckpointError, LoaderTimeoutError, LostItemError, PassPicklingError
