@@ -26,3 +26,7 @@ else:
         if name == "TensorListGPU":
             return importlib.import_module("dali_like.gpu_tensor_lists").TensorListGPU
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -117,7 +117,7 @@ def test_star_import_gives_what_is_public() -> None:
     assert set(namespace) - {"__builtins__"} == PUBLIC["dali_like"]
 
 
-@pytest.mark.parametrize("module", [fn, decoders, types])
+@pytest.mark.parametrize("module", [fn, decoders, tensors, types])
 def test_dir_shows_what_is_public(module: ModuleType) -> None:
     assert set(dir(module)) == PUBLIC[module.__name__]
 
