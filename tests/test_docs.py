@@ -17,6 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 #: Those whose programs need nothing but this library, and say all that they need.
 WITH_PROGRAMS = [FROM_PYTORCH, ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+PACKAGE = ROOT / "dali_like"
 MIGRATING = ROOT / "docs" / "migrating-from-dali.md"
 
 
@@ -30,11 +32,33 @@ def rows_of_errors() -> list[list[str]]:
     return [row for row in rows[1:] if not row[-1].endswith("*")]
 
 
+def files_of_architecture() -> set[str]:
+    """The files and folders of the package that docs/architecture.md tells of, one by one."""
+    _, _, text = ARCHITECTURE.read_text("utf-8").partition("## File by file")
+    named = set()
+    for row in re.findall(r"^\| `.*", text, re.MULTILINE):
+        first, *others = re.findall(r"`(\w[\w/]*(?:\.py|/))`", row)
+        folder = Path(first if first.endswith("/") else Path(first).parent)
+        named |= {first, *(name if "/" in name else str(folder / name) for name in others)}
+    return named
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_somewhere(document: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text("utf-8"))
 
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def test_the_architecture_tells_of_files_that_are_there() -> None:
+    assert [name for name in files_of_architecture() if not (PACKAGE / name).exists()] == []
+
+
+def test_the_architecture_tells_of_every_module() -> None:
+    modules = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")}
+    told = files_of_architecture()
+
+    assert [name for name in modules if name not in told and f"{Path(name).parent}/" not in told] == []
 
 
 @pytest.mark.parametrize(("situation", "theirs", "ours"), rows_of_errors(), ids=[row[0] for row in rows_of_errors()])

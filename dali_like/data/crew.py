@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dali_like import pickling
-from dali_like.data.making import SEEDS_PER_BATCH, BatchMaker
+from dali_like.data.making import BatchMaker, seed_every
 from dali_like.data.tallies import Counts, Tally
 from dali_like.data.worker_handles import WorkerHandle
 from dali_like.device.pinned import PinnedMemory
@@ -351,11 +351,6 @@ def _task_size(capacity: int, num_workers: int) -> int:
     chunk = seed_every(capacity)
     num_chunks = -(-capacity // chunk)
     return chunk * -(-num_chunks // (TASKS_PER_WORKER * num_workers))
-
-
-def seed_every(batch_size: int) -> int:
-    """How many samples are made between two seeds of the global generators."""
-    return -(-batch_size // SEEDS_PER_BATCH)
 
 
 def _pickled(parts: dict[str, Any], name: str) -> PickledSource:

@@ -359,3 +359,8 @@ def _measured(function: Callable[[Any], Any], request: Request | Desk) -> Callab
 def as_sequence(keys: Any) -> Sequence[Any]:
     """The keys of a batch, of whatever kind a batch sampler has them, for one to be asked for after the other."""
     return keys if isinstance(keys, (list, tuple)) else list(keys)
+
+
+def seed_every(batch_size: int) -> int:
+    """How many samples are made between two seeds of the global generators."""
+    return -(-batch_size // SEEDS_PER_BATCH)

@@ -11,10 +11,10 @@ import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
-from dali_like.data.crew import LoaderCrew, seed_every
+from dali_like.data.crew import LoaderCrew
 from dali_like.data.fingerprints import fingerprint_of
 from dali_like.data.flavours import Flavour, NumpyFlavour
-from dali_like.data.making import BatchMaker
+from dali_like.data.making import BatchMaker, seed_every
 from dali_like.data.tallies import Tally
 from dali_like.workers.limits import available_cpus
 from dali_like.workers.tuner import Tuner
