@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dali_like.data.messages import Samples, Whole
+from dali_like.data.messages import MadeSamples, Whole
 from dali_like.workers.parcels import LEAST_BUFFER_BYTES
 from dali_like.workers.requests import Delivery
 
@@ -27,7 +27,7 @@ def batch_of_delivery(delivery: Delivery, crew: LoaderCrew) -> Any:
     return form.root.batch(rows, _joined_texts(messages, form), False)
 
 
-def _joined_texts(messages: dict[int, Samples], form: Any) -> list[list[Any]]:
+def _joined_texts(messages: dict[int, MadeSamples], form: Any) -> list[list[Any]]:
     """The texts of all samples, where all have the form."""
     columns: list[list[Any]] = [[] for _ in range(form.num_texts)]
     for _, message in sorted(messages.items()):
@@ -36,12 +36,12 @@ def _joined_texts(messages: dict[int, Samples], form: Any) -> list[list[Any]]:
     return columns
 
 
-def _samples(messages: dict[int, Samples], delivery: Delivery, form: Any) -> list[Any]:
+def _samples(messages: dict[int, MadeSamples], delivery: Delivery, form: Any) -> list[Any]:
     """All samples of a batch, as the dataset gave them."""
     samples: list[Any] = []
     for task, begin in enumerate(range(0, delivery.size, delivery.task_size)):
         end = min(begin + delivery.task_size, delivery.size)
-        message = messages.get(task, Samples([], []))
+        message = messages.get(task, MadeSamples([], []))
         in_rows = range(begin, end - len(message.others))
         if in_rows:
             texts = [[None] * begin + column for column in message.texts]

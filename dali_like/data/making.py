@@ -18,7 +18,7 @@ from typing import Any
 
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.forms import SampleForm, batch_of, form_of
-from dali_like.data.messages import Keys, Samples, Step, Whole
+from dali_like.data.messages import Keys, MadeSamples, Step, Whole
 from dali_like.workers.batch import BatchKey
 from dali_like.workers.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.workers.meters import Stopwatch
@@ -154,7 +154,7 @@ class BatchMaker:
             self.worker_init_fn(worker)
         self._seeders = () if shares_generators else self.flavour.seeders(seed)
 
-    def make(self, request: Request) -> Samples | Whole | None:
+    def make(self, request: Request) -> MadeSamples | Whole | None:
         """See `dali_like.workers.requests.Maker`."""
         asked = pickle.loads(request.text)
         request.cell[0] = request.start
@@ -164,13 +164,13 @@ class BatchMaker:
             return Whole(self.fetch(asked, request))
         return self._fill(asked, request)
 
-    def put_back(self, request: Request, message: Samples | Whole) -> None:
+    def put_back(self, request: Request, message: MadeSamples | Whole) -> None:
         """See `dali_like.workers.requests.Maker`. Only walks cannot do a step again."""
         asked = pickle.loads(request.text)
         if isinstance(asked, Step) and isinstance(message, Whole):
             self._walks[asked.walk].homeless[asked.number] = message.batch
 
-    def _fill(self, asked: Keys, request: Request) -> Samples | None:
+    def _fill(self, asked: Keys, request: Request) -> MadeSamples | None:
         """Make samples and write them into their rows, for as long as they are of the expected form."""
         form = self._form_of(request.form)
         texts: list[list[Any]] = [[] for _ in range(0 if form is None else form.num_texts)]
@@ -182,7 +182,7 @@ class BatchMaker:
                 samples = samples[form.put(samples, rows, texts) :]
             others += samples
             del samples  # so that the next ones get the same memory, which is in the cache
-        return Samples(texts, others) if others or texts else None
+        return MadeSamples(texts, others) if others or texts else None
 
     def _spans(self, request: Request, form: SampleForm | None) -> Iterator[tuple[int, int]]:
         """The samples of a task, divided where the generators are seeded, and into as many as are best put together."""

@@ -43,7 +43,7 @@ class Step(NamedTuple):
     shared_seed: int | None
 
 
-class Samples(NamedTuple):
+class MadeSamples(NamedTuple):
     """What a task has to say of the samples that it has made.
 
     Attributes:
