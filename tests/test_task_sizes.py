@@ -96,7 +96,8 @@ def test_batches_are_the_same_while_tasks_are_joined(way: str, make_pipeline: Ma
     pipe.build()
     assert pipe._engine is not None
     assert pipe._engine.process_pool is not None
-    (stage,) = pipe._engine.process_pool.stages
+    pool = pipe._engine.process_pool
+    (stage,) = pool.stages
     deadline_s = time.monotonic() + DEADLINE_S
 
     first = 0
@@ -105,6 +106,9 @@ def test_batches_are_the_same_while_tasks_are_joined(way: str, make_pipeline: Ma
         np.testing.assert_array_equal(batch.as_array()[:, 0], np.arange(first, first + BATCH_SIZE))
         first += BATCH_SIZE
         assert time.monotonic() < deadline_s, "short tasks have not been joined"
+    joined = stage.ring.geometry.task_size
+    pool.grow(WORKERS)  # as they are
+    assert stage.ring.geometry.task_size == joined
     for _ in range(10):
         (batch,) = pipe.run()
         np.testing.assert_array_equal(batch.as_array()[:, 0], np.arange(first, first + BATCH_SIZE))

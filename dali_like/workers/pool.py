@@ -102,6 +102,7 @@ class ProcessPool:
         self._closed = False
         self._waited_ns = 0
         self._meters = meter_words(space, len(sources), options.num_workers)
+        self._cut_for = options.num_workers
         self._until_fit = self._fit_every = _FIT_EVERY * len(sources)
         self._measured = self._meters[..., :2].sum(axis=1)
 
@@ -164,8 +165,10 @@ class ProcessPool:
     def grow(self, num_workers: int) -> None:
         """Start workers until there are so many, and cut batches for them."""
         self._recovery.grow(num_workers)
-        for stage in self._stages:
-            stage.cut(stage.task_size_for(self._recovery.num_workers))
+        if self._cut_for != self._recovery.num_workers:
+            self._cut_for = self._recovery.num_workers
+            for stage in self._stages:
+                stage.cut(stage.task_size_for(self._cut_for))
 
     @property
     def num_workers(self) -> int:
