@@ -19,13 +19,22 @@ from dali_like.data import DataLoader
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.monitor.gathering import worker_statistics
 from dali_like.monitor.records import WORKERS
-from dali_like.monitor.statistics import Statistics, WorkerStatistics
+from dali_like.monitor.statistics import RingStatistics, Statistics, WorkerStatistics
 from dali_like.types import SampleInfo
 from dali_like.workers import tuner
 from dali_like.workers.limits import available_cpus
 from dali_like.workers.meters import Reading
 from dali_like.workers.protocol import METER_WORDS
-from dali_like.workers.settings import MOST_WORKERS, ChosenSettings, Limits, Measurement, decide, first_workers
+from dali_like.workers.recovery import Recovery
+from dali_like.workers.settings import (
+    MOST_WORKERS,
+    NOT_MEASURED,
+    ChosenSettings,
+    Limits,
+    Measurement,
+    decide,
+    first_workers,
+)
 from dali_like.workers.tuner import Totals, Tuner
 
 MakePipeline = Callable[..., Pipeline]
@@ -134,10 +143,37 @@ class TestDepth:
         assert settings.prefetch_depth == 4
         assert settings.prefetch_depth_reason == "more batches of 100 MiB would take more than half of max_held_bytes"
 
-    def test_never_becomes_less(self) -> None:
+    def test_stays_as_long_as_all_of_it_has_been_needed(self) -> None:
         before = settle(replace(COMPUTING, late_s=0.4))
 
         assert decide(before, COMPUTING, LIMITS) == before
+
+    def test_goes_back_by_what_was_never_missed(self) -> None:
+        before = settle(replace(COMPUTING, late_s=0.4))
+
+        after = decide(before, replace(COMPUTING, spare=3), LIMITS)
+
+        assert (before.prefetch_depth, after.prefetch_depth, after.num_workers) == (6, 3, 8)
+        assert after.prefetch_depth_reason == "3 more were not missed"
+
+    def test_goes_back_no_further_than_to_what_is_needed(self) -> None:
+        before = settle(replace(COMPUTING, late_s=0.4))
+
+        after = decide(before, replace(COMPUTING, late_s=0.2, spare=100), LIMITS)
+
+        assert after.prefetch_depth == 4
+        assert after.prefetch_depth_reason == "tasks take up to 200 ms, and a batch is due each 80 ms"
+        assert decide(before, replace(COMPUTING, spare=100), LIMITS).prefetch_depth == 2
+
+    def test_is_not_for_workers_that_have_nothing_to_do(self) -> None:
+        """A burst at the beginning has started them."""
+        limits = replace(LIMITS, tasks_per_batch=1)
+        before = settle(SLEEPING, limits)
+
+        after = decide(before, replace(SLEEPING, loop_s=1.0, spare=1000), limits)
+
+        assert (before.num_workers, before.prefetch_depth) == (64, 129)
+        assert (after.num_workers, after.prefetch_depth) == (64, 3)
 
 
 class StandIn:
@@ -149,7 +185,11 @@ class StandIn:
         self.tasks_per_batch = 32
         self.batch_bytes = MIB
         self.limit_bytes = 1 << 40
+        self.ready = 0
         self.grown: list[int] = []
+
+    def num_ready(self, source: int) -> int:
+        return self.ready
 
     def grow(self, num_workers: int) -> None:
         self.grown.append(num_workers)
@@ -165,6 +205,13 @@ class StandIn:
             old.squares_s2 + busy_s**2 / tasks,
             old.cpu_squares_s2 + cpu_s**2 / tasks,
         )
+
+
+def take(pool: StandIn, chooser: Tuner, clock: list[float], source: int = 0) -> None:
+    """The loop takes a batch that it has to wait for."""
+    chooser.begin_wait(pool, source)
+    clock[0] += 0.02
+    chooser.end_wait()
 
 
 @pytest.fixture
@@ -183,7 +230,7 @@ class TestTheTuner:
         chooser.look(pool)
 
         assert pool.grown == []
-        assert chooser.settings == ChosenSettings(4, 2)
+        assert chooser.settings == ChosenSettings(4, 2, NOT_MEASURED, NOT_MEASURED)
 
     def test_lets_the_pool_grow_and_says_why(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
@@ -211,8 +258,7 @@ class TestTheTuner:
         for _ in range(5):
             clock[0] += 0.1  # the loop
             pool.work(0.64, 0.64)
-            with chooser.waiting(pool):
-                clock[0] += 0.02
+            take(pool, chooser, clock)
 
         assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
         assert "this is to be seen first" in chooser.settings.num_workers_reason
@@ -220,10 +266,55 @@ class TestTheTuner:
         for _ in range(20):
             clock[0] += 0.1
             pool.work(0.64, 0.64)
-            with chooser.waiting(pool):
-                clock[0] += 0.02
+            take(pool, chooser, clock)
         assert chooser.settings.num_workers == 8
         assert chooser.settings.num_workers_reason == "the loop takes 100 ms for a batch, and workers 640 ms"
+
+    def test_knows_the_loop_s_own_time_where_there_are_several_sources(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        pool.work(0.4, 0.4)
+        take(pool, chooser, clock)  # the first look, which knows nothing of it
+        chooser.settings = ChosenSettings(2, 2)
+        for _ in range(100):
+            clock[0] += 0.11
+            pool.work(0.4, 0.4)
+            for source in range(3):
+                take(pool, chooser, clock, source)
+
+        assert chooser.settings.num_workers == 5
+        assert chooser.settings.num_workers_reason == "the loop takes 110 ms for a batch, and workers 400 ms"
+
+    def test_makes_fewer_batches_ahead_when_all_are_ready_all_the_time(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        changes: list[int] = []
+        chooser.on_deeper = changes.append
+        for _ in range(40):  # a burst, of which each task takes long
+            pool.work(0.64, 0.64, tasks=1)
+            take(pool, chooser, clock)
+        deepest = chooser.settings.prefetch_depth
+        pool.ready = deepest + 1
+        for _ in range(2000):  # a loop that takes its time
+            clock[0] += 10
+            pool.work(0.64, 0.64)
+            take(pool, chooser, clock)
+
+        assert deepest > 2
+        assert chooser.settings.prefetch_depth == 2
+        assert (sum(changes), changes[-1]) == (0, 2 - deepest)
+
+    @pytest.mark.parametrize("batches", [1000, 90])
+    def test_does_not_where_once_there_was_none_or_too_little_is_known(self, clock: list[float], batches: int) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        pool.work(0.64, 0.64, tasks=1)
+        chooser.look(pool)
+        chooser.settings = replace(chooser.settings, prefetch_depth=8)
+        for number in range(batches):
+            clock[0] += 10
+            pool.ready = 0 if number % 90 == 89 else 9
+            pool.work(2, 2)
+            take(pool, chooser, clock)
+
+        assert chooser.settings.prefetch_depth == 8
 
     def test_takes_a_thread_that_waits_for_the_gil_for_one_that_computes(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8, are_threads=True)
@@ -366,6 +457,68 @@ def test_a_pipeline_makes_as_many_batches_ahead_as_it_says(make_pipeline: MakePi
 
     assert depth >= 8
     wait_until(lambda: max(begun) + 1 - delivered >= depth, "the batches ahead")
+
+
+def test_a_pipeline_that_makes_fewer_batches_ahead_gives_their_memory_back(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    depth = 9
+    monkeypatch.setattr(tuner, "decide", lambda now, seen, limits: ChosenSettings(now.num_workers, depth, "w", "d"))
+    pipe = make_pipeline(sleeping, "thread", batch_size=4, workers="auto", prefetch_queue_depth="auto")
+
+    def ring() -> RingStatistics:
+        pipe.run()
+        return pipe.statistics().sources[0].ring
+
+    wait_until(lambda: ring().slots > 9, "the batches ahead")
+    depth = 2
+
+    wait_until(lambda: ring().slots <= 5, "fewer of them")
+    assert ring().making + ring().ready <= 3
+    assert pipe.run()[0].as_array()[0] % 4 == 0
+
+
+@pytest.mark.parametrize("way", ["fork", "thread"])
+def test_a_pipeline_can_be_closed_while_it_grows(
+    make_pipeline: MakePipeline, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuner, "MOST_WORKERS", 8)
+    pipe = make_pipeline(sleeping, way, batch_size=32, workers="auto", prefetch_queue_depth="auto")
+    pipe.build()
+    before = pipe.statistics().settings.num_workers
+    while pipe.statistics().settings.num_workers == before:
+        pipe.run()
+
+    pipe.close()  # some have only been asked for
+
+    assert pipe.py_worker_pids == []
+
+
+def test_ctrl_c_while_a_pipeline_grows_loses_no_batch(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "MOST_WORKERS", 8)
+    grow = Recovery.grow
+
+    def grow_and_interrupt(self: Recovery, num_workers: int) -> None:
+        if num_workers > self.num_workers:
+            os.kill(os.getpid(), signal.SIGINT)
+        grow(self, num_workers)
+
+    monkeypatch.setattr(Recovery, "grow", grow_and_interrupt)
+    pipe = make_pipeline(sleeping, batch_size=32, workers="auto", prefetch_queue_depth="auto")
+    made: list[int] = []
+    interrupted = 0
+
+    def run() -> bool:
+        nonlocal interrupted
+        try:
+            made.extend(pipe.run()[0].as_array().tolist())
+        except KeyboardInterrupt:
+            interrupted += 1
+        return interrupted > 0 and len(made) >= 320
+
+    wait_until(run, "some batches after an interrupt")
+    assert made == list(range(len(made)))
+    assert pipe.statistics().settings.num_workers == len([pid for pid in pipe.py_worker_pids if pid])
 
 
 def test_a_loader_makes_as_many_batches_ahead_as_it_says() -> None:

@@ -3,7 +3,8 @@
 Everything is reckoned for one batch. The loop takes as long as it works and waits. What holds it up is what most of the
 waiting is for: callbacks or operators in its own process, the GPU's copies, putting batches together, or the workers. Where
 these are busy nearly all the time, there have to be more of them, if there are CPUs; if not, their work has to take less.
-Where they are idle while the loop waits, single samples take long, or too few batches are on their way.
+Where they are idle while the loop waits, single samples take long, or too few batches are on their way. Where numbers are
+chosen ("auto"), it is said what has been chosen and what keeps it from more.
 
 What a change brings is reckoned as if nothing else got in the way: the loop cannot be faster than its own work, nor than the
 work of all workers divided by their number, nor than the CPUs.
@@ -68,8 +69,8 @@ class Diagnosis:
         sentence: the same, with figures.
         advice: what to change.
         speedup: how many times as many batches a second to expect of that, at most; 1 where nothing is to be gained.
+        changes: the arguments to change, and to what, where it is a matter of arguments; those that are "auto" are none.
         provided: what the advice must have achieved for that, if it is no matter of arguments.
-        changes: the arguments to change, and to what, where it is a matter of arguments.
     """
 
     bottleneck: Bottleneck
@@ -176,6 +177,22 @@ class _PerBatch:
         return text
 
     @property
+    def chosen_workers(self) -> str:
+        """What is to be said of the number of workers, where the pipeline or loader chooses it; else ""."""
+        chosen = self.settings.chosen
+        if chosen is None or not chosen.num_workers_reason:
+            return ""
+        return f'{self.workers_name}="auto" has chosen {chosen.num_workers} so far: {chosen.num_workers_reason}'
+
+    @property
+    def chosen_depth(self) -> str:
+        """The same of the batches ahead."""
+        chosen = self.settings.chosen
+        if chosen is None or not chosen.prefetch_depth_reason:
+            return ""
+        return f'{self.prefetch_name}="auto" has chosen {chosen.prefetch_depth} so far: {chosen.prefetch_depth_reason}'
+
+    @property
     def workers_name(self) -> str:
         return "num_workers" if self.settings.kind == "loader" else "py_num_workers"
 
@@ -207,13 +224,15 @@ def _of_loop(batch: _PerBatch) -> Diagnosis:
 def _of_serial_callbacks(batch: _PerBatch) -> Diagnosis:
     slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=_busy_s)
     wanted = _wanted_workers(batch, batch.serial_s, most=_most_workers(batch, slowest))
-    parallel = "" if batch.settings.kind == "loader" else "parallel=True and "
+    changes = {} if batch.chosen_workers else {batch.workers_name: wanted}
+    how = [] if batch.settings.kind == "loader" else ["parallel=True"]
+    how += [f"{name}={value}" for name, value in changes.items()]
     return Diagnosis(
         Bottleneck.CALLBACK,
         f"{batch.waiting_text()}: {slowest.name} is called in the main process and takes {seconds_text(batch.serial_s)}.",
-        f"Let workers call it: {parallel}{batch.workers_name}={wanted}.",
+        f"Let workers call it: {' and '.join(how)}.",
         batch.speedup(batch.wait_s - batch.serial_s + batch.serial_s / wanted),
-        {batch.workers_name: wanted},
+        changes,
     )
 
 
@@ -306,9 +325,9 @@ def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
         Bottleneck.CALLBACK,
         f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: the loop takes batches in bursts, or some "
         f"calls take long, half of them {seconds_text(callback.median_s)}, one in a hundred {seconds_text(callback.p99_s)}.",
-        f"Make more batches ahead, so that a slow one does not matter: {batch.prefetch_name}={value}.",
+        f"More batches ahead, so that a slow one does not matter: {batch.chosen_depth or f'{batch.prefetch_name}={value}'}.",
         batch.speedup(batch.busy_s / batch.num_workers),
-        {batch.prefetch_name: value},
+        {} if batch.chosen_depth else {batch.prefetch_name: value},
     )
 
 
@@ -328,9 +347,9 @@ def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
         Bottleneck.WORKERS,
         f"{batch.waiting_text()}: {_workers_text(batch)}, busy all the time, are too few for {source.name}, which takes "
         f"{seconds_text(took_s)} a batch and {_cpu_text(source)}.",
-        f"More workers: {batch.workers_name}={wanted}{_async_text(source)}.",
+        f"More workers: {batch.chosen_workers or f'{batch.workers_name}={wanted}'}{_async_text(source)}.",
         batch.speedup(batch.busy_s / wanted),
-        {batch.workers_name: wanted},
+        *_more_workers(batch, wanted),
     )
 
 
@@ -345,9 +364,9 @@ def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
         return Diagnosis(
             Bottleneck.OPERATORS,
             sentence,
-            f"More workers: {batch.workers_name}={wanted}; or do less for each sample.",
+            f"More workers: {batch.chosen_workers or f'{batch.workers_name}={wanted}'}; or do less for each sample.",
             batch.speedup(batch.busy_s / wanted),
-            {batch.workers_name: wanted},
+            *_more_workers(batch, wanted),
         )
     return Diagnosis(
         Bottleneck.OPERATORS,
@@ -387,6 +406,11 @@ def _part(source: SourceStatistics, seconds: float) -> float:
 def _wanted_workers(batch: _PerBatch, busy_s: float, most: int) -> int:
     """As many workers as keep up with the loop's work, if `most` do not stand in the way."""
     return max(1, min(most, math.ceil(busy_s / max(batch.work_s, busy_s / most, 1e-9))))
+
+
+def _more_workers(batch: _PerBatch, wanted: int) -> tuple[dict[str, int], str]:
+    """The arguments to change for more workers, and what else more than that takes."""
+    return ({}, f"with {wanted} workers") if batch.chosen_workers else ({batch.workers_name: wanted}, "")
 
 
 def _most_workers(batch: _PerBatch, source: SourceStatistics) -> int:

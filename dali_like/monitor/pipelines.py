@@ -18,6 +18,7 @@ from dali_like.monitor.gathering import (
 )
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
+from dali_like.workers.settings import AUTO, NOT_MEASURED, ChosenSettings
 
 if TYPE_CHECKING:
     from dali_like.engine import Engine
@@ -62,8 +63,15 @@ def _settings(engine: Engine) -> Settings:
         (given.num_threads or num_cpus()) if engine.placement.stages else 0,
         max(map(engine.ahead_of, engine.graph.sources), default=0),
         num_cpus(),
-        None if tuner is None else tuner.settings,
+        _not_chosen_yet(engine) if tuner is None else tuner.settings,
     )
+
+
+def _not_chosen_yet(engine: Engine) -> ChosenSettings | None:
+    """What is to be chosen as soon as there are workers, if anything is."""
+    given = engine.arguments
+    reasons = [NOT_MEASURED if value == AUTO else "" for value in (given.py_num_workers, given.prefetch_queue_depth)]
+    return ChosenSettings(0, given.queue_sizes[0], *reasons) if any(reasons) else None
 
 
 def _sources(engine: Engine) -> tuple[SourceStatistics, ...]:

@@ -93,7 +93,7 @@ class Report:
             of = now.settings
             yield f"workers: {len(now.workers)} ({of.start_method}) on {of.num_cpus} CPUs; busy {busy}{more}"
         if (chosen := now.settings.chosen) is not None:
-            why = chosen.num_workers_reason or chosen.prefetch_depth_reason or "nothing has been measured yet"
+            why = chosen.num_workers_reason or chosen.prefetch_depth_reason
             yield f"chosen: {chosen.num_workers} workers, {chosen.prefetch_depth} batches ahead: {why}"
         for source in now.sources:
             if (ring := source.ring).slots and source.place == "workers":

@@ -152,6 +152,11 @@ class ProcessPool:
         most = self._options.num_workers
         return max(-(-stage.ring.geometry.capacity // stage.task_size_for(most)) for stage in self._stages)
 
+    def num_ready(self, source: int) -> int:
+        """How many batches of a source are complete, and have not been asked for."""
+        self._work.read_reports()
+        return self._work.occupancy(source)[1]
+
     @property
     def totals(self) -> Totals:
         """What has been measured, if workers measure."""
@@ -253,8 +258,11 @@ class ProcessPool:
         if self._tuner is None:
             return self._wait_for(batches, deadline_s)
         self._check()
-        with self._tuner.waiting(self):
+        self._tuner.begin_wait(self, batches[0].key.source)
+        try:
             return self._wait_for(batches, deadline_s)
+        finally:
+            self._tuner.end_wait()
 
     def _wait_for(self, batches: Sequence[Batch], deadline_s: float) -> Batch | None:
         self._check()

@@ -9,8 +9,10 @@ but wait, for a disk or a network, says how many it takes to keep the CPUs busy:
 **Depth.** Enough for all workers to have work, and for slow tasks to be over when their batch is due. Each batch takes
 memory, of which there is a budget.
 
-Both only grow. Workers that have nothing to do cost nothing but their memory, and a batch less would not show until it is
-missing.
+Workers only become more: one that has nothing to do sleeps, and costs nothing but the memory that it alone has, whereas a
+new one has its setup, connections and caches to make. A batch ahead takes the memory of a slot. So batches become fewer
+where fewer workers are needed, or tasks are quicker, than was thought; but only by those that were never missed: that were
+ready, and two more, whenever the loop came, for many batches. A pause of the loop, or what seems so, takes nothing from it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from dataclasses import dataclass
 
 #: In the place of a number of workers or batches.
 AUTO = "auto"
+#: Why they are as many as they are at first.
+NOT_MEASURED = "nothing has been measured yet"
 #: So many workers are started before anything is known, if there are as many CPUs.
 FIRST_WORKERS = 4
 #: And no more than this, or than there are CPUs, however long callbacks wait.
@@ -54,12 +58,14 @@ class Measurement:
         waiting: for which part of it, where there are enough CPUs, they wait for something else.
         late_s: how long tasks take, all but a few: three standard deviations more than on the average.
         loop_s: how long the loop takes between two batches, apart from waiting for the second.
+        spare: how many batches ahead were not missed even when there were fewest of them.
     """
 
     busy_s: float
     waiting: float
     late_s: float
     loop_s: float
+    spare: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +74,7 @@ class Limits:
 
     Attributes:
         cpus: that this process may use, quotas included.
-        most_workers: more are not provided for.
+        most_workers: there is room for no more.
         tasks_per_batch: into how many parts a batch can be divided at most.
         worker_bytes: the memory that one more worker takes.
         batch_bytes: and one more batch.
@@ -92,7 +98,7 @@ class ChosenSettings:
     Attributes:
         num_workers: how many workers have been started.
         prefetch_depth: how many batches are on their way.
-        num_workers_reason: why so many, where that has been chosen by measurement; else empty.
+        num_workers_reason: why so many; empty where that is not chosen.
         prefetch_depth_reason: likewise.
     """
 
@@ -103,14 +109,30 @@ class ChosenSettings:
 
 
 def decide(now: ChosenSettings, seen: Measurement, limits: Limits) -> ChosenSettings:
-    """What the settings should be, which are never less than they are."""
-    workers, why_workers = _workers(now.num_workers, seen, limits)
-    if workers <= now.num_workers:
-        workers, why_workers = now.num_workers, now.num_workers_reason or why_workers
-    depth, why_depth = _depth(workers, seen, limits)
-    if depth <= now.prefetch_depth:
-        depth, why_depth = now.prefetch_depth, now.prefetch_depth_reason or why_depth
+    """What the settings should be: as many workers as there are, or more."""
+    needed, why_workers = _workers(now.num_workers, seen, limits)
+    workers = max(needed, now.num_workers)
+    if needed < workers:
+        why_workers = _first_of(now.num_workers_reason, why_workers)
+    depth, why_depth = _depth(needed, workers, seen, limits)
+    if depth < now.prefetch_depth:
+        depth, why_depth = _shrunk(now, depth, why_depth, seen.spare)
     return ChosenSettings(workers, depth, why_workers, why_depth)
+
+
+def _shrunk(now: ChosenSettings, wanted: int, why: str, spare: int) -> tuple[int, str]:
+    """What a depth becomes that might be less, and why."""
+    least = max(now.prefetch_depth - spare, FIRST_DEPTH)
+    if wanted >= least:
+        return wanted, why
+    if least >= now.prefetch_depth:
+        return now.prefetch_depth, _first_of(now.prefetch_depth_reason, why)
+    return least, f"{now.prefetch_depth - least} more were not missed"
+
+
+def _first_of(before: str, why: str) -> str:
+    """The reason that was given before, if one was."""
+    return why if before in ("", NOT_MEASURED) else before
 
 
 def first_workers(cpus: float) -> int:
@@ -131,17 +153,21 @@ def _workers(now: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
         bounds.append((needed, f"the loop takes {_ms(seen.loop_s)} for a batch, and workers {_ms(seen.busy_s)}"))
     room = now + int(limits.available_bytes * _WORKERS_SHARE) // max(limits.worker_bytes, 1)
     bounds.append(
-        (room, f"more would take more than a quarter of the memory that is left, at {_mib(limits.worker_bytes)} each")
+        (
+            room,
+            f"more would take more than a quarter of the memory that is left, at {_mib(limits.worker_bytes)} each; only a "
+            "number may",
+        )
     )
-    bounds.append((limits.most_workers, "more are not provided for"))
+    bounds.append((limits.most_workers, "more are only started if their number is given"))
     bounds.append((now * _MOST_GROWTH, f"{why}, and this is to be seen first"))
     return min(bounds, key=lambda bound: bound[0])
 
 
-def _depth(workers: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
-    tasks = max(1, min(limits.tasks_per_batch, _TASKS_AHEAD * workers))
-    busy = math.ceil(_TASKS_AHEAD * workers / tasks) + 1
-    bounds = [(busy, f"so that {workers} workers have {_TASKS_AHEAD} tasks each")]
+def _depth(needed: int, workers: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
+    tasks = max(1, min(limits.tasks_per_batch, _TASKS_AHEAD * needed))
+    busy = math.ceil(_TASKS_AHEAD * needed / tasks) + 1
+    bounds = [(busy, f"so that {needed} workers have {_TASKS_AHEAD} tasks each")]
     period_s = max(seen.loop_s, seen.busy_s / workers)
     if period_s > 0:
         steady = min(math.ceil(seen.late_s / period_s) + 1, MOST_DEPTH)

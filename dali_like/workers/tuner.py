@@ -1,4 +1,4 @@
-"""Measures a pool while it works, and lets it grow: `py_num_workers="auto"` and the like.
+"""Measures a pool while it works, and chooses its settings: `py_num_workers="auto"` and the like.
 
 Workers that are measured add the wall clock and CPU time of each task up in their cells (`dali_like.workers.worker`). The
 main process reads them when it comes to wait for a batch anyway, or while it waits. It looks soon after the first task has
@@ -12,10 +12,9 @@ while they take little CPU time together, since waiting for the GIL would look t
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -25,6 +24,7 @@ from dali_like.workers.settings import (
     FIRST_DEPTH,
     LEAST_WAITING,
     MOST_WORKERS,
+    NOT_MEASURED,
     ChosenSettings,
     Limits,
     Measurement,
@@ -38,6 +38,10 @@ _FACTOR = 4
 #: What one more worker is taken to need, where that cannot be found out, and at least.
 _LEAST_WORKER_BYTES = 1 << 20
 _TINY_S = 1e-9
+_MANY = 1 << 30
+#: So many batches are to be ready whenever the loop comes, before one more is one too many; and so often it must have come.
+_LEAST_READY = 2
+_LEAST_WAITS = 100
 #: Callbacks that are believed to wait at the first look; the later ones have more to go by.
 _SURELY_WAITING = 0.8
 #: Threads of which one has been running, or ready to run, for less than this part of the time do not wait for the GIL.
@@ -91,6 +95,9 @@ class Tunable(Protocol):
     def limit_bytes(self) -> int:
         """How much memory batches may take."""
 
+    def num_ready(self, source: int) -> int:
+        """How many batches of a source are complete, and have not been asked for."""
+
     def grow(self, num_workers: int) -> None:
         """Start workers until there are so many."""
 
@@ -107,7 +114,7 @@ class Tuner:
     Attributes:
         settings: what has been chosen so far.
         most_workers: how many a pool must provide for.
-        on_deeper: told by how many batches the depth has grown.
+        on_deeper: told by how many batches the depth has grown; by a negative number, if it has become less.
     """
 
     def __init__(
@@ -126,7 +133,12 @@ class Tuner:
         # How much of its time a thread waits for the GIL, and not for a disk, shows only where there are no others.
         first = num_workers or (1 if are_threads else first_workers(cpus))
         self._depth_per_worker = depth if per_worker else None
-        self.settings = ChosenSettings(first, depth * first if depth and per_worker else depth or FIRST_DEPTH)
+        self.settings = ChosenSettings(
+            first,
+            depth * first if depth and per_worker else depth or FIRST_DEPTH,
+            NOT_MEASURED if self._tunes_workers else "",
+            NOT_MEASURED if self._tunes_depth else "",
+        )
         self.most_workers = num_workers or max(MOST_WORKERS, math.ceil(cpus))
         self.on_deeper: Callable[[int], None] | None = None
         self._waiting: float | None = None
@@ -139,9 +151,14 @@ class Tuner:
         self._next_look_s = _FIRST_LOOK_S
         self._not_before_s = 0.0
         self._looked_s = time.monotonic()
+        self._left_s: float | None = None
+        self._begin_interval()
+
+    def _begin_interval(self) -> None:
+        """What is counted from one look to the next begins anew."""
         self._loops = 0
         self._loop_s = 0.0
-        self._left_s: float | None = None
+        self._least_ready = _MANY
 
     @property
     def poll_ms(self) -> float:
@@ -153,18 +170,18 @@ class Tuner:
         """Whether the pool has not been looked at before."""
         return self._seen.tasks == 0
 
-    @contextlib.contextmanager
-    def waiting(self, pool: Tunable) -> Iterator[None]:
-        """A context in which the loop waits for a batch."""
-        now = time.monotonic()
+    def begin_wait(self, pool: Tunable, source: int) -> None:
+        """The loop comes to wait for a batch of a source; if there are several, for one of the first source first."""
         if self._left_s is not None:
-            self._loop_s += now - self._left_s
-            self._loops += 1
+            self._loop_s += time.monotonic() - self._left_s
+            self._loops += source == 0
+        if self._tunes_depth and self._least_ready > _LEAST_READY:
+            self._least_ready = min(self._least_ready, pool.num_ready(source))
         self.look(pool)
-        try:
-            yield
-        finally:
-            self._left_s = time.monotonic()
+
+    def end_wait(self) -> None:
+        """It has the batch."""
+        self._left_s = time.monotonic()
 
     def look(self, pool: Tunable) -> None:
         """Measure and decide, if it is time to."""
@@ -179,7 +196,8 @@ class Tuner:
             return
         self._next_look_s *= _FACTOR
         chosen = decide(self.settings, self._measure(pool, since, now_s - self._looked_s), self._limits(pool))
-        self._seen, self._loops, self._loop_s, self._looked_s = totals, 0, 0.0, now_s
+        self._seen, self._looked_s = totals, now_s
+        self._begin_interval()
         self._follow(chosen, pool)
 
     def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
@@ -192,7 +210,7 @@ class Tuner:
         self.settings = chosen
         if self._tunes_workers:
             pool.grow(chosen.num_workers)
-        if chosen.prefetch_depth > now.prefetch_depth and self.on_deeper is not None:
+        if chosen.prefetch_depth != now.prefetch_depth and self.on_deeper is not None:
             self.on_deeper(chosen.prefetch_depth - now.prefetch_depth)
 
     def _measure(self, pool: Tunable, since: Totals, elapsed_s: float) -> Measurement:
@@ -216,6 +234,7 @@ class Tuner:
             # compute wait for a CPU says something of the machine, and nothing of the callback.
             late_s=0.0 if self._is_first else since.late_s(on_cpu=self._waiting < LEAST_WAITING),
             loop_s=self._loop_s / max(self._loops, 1),
+            spare=max(self._least_ready - _LEAST_READY, 0) if self._loops >= _LEAST_WAITS else 0,
         )
 
     def _limits(self, pool: Tunable) -> Limits:

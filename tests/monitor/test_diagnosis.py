@@ -15,6 +15,7 @@ from dali_like.data import DataLoader
 from dali_like.monitor.diagnosis import Bottleneck, Diagnosis, diagnose
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.statistics import (
+    ChosenSettings,
     CopyStatistics,
     LoopStatistics,
     OperatorStatistics,
@@ -231,6 +232,50 @@ def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
     assert diagnosis_of(serial).changes == {"num_workers": 4}
     assert "parallel=True" not in diagnosis_of(serial).advice
     assert diagnosis_of(idle).changes == {"prefetch_factor": 1}
+
+
+AUTO_WORKERS = ChosenSettings(2, 3, "callbacks wait for 99% of their time, and this is to be seen first")
+AUTO_DEPTH = ChosenSettings(8, 3, "", "more batches of 100 MiB would take more than half of max_held_bytes")
+
+
+def test_a_number_of_workers_that_is_chosen_is_explained_and_none_proposed() -> None:
+    found = diagnosis_of(Statistics(settings=settings(2, chosen=AUTO_WORKERS), loop=loop(40, 10), sources=(source(98),)))
+
+    assert (found.bottleneck, found.changes, found.provided) == (Bottleneck.WORKERS, {}, "with 8 workers")
+    assert f'py_num_workers="auto" has chosen 2 so far: {AUTO_WORKERS.num_workers_reason}' in found.advice
+    assert "py_num_workers=" not in found.advice.replace('py_num_workers="auto"', "")
+
+
+def test_so_it_is_where_operators_need_more_workers() -> None:
+    busy = source(98, callback=0.2, operators_s=7.0)
+    found = diagnosis_of(Statistics(settings=settings(2, chosen=AUTO_WORKERS), loop=loop(40, 10), sources=(busy,)))
+
+    assert (found.bottleneck, found.changes) == (Bottleneck.OPERATORS, {})
+    assert 'py_num_workers="auto" has chosen 2' in found.advice
+
+
+def test_batches_ahead_that_are_chosen_are_explained_with_the_knob() -> None:
+    found = diagnosis_of(Statistics(settings=settings(8, chosen=AUTO_DEPTH), loop=loop(40, 10), sources=(source(100),)))
+
+    assert found.changes == {}
+    assert (
+        'prefetch_queue_depth="auto" has chosen 3 so far: more batches of 100 MiB would take more than half' in found.advice
+    )
+    assert "max_held_bytes" in found.advice
+
+
+def test_a_number_that_is_given_is_proposed_though_the_other_is_chosen() -> None:
+    idle = Statistics(settings=settings(8, chosen=AUTO_WORKERS), loop=loop(40, 10), sources=(source(100),))
+    few = Statistics(settings=settings(2, chosen=AUTO_DEPTH), loop=loop(40, 10), sources=(source(98),))
+
+    assert diagnosis_of(idle).changes == {"prefetch_queue_depth": 8}
+    assert diagnosis_of(few).changes == {"py_num_workers": 8}
+
+
+def test_auto_is_enough_for_a_callback_that_is_to_go_to_workers(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(sleep_1_ms, "serial", workers="auto")
+
+    assert finds(Bottleneck.CALLBACK, pipe, take_20(pipe)).advice == "Let workers call it: parallel=True."
 
 
 # In earnest
