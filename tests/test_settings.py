@@ -441,7 +441,15 @@ def test_a_worker_that_has_come_later_has_been_there_for_less_time() -> None:
     assert [worker.alive_s for worker in workers] == [5.0, 2.0, 0.0]
 
 
-def test_a_pipeline_makes_as_many_batches_ahead_as_it_says(make_pipeline: MakePipeline) -> None:
+def always(depth: int) -> Callable[..., ChosenSettings]:
+    """What decides for so many batches ahead, and no more workers, whatever is measured."""
+    return lambda now, seen, limits: ChosenSettings(now.num_workers, depth, "since it is", "so decided")
+
+
+def test_a_pipeline_makes_as_many_batches_ahead_as_it_says(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuner, "decide", always(8))
     begun = set()
 
     def source(info: SampleInfo) -> Any:
@@ -462,8 +470,7 @@ def test_a_pipeline_makes_as_many_batches_ahead_as_it_says(make_pipeline: MakePi
 def test_a_pipeline_that_makes_fewer_batches_ahead_gives_their_memory_back(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    depth = 9
-    monkeypatch.setattr(tuner, "decide", lambda now, seen, limits: ChosenSettings(now.num_workers, depth, "w", "d"))
+    monkeypatch.setattr(tuner, "decide", always(9))
     pipe = make_pipeline(sleeping, "thread", batch_size=4, workers="auto", prefetch_queue_depth="auto")
 
     def ring() -> RingStatistics:
@@ -471,7 +478,7 @@ def test_a_pipeline_that_makes_fewer_batches_ahead_gives_their_memory_back(
         return pipe.statistics().sources[0].ring
 
     wait_until(lambda: ring().slots > 9, "the batches ahead")
-    depth = 2
+    monkeypatch.setattr(tuner, "decide", always(2))
 
     wait_until(lambda: ring().slots <= 5, "fewer of them")
     assert ring().making + ring().ready <= 3
@@ -521,7 +528,8 @@ def test_ctrl_c_while_a_pipeline_grows_loses_no_batch(make_pipeline: MakePipelin
     assert pipe.statistics().settings.num_workers == len([pid for pid in pipe.py_worker_pids if pid])
 
 
-def test_a_loader_makes_as_many_batches_ahead_as_it_says() -> None:
+def test_a_loader_makes_as_many_batches_ahead_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuner, "decide", always(8))
     drawn = []
 
     def sampler() -> Iterator[int]:

@@ -26,7 +26,7 @@ from dali_like.monitor.records import GPU, MAIN, WORKERS, Count, Records, Span, 
 from dali_like.monitor.tracer import Tracer
 from dali_like.types import SampleInfo
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import LOG_RECORDS, Header, Status, control_bytes, log_offset
+from dali_like.workers.protocol import LOG_BYTES, LOG_RECORDS, Header, Status, control_bytes, log_offset
 from dali_like.workers.task_log import TaskLog, TaskLogs
 
 BATCHES = 5
@@ -134,6 +134,7 @@ def write_records(count: int) -> TaskLogs:
     page = space.allocate(control_bytes(1, 1)) or control_bytes(1, 1) // 4096
     space.array(page * 4096, (Header.BATCH_SIZE + 3,), np.dtype(np.int64))[[Header.BATCH_SIZE, Header.TASK_SIZE]] = count, 1
     logs = TaskLogs(space, 1)
+    logs.want(1)
     log = TaskLog(space, 0, 1)
     for task in range(count):
         log.run(FakeRunner().run, page, task)
@@ -154,6 +155,20 @@ def test_the_record_that_a_worker_may_be_writing_over_is_not_read() -> None:
     samples = [record.first_sample for _, record in logs.read()]
     assert samples == list(range(1, LOG_RECORDS))
     assert logs.num_lost == 1
+
+
+def test_workers_that_have_not_been_started_have_no_memory_for_records() -> None:
+    space = SharedSpace.create()
+    space.allocate(control_bytes(64, 1))
+    logs = TaskLogs(space, 64)
+
+    logs.want(2)
+    assert not logs.read()
+    few_bytes = space.used_bytes
+    logs.want(3)
+
+    assert 2 * LOG_BYTES <= few_bytes < 3 * LOG_BYTES
+    assert 3 * LOG_BYTES <= space.used_bytes < 4 * LOG_BYTES
 
 
 def test_records_are_read_once() -> None:

@@ -7,6 +7,7 @@ notes are read at each batch. When the trace ends, all is written into a file.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import weakref
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from dali_like.errors import PipelineStateError
+from dali_like.errors import OutOfMemoryError, PipelineStateError
 from dali_like.monitor import chrome
 from dali_like.monitor.gathering import ring_statistics
 from dali_like.monitor.records import ASSEMBLE, BUILD, RUN, STEP, WAIT, Records, Track
@@ -86,6 +87,7 @@ class Trace:
         for stage in pool.stages:
             tracer.watch(stage, "finish", ASSEMBLE, _of_batch)
         logs = pool.log_tasks()
+        tracer.replace(pool, "grow", lambda grow: functools.partial(_grow, grow, logs))
         tracer.follow(logs, [stage.source.name for stage in pool.stages])
 
         def count() -> None:
@@ -238,3 +240,10 @@ def _of_source(batch: Batch, stage: Stage, *_: Any) -> dict[str, Any]:
 
 def _of_work(work: Any, *_: Any) -> dict[str, Any]:
     return work.place._asdict()  # type: ignore[no-any-return]
+
+
+def _grow(grow: Callable[[int], None], logs: TaskLogs, num_workers: int) -> None:
+    """Let a pool grow. What new workers do is left out if there is no memory for it."""
+    with contextlib.suppress(OutOfMemoryError):
+        logs.want(num_workers)
+    grow(num_workers)

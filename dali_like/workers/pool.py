@@ -222,8 +222,10 @@ class ProcessPool:
         return self._space.used_bytes
 
     def log_tasks(self) -> TaskLogs:
-        """Let the workers note what they compute, and when."""
-        return TaskLogs(self._space, self._options.num_workers)
+        """Let the workers that there are note what they compute, and when."""
+        logs = TaskLogs(self._space, self._options.num_workers)
+        logs.want(self.num_workers)
+        return logs
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """Give workers that are started from now on other sources; see `dali_like.workers.crew.Crew.renew`."""

@@ -118,31 +118,41 @@ class TaskLog:
 
 
 class TaskLogs:
-    """The logs of all workers of a pool, as the main process sees them. Records are wanted from now on, until `close`.
+    """The logs of all workers that a pool may have, as the main process sees them. Records are wanted until `close`.
 
     Attributes:
         num_lost: how many records have been overwritten before they were read.
-
-    Raises:
-        OutOfMemoryError: there is no memory for them.
     """
 
     def __init__(self, space: SharedSpace, num_workers: int) -> None:
         self.num_lost = 0
         self._space = space  # which takes its memory along when it is dropped
-        begin = log_offset(0, num_workers)
-        space.commit(begin, num_workers * LOG_BYTES)
-        logs = space.array(begin, (num_workers, LOG_BYTES), np.dtype(np.uint8))
+        self._begin = log_offset(0, num_workers)
+        self._num_wanted = 0
+        logs = space.array(self._begin, (num_workers, LOG_BYTES), np.dtype(np.uint8))
         self._words = logs[:, :LOG_HEADER_BYTES].view(np.int64)
         self._records = logs[:, LOG_HEADER_BYTES:].view(_RECORD)
-        self._read = self._words[:, _WRITTEN].copy()
-        self._words[:, _WANTED] = 1
+        self._read: list[int] = []
+
+    def want(self, num_workers: int) -> None:
+        """Want the records of so many workers, the first ones, from now on.
+
+        Raises:
+            OutOfMemoryError: there is no memory for them.
+        """
+        more = slice(self._num_wanted, num_workers)
+        if more.start >= more.stop:
+            return
+        self._space.commit(self._begin + more.start * LOG_BYTES, (more.stop - more.start) * LOG_BYTES)
+        self._read += self._words[more, _WRITTEN].tolist()
+        self._words[more, _WANTED] = 1
+        self._num_wanted = num_workers
 
     def read(self) -> list[tuple[int, TaskRecord]]:
         """The records that have come since the last time, each with its worker, in the order of each worker."""
         made: list[tuple[int, TaskRecord]] = []
-        for worker, written in enumerate(self._words[:, _WRITTEN].tolist()):
-            since = int(self._read[worker])
+        for worker, written in enumerate(self._words[: self._num_wanted, _WRITTEN].tolist()):
+            since = self._read[worker]
             if written > since:
                 self._read[worker] = written
                 made += [(worker, record) for record in self._copy(worker, since, written)]
@@ -159,4 +169,4 @@ class TaskLogs:
 
     def close(self) -> None:
         """No more records are wanted."""
-        self._words[:, _WANTED] = 0
+        self._words[: self._num_wanted, _WANTED] = 0
