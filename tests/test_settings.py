@@ -21,10 +21,10 @@ from dali_like.monitor.gathering import worker_statistics
 from dali_like.monitor.records import WORKERS
 from dali_like.monitor.statistics import RingStatistics, Statistics, WorkerStatistics
 from dali_like.types import SampleInfo
-from dali_like.workers import tuner
+from dali_like.workers import tuner, worker
 from dali_like.workers.limits import available_cpus
 from dali_like.workers.meters import Reading
-from dali_like.workers.protocol import METER_WORDS
+from dali_like.workers.protocol import CELL_BUSY, CELL_BYTES, CELL_TASKS, CELL_UNMEASURED, METER_WORDS, Status
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.settings import (
     MOST_WORKERS,
@@ -187,9 +187,13 @@ class StandIn:
         self.limit_bytes = 1 << 40
         self.ready = 0
         self.grown: list[int] = []
+        self.measures: list[bool] = []
 
     def num_ready(self, source: int) -> int:
         return self.ready
+
+    def measure(self, *, quick_tasks: bool) -> None:
+        self.measures.append(quick_tasks)
 
     def grow(self, num_workers: int) -> None:
         self.grown.append(num_workers)
@@ -316,6 +320,35 @@ class TestTheTuner:
 
         assert chooser.settings.prefetch_depth == 8
 
+    def test_lets_quick_tasks_be_for_a_while_when_it_has_seen_nothing_new(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(4, depth=2)
+        for _ in range(3):  # the first look may be wrong; the second says the same
+            clock[0] += 0.1
+            pool.work(0.1, 0.1)
+            take(pool, chooser, clock)
+        unmeasured = list(pool.measures)
+        clock[0] += 0.1
+        take(pool, chooser, clock)
+        before = list(pool.measures)
+        clock[0] += 10.0
+        take(pool, chooser, clock)
+
+        assert (unmeasured, before, pool.measures) == ([False], [False], [False, True])
+
+    def test_goes_by_nothing_that_was_before_such_a_while(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(4, depth=2)
+        for _ in range(1000):
+            clock[0] += 0.1
+            if pool.measures[-1:] == [False]:  # batches, but nothing is measured
+                pool.work(0.0, 0.0, tasks=1)
+            else:
+                pool.work(1.0, 0.01 if pool.measures else 1.0)
+            take(pool, chooser, clock)
+            if chooser.settings.num_workers > 4:
+                break
+
+        assert chooser.settings.num_workers_reason.startswith("the loop takes 100 ms for a batch, and workers 1e+03 ms")
+
     def test_takes_a_thread_that_waits_for_the_gil_for_one_that_computes(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8, are_threads=True)
         for _ in range(20):
@@ -346,6 +379,26 @@ class TestTheTuner:
         chooser.look(pool)
 
         assert (chooser.settings.num_workers, chooser.settings.prefetch_depth) == (16, 48)
+
+
+def test_a_worker_measures_slow_tasks_always_and_quick_ones_when_it_is_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns = 0
+    monkeypatch.setattr(worker.time, "monotonic_ns", lambda: now_ns)
+    cell = memoryview(bytearray(CELL_BYTES))[CELL_BUSY:]
+    tasks, is_unmeasured = cell[CELL_TASKS - CELL_BUSY :][:8].cast("q"), cell[CELL_UNMEASURED - CELL_BUSY :][:8].cast("q")
+
+    def run(took_ns: int, task: int) -> tuple[Status, int]:
+        nonlocal now_ns
+        now_ns += took_ns
+        return Status.DENSE, 0
+
+    measured = worker._measured(run, cell)
+    counts = []
+    for is_unmeasured[0], took_ns in ((0, 1000), (1, 1000), (0, 1000), (0, 10**7), (1, 10**7), (1, 1000), (1, 1000)):
+        measured(took_ns, 0)
+        counts.append(tasks[0])
+
+    assert counts == [1, 1, 2, 3, 4, 5, 5]
 
 
 def test_cpus_are_those_of_the_affinity_or_the_quota(tmp_path: Path) -> None:

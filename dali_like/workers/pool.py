@@ -41,7 +41,15 @@ from dali_like.workers.dispatch import Dispatcher, pid_in_cell
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, meter_words, read_meters
-from dali_like.workers.protocol import CELL_BUSY, NOTICE_BYTES, WORD_BYTES, cell_offset, control_bytes, notice_offset
+from dali_like.workers.protocol import (
+    CELL_BUSY,
+    CELL_UNMEASURED,
+    NOTICE_BYTES,
+    WORD_BYTES,
+    cell_offset,
+    control_bytes,
+    notice_offset,
+)
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
@@ -166,6 +174,12 @@ class ProcessPool:
         ]
         busy, cpu, tasks, *squares = map(sum, zip(*words, strict=True))
         return Totals(self._work.num_made / len(self._stages), busy / 1e9, cpu / 1e9, tasks, *squares)
+
+    def measure(self, *, quick_tasks: bool) -> None:
+        """Say whether workers are to measure tasks, too, of which measuring would be a part that matters."""
+        for worker in range(self._options.num_workers):
+            word = cell_offset(worker) + CELL_UNMEASURED
+            self._space.map[word : word + WORD_BYTES] = (not quick_tasks).to_bytes(WORD_BYTES, "little")
 
     def grow(self, num_workers: int) -> None:
         """Start workers until there are so many, and cut batches for them."""

@@ -32,7 +32,7 @@ from dali_like.workers.crew import TEMPLATE, End, Workers
 from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
-    CELL_BYTES,
+    CELL_BUSY,
     CELL_PID,
     CELL_REPLACED,
     CELL_SAMPLE,
@@ -412,7 +412,7 @@ class Recovery:
         """The cell of a dead worker must not name a task that somebody else may have by then."""
         self._replaced_before += self._replaced_by(worker)
         cell = cell_offset(worker)
-        self._space.map[cell : cell + CELL_BYTES] = bytes(CELL_BYTES)
+        self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # what it has measured stays
         self._space.discard(message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
         if self._watch is not None:
             self._watch.forget(worker)

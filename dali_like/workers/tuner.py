@@ -1,8 +1,9 @@
 """Measures a pool while it works, and chooses its settings: `py_num_workers="auto"` and the like.
 
-Workers that are measured add the wall clock and CPU time of each task up in their cells (`dali_like.workers.worker`). The
+Workers that are measured add the wall clock and CPU time of tasks up in their cells (`dali_like.workers.worker`). The
 main process reads them when it comes to wait for a batch anyway, or while it waits. It looks soon after the first task has
-been made, and then ever more rarely: each time has four times as much to go by as the one before.
+been made, and then ever more rarely: each time has four times as much to go by as the one before. Where the last look has
+changed nothing, workers do not measure quick tasks for a while, since that would be a per cent of what these take.
 
 What a worker has waited for is what its tasks took, less the CPU time, less the time for which it was ready to run and did
 not get a CPU (``/proc/PID/schedstat``, see the kernel's documentation on sched-stats). Where the kernel does
@@ -35,6 +36,8 @@ from dali_like.workers.settings import (
 #: The first look comes when workers have been busy for so long. Before, there is nothing to judge by.
 _FIRST_LOOK_S = 0.02
 _FACTOR = 4
+#: How long a pause in measuring is, by what came before it.
+_PAUSE = 15
 #: What one more worker is taken to need, where that cannot be found out, and at least.
 _LEAST_WORKER_BYTES = 1 << 20
 _TINY_S = 1e-9
@@ -98,6 +101,9 @@ class Tunable(Protocol):
     def num_ready(self, source: int) -> int:
         """How many batches of a source are complete, and have not been asked for."""
 
+    def measure(self, *, quick_tasks: bool) -> None:
+        """Say whether workers are to measure those tasks, too, of which that is a part that matters."""
+
     def grow(self, num_workers: int) -> None:
         """Start workers until there are so many."""
 
@@ -146,16 +152,18 @@ class Tuner:
 
     def begin(self) -> None:
         """Another pool is to be measured."""
-        self._seen = Totals()
-        self._runqueue_s = 0.0
         self._next_look_s = _FIRST_LOOK_S
         self._not_before_s = 0.0
-        self._looked_s = time.monotonic()
+        self._is_first = True
+        self._pauses = False
         self._left_s: float | None = None
-        self._begin_interval()
+        self._begin_interval(Totals(), 0.0)
 
-    def _begin_interval(self) -> None:
-        """What is counted from one look to the next begins anew."""
+    def _begin_interval(self, seen: Totals, runqueue_s: float) -> None:
+        """What is measured from one look to the next begins anew."""
+        self._seen = seen
+        self._runqueue_s = runqueue_s
+        self._began_s = time.monotonic()
         self._loops = 0
         self._loop_s = 0.0
         self._least_ready = _MANY
@@ -165,17 +173,12 @@ class Tuner:
         """How long to wait for news before looking again: at first, a little; later only where there is news."""
         return _FIRST_LOOK_S * 1000 if self._is_first else math.inf
 
-    @property
-    def _is_first(self) -> bool:
-        """Whether the pool has not been looked at before."""
-        return self._seen.tasks == 0
-
     def begin_wait(self, pool: Tunable, source: int) -> None:
         """The loop comes to wait for a batch of a source; if there are several, for one of the first source first."""
         if self._left_s is not None:
             self._loop_s += time.monotonic() - self._left_s
             self._loops += source == 0
-        if self._tunes_depth and self._least_ready > _LEAST_READY:
+        if self._tunes_depth and self.settings.prefetch_depth > FIRST_DEPTH and self._least_ready > _LEAST_READY:
             self._least_ready = min(self._least_ready, pool.num_ready(source))
         self.look(pool)
 
@@ -189,16 +192,27 @@ class Tuner:
         if now_s < self._not_before_s:
             return
         totals = pool.totals
+        if self._pauses:
+            self._pauses = False
+            pool.measure(quick_tasks=True)
+            self._begin_interval(totals, _runqueue_of(pool))
+            return
         since = Totals(*(new - old for new, old in zip(totals, self._seen, strict=True)))
         if since.busy_s < self._next_look_s or since.batches <= 0:
             # No worker can be busy for longer than time passes.
             self._not_before_s = now_s + (self._next_look_s - since.busy_s) / self.settings.num_workers
             return
+        before, runqueue_s, elapsed_s = self.settings, _runqueue_of(pool), now_s - self._began_s
+        measured = self._measure(since, max(0.0, runqueue_s - self._runqueue_s), elapsed_s)
+        self._begin_interval(totals, runqueue_s)
         self._next_look_s *= _FACTOR
-        chosen = decide(self.settings, self._measure(pool, since, now_s - self._looked_s), self._limits(pool))
-        self._seen, self._looked_s = totals, now_s
-        self._begin_interval()
-        self._follow(chosen, pool)
+        self._follow(decide(before, measured, self._limits(pool)), pool)
+        now = self.settings
+        if not self._is_first and (now.num_workers, now.prefetch_depth) == (before.num_workers, before.prefetch_depth):
+            self._pauses = True
+            self._not_before_s = now_s + _PAUSE * elapsed_s
+            pool.measure(quick_tasks=False)
+        self._is_first = False
 
     def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
         now = self.settings
@@ -213,11 +227,9 @@ class Tuner:
         if chosen.prefetch_depth != now.prefetch_depth and self.on_deeper is not None:
             self.on_deeper(chosen.prefetch_depth - now.prefetch_depth)
 
-    def _measure(self, pool: Tunable, since: Totals, elapsed_s: float) -> Measurement:
-        runqueue_s = sum(map(_runqueue_s, pool.forked_pids))
-        ready_s = since.cpu_s + max(0.0, runqueue_s - self._runqueue_s)
+    def _measure(self, since: Totals, runqueue_s: float, elapsed_s: float) -> Measurement:
+        ready_s = since.cpu_s + runqueue_s
         waited_s = since.busy_s - ready_s
-        self._runqueue_s = runqueue_s
         if self._are_threads:
             is_credible = ready_s < elapsed_s * _LEAST_SHARE_OF_GIL
         else:
@@ -249,6 +261,11 @@ class Tuner:
             available_bytes=available_bytes(),
             batches_bytes=pool.limit_bytes,
         )
+
+
+def _runqueue_of(pool: Tunable) -> float:
+    """For how long the workers of a pool have been ready to run without running, all together."""
+    return sum(map(_runqueue_s, pool.forked_pids))
 
 
 def _runqueue_s(pid: int) -> float:

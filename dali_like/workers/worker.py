@@ -29,6 +29,7 @@ from dali_like.workers.protocol import (
     CELL_PID,
     CELL_SAMPLE,
     CELL_SQUARES,
+    CELL_UNMEASURED,
     DONE,
     MESSAGE_BYTES,
     NO_TICKET,
@@ -49,6 +50,9 @@ from dali_like.workers.transport import pack_exception, read_message
 
 #: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
 STACK_SIGNAL = signal.SIGRTMAX - 1
+
+#: A task that takes longer costs nothing to measure, to speak of.
+_QUICK_NS = 1_000_000
 
 #: Exit status of a worker that could not start; its message area says why.
 START_FAILED = 70
@@ -133,10 +137,15 @@ def run_worker(
 
 
 def _measured(run: Callable[[int, int], tuple[Status, int]], cell: memoryview) -> Callable[[int, int], tuple[Status, int]]:
-    """What computes a task, and then adds to the worker's cell how long it has taken."""
+    """What computes a task, and then adds to the worker's cell how long it has taken; not if that would be wasted on it."""
     words, squares = cell[: CELL_SQUARES - CELL_BUSY].cast("q"), cell[CELL_SQUARES - CELL_BUSY :][: 2 * WORD_BYTES].cast("d")
+    is_unmeasured = cell[CELL_UNMEASURED - CELL_BUSY :][:WORD_BYTES].cast("q")
+    is_quick = False
 
     def run_measured(page: int, task: int) -> tuple[Status, int]:
+        nonlocal is_quick
+        if is_quick and is_unmeasured[0]:
+            return run(page, task)
         began_ns, cpu_ns = time.monotonic_ns(), time.thread_time_ns()
         try:
             return run(page, task)
@@ -147,6 +156,7 @@ def _measured(run: Callable[[int, int], tuple[Status, int]], cell: memoryview) -
             words[2] += 1
             squares[0] += (took_ns / 1e9) ** 2
             squares[1] += (computed_ns / 1e9) ** 2
+            is_quick = took_ns < _QUICK_NS
 
     return run_measured
 
