@@ -24,8 +24,8 @@ __all__ = ["Bottleneck", "Diagnosis", "diagnose"]
 
 #: Fewer batches say nothing.
 _LEAST_BATCHES = 10
-#: A loop that waits for less than this share of its time is held up by its own work.
-_LITTLE_WAITING = 0.05
+#: A loop that waits for less than this share of its time is held up by its own work, though callbacks may be all the rest.
+_LITTLE_WAITING = 0.1
 #: Workers that are busy for this share of the time are as busy as can be: between tasks and batches there are gaps.
 _BUSY = 0.7
 #: More CPUs, by this factor, than workers use now are worth more workers.
@@ -84,6 +84,8 @@ class Diagnosis:
 def diagnose(statistics: Statistics) -> Diagnosis:
     """Say what holds a loop up."""
     per_batch = _PerBatch(statistics)
+    if statistics.loop.epochs and not statistics.loop.batches:
+        return _of_nothing(statistics)
     if statistics.loop.wait.count < _LEAST_BATCHES:
         return Diagnosis(
             Bottleneck.UNKNOWN,
@@ -210,14 +212,28 @@ class _PerBatch:
         return f"The loop waits {share:.0%} of the time, {seconds_text(self.wait_s)} of {seconds_text(self.loop_s)} a batch"
 
 
+def _of_nothing(statistics: Statistics) -> Diagnosis:
+    empty = [source.name for source in statistics.sources if not source.batches]
+    times = "once" if statistics.loop.epochs == 1 else f"{statistics.loop.epochs} times"
+    return Diagnosis(
+        Bottleneck.UNKNOWN,
+        f"The loop has come to the end of an epoch {times} and got no batch at all; {' and '.join(empty) or 'nobody'} made "
+        "none.",
+        "Look at its length, or at why it ends: a callable that raises StopIteration at once, an iterator that has been used "
+        "up, a folder in which no file was found, fewer samples than a batch where the last one is dropped.",
+    )
+
+
 def _of_loop(batch: _PerBatch) -> Diagnosis:
     share = batch.statistics.loop.wait_share
     return Diagnosis(
         Bottleneck.LOOP,
         f"The loop itself: it works {seconds_text(batch.work_s)} on each batch and waits {seconds_text(batch.wait_s)}, "
         f"{share:.1%} of the time.",
-        "Nothing is to be gained by faster loading. Make the loop's own work faster, or give CPUs back by fewer workers.",
+        f"Loading that takes no time would gain {share:.1%} at most. Make the loop's own work faster"
+        f"{', or give CPUs back by fewer workers' if batch.settings.num_workers > 1 else ''}.",
         batch.speedup(0),
+        provided="if loading takes no time",
     )
 
 

@@ -84,6 +84,18 @@ def test_a_loop_that_hardly_waits_is_the_bottleneck_itself() -> None:
     assert "works 99 ms on each batch" in found.sentence
 
 
+@pytest.mark.parametrize("place", ["workers", "main process"])
+def test_a_loop_that_works_nearly_all_the_time_is_so_though_callbacks_are_all_the_rest(place: str) -> None:
+    is_serial = place == "main process"
+    found = diagnosis_of(
+        Statistics(settings=settings(0 if is_serial else 1), loop=loop(6, 94, not is_serial), sources=(source(6, place),))
+    )
+
+    assert (found.bottleneck, found.changes) == (Bottleneck.LOOP, {})
+    assert "would gain 6.0% at most" in found.advice
+    assert found.speedup == pytest.approx(100 / 94)
+
+
 def test_a_callback_in_the_main_process_is_to_go_to_workers() -> None:
     found = diagnosis_of(Statistics(settings=settings(), loop=loop(80, 20, False), sources=(source(80, "main process"),)))
 
@@ -276,6 +288,33 @@ def test_auto_is_enough_for_a_callback_that_is_to_go_to_workers(make_pipeline: M
     pipe = make_pipeline(sleep_1_ms, "serial", workers="auto")
 
     assert finds(Bottleneck.CALLBACK, pipe, take_20(pipe)).advice == "Let workers call it: parallel=True."
+
+
+def stops(info: Any) -> Any:
+    raise StopIteration
+
+
+@pytest.mark.parametrize("way", ["serial", "fork"])
+def test_a_source_that_gives_nothing_is_named(make_pipeline: MakePipeline, way: str) -> None:
+    pipe = make_pipeline(stops, way)
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            pipe.run()
+        pipe.reset()
+
+    found = diagnosis_of(pipe.statistics())
+    assert found.bottleneck is Bottleneck.UNKNOWN
+    assert "an epoch 2 times and got no batch at all; external_source of" in found.sentence
+    assert "stops made none" in found.sentence
+    assert "no batch at all" in " ".join(str(pipe.report()).split())
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_so_is_a_dataset_without_samples(workers: int) -> None:
+    loader: DataLoader[Any] = DataLoader([], batch_size=2, num_workers=workers)
+
+    assert list(loader) == []
+    assert "dataset list made none" in diagnosis_of(loader.statistics()).sentence
 
 
 # In earnest
