@@ -219,7 +219,7 @@ def _of_nothing(statistics: Statistics) -> Diagnosis:
         Bottleneck.UNKNOWN,
         f"The loop has come to the end of an epoch {times} and got no batch at all; {' and '.join(empty) or 'nobody'} made "
         "none.",
-        "Look at its length, or at why it ends: a callable that raises StopIteration at once, an iterator that has been used "
+        "Look at its length, or at why it ends: a callable that raises StopIteration at once, an iterator that is used "
         "up, a folder in which no file was found, fewer samples than a batch where the last one is dropped.",
     )
 

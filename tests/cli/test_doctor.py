@@ -57,10 +57,36 @@ def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return report
 
 
-def test_report_has_a_line_for_each_finding_and_one_for_its_remedy(report: Callable[..., tuple[int, str]]) -> None:
-    status, text = report([lambda: findings.ok("floor", "dry"), lambda: findings.warning("roof", "a hole", "mend it")])
+def house(*others: findings.Check) -> list[findings.Check]:
+    return [
+        lambda: findings.ok("floor", "dry"),
+        lambda: findings.note("cellar", "none"),
+        lambda: findings.note("bell", "silent", "wind it up"),
+        lambda: findings.warning("roof", "a hole", "mend it"),
+        *others,
+    ]
 
-    floor, roof, remedy, _, summary = text.splitlines()
+
+def test_report_has_what_calls_for_action_the_worst_first(report: Callable[..., tuple[int, str]]) -> None:
+    status, text = report(house(lambda: findings.failure("door", "none", "make one")))
+
+    lines = text.splitlines()
+    assert status == 1
+    assert [line.split()[:2] for line in lines[:6:2]] == [["failure", "door"], ["warning", "roof"], ["note", "bell"]]
+    assert lines[-1].endswith(": 1 failure, 1 warning, 2 notes, 1 ok; --verbose shows all")
+    assert len(lines) == 8
+
+
+def test_report_says_so_where_there_is_nothing_to_do(report: Callable[..., tuple[int, str]]) -> None:
+    status, text = report(house()[:2])
+
+    assert (status, text.splitlines()[0]) == (0, "There is nothing to do.")
+
+
+def test_whole_report_has_a_line_for_each_finding_and_one_for_its_remedy(report: Callable[..., tuple[int, str]]) -> None:
+    status, text = report([house()[0], house()[3]], "--verbose")
+
+    roof, remedy, floor, _, summary = text.splitlines()
     assert status == 0
     assert floor.split() == ["ok", "floor", "dry"]
     assert roof.split() == ["warning", "roof", "a", "hole"]
@@ -86,7 +112,7 @@ def test_a_check_that_breaks_down_is_a_failure_and_the_others_go_on(report: Call
     def roof() -> Finding:
         raise ZeroDivisionError("no tiles")
 
-    status, text = report([roof, lambda: findings.ok("floor", "dry")])
+    status, text = report([roof, lambda: findings.ok("floor", "dry")], "--verbose")
 
     assert status == 1
     assert "ZeroDivisionError: no tiles" in text

@@ -1,7 +1,7 @@
 """Looks at the machine and the installation, and says what to do where something is amiss.
 
-The exit status is 1 if anything has failed. Warnings are about speed, or about what may fail later; notes are about what not
-everybody needs.
+It shows what calls for action, the worst first, and with --verbose all that it has found. The exit status is 1 if anything
+has failed. Warnings are about speed, or about what may fail later; notes are about what not everybody needs.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from dali_like import __version__
@@ -24,17 +24,14 @@ CHECKS: tuple[Check, ...] = (*machine.CHECKS, *kernel.CHECKS, *libraries.CHECKS,
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON, for programs")
+    parser.add_argument("--verbose", action="store_true", help="show what is well, too, and what nobody needs to do")
+    parser.add_argument("--json", action="store_true", help="print all findings as JSON, for programs")
 
 
 def run(options: argparse.Namespace) -> int:
     """See `dali_like.cli.Command`."""
-    found = []
-    for finding in examine(CHECKS):
-        found.append(finding)
-        if not options.json:
-            print(_line(finding), flush=True)
-    print(_as_json(found) if options.json else f"\n{_summary(found)}")
+    found = list(examine(CHECKS))
+    print(_as_json(found) if options.json else _as_text(found, shows_all=options.verbose))
     return int(any(finding.verdict is Verdict.FAILURE for finding in found))
 
 
@@ -49,6 +46,15 @@ def examine(checks: Iterable[Check]) -> Iterator[Finding]:
 
 def _name(check: Check) -> str:
     return str(getattr(check, "__name__", check))
+
+
+def _as_text(found: Sequence[Finding], *, shows_all: bool) -> str:
+    order = list(Verdict)
+    worst_first = sorted(found, key=lambda finding: -order.index(finding.verdict))
+    shown = [finding for finding in worst_first if shows_all or finding.calls_for_action]
+    lines = [_line(finding) for finding in shown] or ["There is nothing to do."]
+    rest = "" if len(shown) == len(found) else "; --verbose shows all"
+    return "\n".join([*lines, "", f"{_summary(found)}{rest}"])
 
 
 def _line(finding: Finding) -> str:

@@ -35,6 +35,11 @@ class Finding:
     found: str
     remedy: str = ""
 
+    @property
+    def calls_for_action(self) -> bool:
+        """Whether something can be done, or does not work."""
+        return self.verdict in (Verdict.WARNING, Verdict.FAILURE) or bool(self.remedy)
+
 
 #: Looks at one thing. What it raises is a failure of what it looks at.
 Check = Callable[[], Finding]
@@ -45,8 +50,8 @@ def ok(subject: str, found: str) -> Finding:
     return Finding(subject, Verdict.OK, found)
 
 
-def note(subject: str, found: str, remedy: str) -> Finding:
-    """Something that not everybody needs is not there."""
+def note(subject: str, found: str, remedy: str = "") -> Finding:
+    """Something that not everybody needs is not there. Without a remedy, nobody needs to do anything about it."""
     return Finding(subject, Verdict.NOTE, found, remedy)
 
 

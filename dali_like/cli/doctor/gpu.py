@@ -27,7 +27,8 @@ from dali_like.workers.memory import SharedSpace
 _DRIVER = "libcuda.so.1"
 _SUCCESS = 0
 _INSTALL = "pip install 'dali_like[cuda13]', or [cuda12] for a driver of CUDA 12"
-_ON_CPU = "nothing, if batches stay on the CPU"
+#: What is said where nothing is to be done.
+_ON_CPU = "batches stay on the CPU"
 _NBYTES = 16 << 20
 
 Find = Callable[[str], Any]
@@ -42,7 +43,7 @@ def driver(find: Find = found_library, root: Path = Path("/")) -> Finding:
     """
     cuda = _cuda_of_driver(find)
     if cuda is None:
-        return note("NVIDIA driver", "none", f"{_ON_CPU}; in a container: docker run --gpus all")
+        return note("NVIDIA driver", f"none: {_ON_CPU}; in a container it takes docker run --gpus all")
     for_cuda = f"for CUDA up to {cuda[0]}.{cuda[1]}"
     try:
         version = re.search(r"Kernel Module.*?\s(\d[\d.]+)", (root / "proc/driver/nvidia/version").read_text())
@@ -60,7 +61,7 @@ def devices(count: Callable[[], int] = count_accelerators, find: Find = found_li
     if num_devices:
         return ok("GPUs", found)
     if find(_DRIVER) is None:
-        return note("GPUs", found, _ON_CPU)
+        return note("GPUs", f"{found}: {_ON_CPU}")
     return warning("GPUs", f"{found}, though there is a driver", "look at nvidia-smi and CUDA_VISIBLE_DEVICES")
 
 
@@ -70,7 +71,7 @@ def cupy(find: Find = found_library) -> Finding:
     found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
     cuda = _cuda_of_driver(find)
     if not names:
-        return (note if cuda is None else warning)("CuPy", "not installed", _ON_CPU if cuda is None else _INSTALL)
+        return note("CuPy", f"not installed: {_ON_CPU}") if cuda is None else warning("CuPy", "not installed", _INSTALL)
     if len(names) > 1:
         return failure("CuPy", f"{found}: these overwrite each other", f"pip uninstall {' '.join(names)}; then {_INSTALL}")
     built_for = re.search(r"cuda(\d+)", names[0])
@@ -83,7 +84,7 @@ def page_locking(count: Callable[[], int] = count_accelerators) -> Finding:
     """Whether memory of batches can be page-locked, and comes back from the GPU as it went there."""
     subject = "page-locking"
     if not count() or importlib.util.find_spec("cupy") is None:
-        return note(subject, "not tried: that takes a GPU and CuPy", _ON_CPU)
+        return note(subject, "not tried: that takes a GPU and CuPy")
     space = SharedSpace.create(limit_bytes=2 * _NBYTES)
     sent, came_back = (space.array(space.take(_NBYTES, _NBYTES), (_NBYTES,), np.dtype(np.uint8)) for _ in range(2))
     sent[:] = np.resize(np.arange(251), _NBYTES)
