@@ -1,8 +1,9 @@
 """Tries settings of a pipeline of yours within a memory budget, and writes the best as a line of code.
 
 One setting after the other: how many workers, how many threads operators have, how many batches are made ahead, how workers
-are started. Of each it keeps the first value, the smallest, that is not more than 3 % slower than the fastest. Each trial is
-measured in a process of its own, by a loop that does nothing else.
+are started. Each value is measured in a process of its own, by a loop that does nothing else; those that are not much slower
+than the fastest are measured again, in turns, and stand with the median. Of these it keeps the first, the smallest, that is
+not slower than the fastest by more than repeated measurements differ, or by more than 3 %.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import argparse
 import functools
 import os
 import re
+import statistics
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dali_like.cli.bench import facts_of
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
@@ -25,6 +28,10 @@ __all__ = ["add_arguments", "run"]
 
 #: How much slower a setting may be that takes less.
 _TOLERANCE = 0.03
+#: Values that may turn out to be the fastest: no more than so much slower than what is, in one trial each.
+_CLOSE = 0.1
+#: How often these are measured.
+_REPEATS = 3
 _DEPTHS = (1, 2, 4, 8)
 #: Start methods that can be tried in place of each other. Others want more of the source, or of the machine.
 _PROCESSES = ("fork", "spawn")
@@ -42,21 +49,41 @@ _SHORT_NAMES = {
 Settings = dict[str, Any]
 
 
-class _Trial(NamedTuple):
-    """Settings that were tried.
+@dataclass
+class _Trial:
+    """Settings that are tried.
 
     Attributes:
-        outcome: what has been measured; None: it failed.
+        outcomes: what has been measured, each time; empty: it failed.
         note: why it is out of the question; "": it is not.
     """
 
     settings: Settings
-    outcome: Outcome | None
-    note: str
+    outcomes: list[Outcome] = field(default_factory=list)
+    note: str = ""
 
     @property
     def rate(self) -> float:
-        return 0.0 if self.outcome is None or self.note else self.outcome.samples_per_s
+        """Samples a second, the median; 0 if it is out of the question."""
+        return self.measured.samples_per_s if self.outcomes and not self.note else 0.0
+
+    @property
+    def measured(self) -> Outcome:
+        """The medians, and the most memory; zeros if nothing has been measured."""
+        if not self.outcomes:
+            return Outcome(0.0, 0.0, 0.0, 0)
+        return Outcome(
+            statistics.median(outcome.samples_per_s for outcome in self.outcomes),
+            statistics.median(outcome.batches_per_s for outcome in self.outcomes),
+            statistics.median(outcome.first_batch_s for outcome in self.outcomes),
+            max(outcome.memory_bytes for outcome in self.outcomes),
+        )
+
+    @property
+    def spread(self) -> float:
+        """How much the rates differ, as a part of the median."""
+        rates = [outcome.samples_per_s for outcome in self.outcomes]
+        return (max(rates) - min(rates)) / statistics.median(rates) if self.rate else 0.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     if best is None:
         print(f"\nNothing has worked within {size_text(budget)}.")
         return 1
-    print(f"\n{factory.line(**best.settings)}")
+    print(f"\n{tuning.noise_text()}\n\n{factory.line(**best.settings)}")
     return 0
 
 
@@ -99,6 +126,14 @@ class _Tuning:
         self._budget_bytes = budget_bytes
         self._seconds = seconds
         self.trials: list[_Trial] = []
+
+    def noise_text(self) -> str:
+        """How much of the differences is noise."""
+        noise = max((trial.spread for trial in self.trials), default=0.0)
+        return (
+            f"Repeated trials differ by up to {noise:.0%}. Of settings that differ by no more than theirs do, or by "
+            f"{_TOLERANCE:.0%}, the one that takes least is the best."
+        )
 
     def tune(self, told: dict[str, Any]) -> _Trial | None:
         """The best settings, beginning with what the pipeline has now; None: none have worked."""
@@ -120,23 +155,38 @@ class _Tuning:
         fastest = max(trial.rate for trial in trials)
         if not fastest:
             return settings
-        return next(trial.settings for trial in trials if trial.rate >= fastest * (1 - _TOLERANCE))
+        close = [trial for trial in trials if trial.rate >= fastest * (1 - _CLOSE)]
+        self._repeat(close)
+        if not any(trial.rate for trial in close):  # they have worked once, and not again
+            return settings
+        tolerance = max(_TOLERANCE, *(trial.spread for trial in close))
+        fastest = max(trial.rate for trial in close)
+        return next(trial.settings for trial in close if trial.rate >= fastest * (1 - tolerance))
+
+    def _repeat(self, close: list[_Trial]) -> None:
+        """Measure the settings again that one trial each is not enough to choose from, one after the other."""
+        for _ in range(_REPEATS - 1 if len(close) > 1 else 0):
+            for trial in close:
+                if len(trial.outcomes) < _REPEATS and trial.rate:
+                    self._measure(trial)
 
     def _try(self, settings: Settings) -> _Trial:
         for trial in self.trials:
             if trial.settings == settings:
                 return trial
-        self.trials.append(trial := self._measure(settings))
+        self.trials.append(trial := _Trial(settings))
+        self._measure(trial)
         return trial
 
-    def _measure(self, settings: Settings) -> _Trial:
-        make = functools.partial(self._factory.make, **settings, max_held_bytes=self._budget_bytes)
+    def _measure(self, trial: _Trial) -> None:
+        make = functools.partial(self._factory.make, **trial.settings, max_held_bytes=self._budget_bytes)
         try:
-            with Progress(", ".join(f"{name}={value}" for name, value in settings.items())) as progress:
-                outcome = try_pipeline(make, self._seconds, progress.show)
+            with Progress(", ".join(f"{name}={value}" for name, value in trial.settings.items())) as progress:
+                trial.outcomes.append(try_pipeline(make, self._seconds, progress.show))
         except TrialError as error:
-            return _Trial(settings, None, f"failed: {error}")
-        return _Trial(settings, outcome, "too much memory" if outcome.memory_bytes > self._budget_bytes else "")
+            trial.note = f"failed: {error}"
+        else:
+            trial.note = "too much memory" if trial.measured.memory_bytes > self._budget_bytes else ""
 
 
 def _worth_trying(trials: list[_Trial]) -> int | None:
@@ -163,13 +213,15 @@ def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
 
 def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], list[list[str]]]:
     names = [name for name in _SHORT_NAMES if any(name in trial.settings for trial in trials)]
-    head = [*(_SHORT_NAMES[name] for name in names), "samples/s", "memory", "first batch", ""]
+    head = [*(_SHORT_NAMES[name] for name in names), "samples/s", "spread", "memory", "first batch", ""]
     rows = []
     for trial in trials:
-        outcome = trial.outcome
-        measured = ["", "", ""]
-        if outcome is not None:
-            measured = [rate_text(outcome.samples_per_s), size_text(outcome.memory_bytes), f"{outcome.first_batch_s:.2f} s"]
+        outcome = trial.measured
+        measured = ["", "", "", ""]
+        if trial.outcomes:
+            spread = f"{trial.spread:.0%}" if len(trial.outcomes) > 1 else ""
+            memory, first = size_text(outcome.memory_bytes), f"{outcome.first_batch_s:.2f} s"
+            measured = [rate_text(outcome.samples_per_s), spread, memory, first]
         rows.append([*(str(trial.settings[name]) for name in names), *measured, "<- best" if trial is best else trial.note])
     return head, rows
 
@@ -184,7 +236,7 @@ def _draw(trials: list[_Trial], best: _Trial | None, path: Path) -> None:
     rates, memory = figure.subplots(1, 2, sharey=True)
     labels = [", ".join(f"{_SHORT_NAMES[name]} {value}" for name, value in trial.settings.items()) for trial in trials]
     colours = ["#5cb85c" if trial is best else "#d9534f" if trial.note else "#4a7fb5" for trial in trials]
-    measured = [trial.outcome or Outcome(0.0, 0.0, 0.0, 0) for trial in trials]
+    measured = [trial.measured for trial in trials]
     rates.barh(range(len(trials)), [outcome.samples_per_s for outcome in measured], color=colours)
     rates.set_yticks(range(len(trials)), labels)
     rates.invert_yaxis()
