@@ -14,6 +14,7 @@ from dali_like.data.datasets import Dataset
 from dali_like.errors import ArgumentError, DecodeError, FolderError
 from dali_like.extras import optional
 from dali_like.fn._image import decode_image
+from dali_like.workers.transport import add_note
 
 __all__ = ["IMG_EXTENSIONS", "DatasetFolder", "ImageFolder", "default_loader"]
 
@@ -140,9 +141,14 @@ class DatasetFolder(Dataset[tuple[Any, Any]]):
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]
-        sample = self.loader(path)
-        if self.transform is not None:
-            sample = self.transform(sample)
+        try:
+            sample = self.loader(path)
+            if self.transform is not None:
+                sample = self.transform(sample)
+        except Exception as error:
+            if path not in str(error):
+                add_note(error, f"the sample is of the file {path}")
+            raise
         if self.target_transform is not None:
             target = self.target_transform(target)
         return sample, target

@@ -83,7 +83,7 @@ class Step:
             outputs = self.operator.compute(call, inputs, arguments)
         except Exception as error:
             who = f"sample {info.idx_in_batch} of iteration" if self.operator.per_sample else "iteration"
-            error.add_note(f"raised by {self.operator.name} for {who} {info.iteration}")
+            error.add_note(f"raised by {self.operator.name} for {who} {info.iteration}{_files_of(registers)}")
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 
@@ -149,6 +149,12 @@ def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequenc
         facts.random_keys.get(node),
         export,
     )
+
+
+def _files_of(samples: Sequence[Any]) -> str:
+    """The files that samples are parts of, as far as these say so: arrays of `numpy.memmap` do."""
+    files = {str(sample.filename): None for sample in samples if isinstance(sample, np.memmap) and sample.filename}
+    return f", from {' and '.join(files)}" if files else ""
 
 
 def _layout_of(layouts: str, samples: Any) -> str:

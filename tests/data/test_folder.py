@@ -156,6 +156,16 @@ def test_transforms_are_applied(root: Path) -> None:
     assert dataset[1] == ("A.JPG", -1)
 
 
+def test_what_a_loader_or_a_transform_raises_names_the_file(root: Path) -> None:
+    def fail(what: Any) -> Any:
+        raise ValueError("damaged")
+
+    for arguments in ({"loader": fail}, {"loader": str, "transform": fail}):
+        with pytest.raises(ValueError, match="damaged") as caught:
+            DatasetFolder(str(root), extensions=(".webp",), allow_empty=True, **arguments)[0]
+        assert caught.value.__notes__ == [f"the sample is of the file {root}/cat/z.webp"]
+
+
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm", ".tiff"])
 def test_images_are_rgb_arrays(tmp_path: Path, suffix: str) -> None:
     write(tmp_path / "a" / f"1{suffix}", encoded(suffix))

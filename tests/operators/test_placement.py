@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, types
-from dali_like.errors import DtypeMismatchError
+from dali_like.errors import DecodeError, DtypeMismatchError
 from dali_like.graph.operators import Array, Call
 from tests.operators.running import batches, pipeline, run
 
@@ -251,3 +252,22 @@ class TestNoDifference:
             assert [batch.at(i)[0] for i in range(4)] == [batch.at(i).__array_interface__["data"][0] for i in range(4)]
         finally:
             pipe.close()
+
+
+@pytest.mark.parametrize("start_method", ["fork", "thread"])
+def test_what_an_operator_cannot_read_is_named_by_its_file_where_the_source_says_so(
+    start_method: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "damaged.npy"
+    path.write_bytes(b"no array")
+
+    def source(info: Any) -> Any:
+        return np.memmap(path, np.uint8, "r")
+
+    pipe = Pipeline(2, num_threads=1, py_num_workers=1, py_start_method=start_method)
+    with pipe:
+        pipe.set_outputs(fn.decoders.numpy(fn.external_source(source, batch=False, parallel=True)))
+    with pipe, pytest.raises(DecodeError) as caught:
+        pipe.run()
+
+    assert f"raised by fn.decoders.numpy for sample 0 of iteration 0, from {path}" in caught.value.__notes__
