@@ -11,21 +11,9 @@ from typing import Any
 import pytest
 from documents import DOCS, program_of
 
-from dali_like.monitor.durations import Durations
+from dali_like.monitor import statistics
 from dali_like.monitor.scalars import scalars
-from dali_like.monitor.statistics import (
-    CopyStatistics,
-    LoopStatistics,
-    MemoryStatistics,
-    OperatorStatistics,
-    RingStatistics,
-    Settings,
-    SlowCall,
-    SourceStatistics,
-    Statistics,
-    WorkerStatistics,
-)
-from tests.monitor.test_report import everything
+from tests.monitor.made_up import everything
 
 STATISTICS = DOCS / "statistics.md"
 
@@ -109,24 +97,9 @@ def test_scalars_are_numbers_of_a_part_of_the_time() -> None:
     assert all(type(value) is float for value in values.values())
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        CopyStatistics,
-        LoopStatistics,
-        MemoryStatistics,
-        OperatorStatistics,
-        RingStatistics,
-        Settings,
-        SlowCall,
-        SourceStatistics,
-        Statistics,
-        WorkerStatistics,
-        Durations,
-    ],
-)
-def test_every_field_is_told_on_the_page(kind: Any) -> None:
-    text = STATISTICS.read_text("utf-8")
+@pytest.mark.parametrize("name", statistics.__all__)
+def test_every_field_is_told_on_the_page(name: str) -> None:
+    kind, text = getattr(statistics, name), STATISTICS.read_text("utf-8")
     names = getattr(kind, "__dataclass_fields__", None) or kind._fields
     properties = [name for name, value in vars(kind).items() if isinstance(value, property)]
     names = [name for name in (*names, *properties) if name != "counts"]  # which the others are made of
