@@ -15,8 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 
+from dali_like.monitor.per_batch import MOST_WORKERS, ROOM, PerBatch, busy_s_of, part_of
 from dali_like.monitor.statistics import SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 
@@ -28,10 +28,6 @@ _LEAST_BATCHES = 10
 _LITTLE_WAITING = 0.1
 #: Workers that are busy for this share of the time are as busy as can be: between tasks and batches there are gaps.
 _BUSY = 0.7
-#: More CPUs, by this factor, than workers use now are worth more workers.
-_ROOM = 1.15
-#: More workers than this are not proposed, though they may mostly wait for a network.
-_MOST_WORKERS = 64
 #: Where batches come faster than this, handing them over counts.
 _LITTLE_TIME_S = 0.001
 
@@ -83,7 +79,7 @@ class Diagnosis:
 
 def diagnose(statistics: Statistics) -> Diagnosis:
     """Say what holds a loop up."""
-    per_batch = _PerBatch(statistics)
+    per_batch = PerBatch(statistics)
     if statistics.loop.epochs and not statistics.loop.batches:
         return _of_nothing(statistics)
     if statistics.loop.wait.count < _LEAST_BATCHES:
@@ -104,114 +100,6 @@ def diagnose(statistics: Statistics) -> Diagnosis:
     return max(causes, key=lambda cause: causes[cause])(per_batch)
 
 
-class _PerBatch:
-    """What a batch costs, on the average, in seconds.
-
-    Attributes:
-        work_s, wait_s, loop_s: of the loop: its work, its waiting, both.
-        in_workers: the sources that workers make.
-    """
-
-    def __init__(self, statistics: Statistics) -> None:
-        loop = statistics.loop
-        self.statistics = statistics
-        self.settings = statistics.settings
-        self._count = max(loop.wait.count, 1)
-        self.work_s = loop.work.total_s / self._count
-        self.wait_s = loop.wait.total_s / self._count
-        self.loop_s = self.work_s + self.wait_s
-        self.in_workers = [source for source in statistics.sources if source.place == "workers"]
-
-    @cached_property
-    def serial_s(self) -> float:
-        """What is called in the main process, where no operators run ahead."""
-        return min(self.wait_s, sum(_busy_s(source) for source in self.statistics.sources if source.place != "workers"))
-
-    @property
-    def waited_for_operators_s(self) -> float:
-        return min(self.wait_s, self.statistics.loop.waited_for_operators_s / self._count)
-
-    @property
-    def waited_for_copies_s(self) -> float:
-        return min(self.wait_s, self.statistics.copies.waited_s / max(self.statistics.copies.batches, 1))
-
-    @property
-    def waited_for_workers_s(self) -> float:
-        """Without the first batch, for which workers are started."""
-        loop = self.statistics.loop
-        return min(self.wait_s, max(0.0, loop.waited_for_workers_s - loop.first_batch_s) / self._count)
-
-    @property
-    def unexplained_s(self) -> float:
-        """What the main process does when it does not wait: it puts batches together."""
-        explained = self.serial_s + self.waited_for_operators_s + self.waited_for_copies_s + self.waited_for_workers_s
-        return max(0.0, self.wait_s - explained)
-
-    @property
-    def busy_s(self) -> float:
-        """What all workers do for a batch."""
-        return sum(map(_busy_s, self.in_workers))
-
-    @property
-    def cpus_used(self) -> float:
-        """How many CPUs the workers use, on the average."""
-        return sum(_part(source, source.cpu_s) for source in self.in_workers) / self.loop_s
-
-    @property
-    def num_workers(self) -> int:
-        return max(self.settings.num_workers, 1)
-
-    @property
-    def most_workers(self) -> int:
-        """As many workers as the CPUs can keep as busy as those that there are."""
-        return min(_MOST_WORKERS, math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_wanted, 1e-9)))
-
-    @property
-    def cpus_wanted(self) -> float:
-        """How many they would use if other processes did not."""
-        return self.cpus_used + sum(_part(source, source.delayed_s) for source in self.in_workers) / self.loop_s
-
-    def cpus_text(self) -> str:
-        """How many CPUs the workers use."""
-        text = f"use {self.cpus_used:.1f} of {self.settings.num_cpus} CPUs"
-        if self.cpus_wanted > _ROOM * self.cpus_used:
-            return f"{text}, and would use {self.cpus_wanted:.1f} if they got them"
-        return text
-
-    @property
-    def chosen_workers(self) -> str:
-        """What is to be said of the number of workers, where the pipeline or loader chooses it; else ""."""
-        chosen = self.settings.chosen
-        if chosen is None or not chosen.num_workers_reason:
-            return ""
-        return f'{self.workers_name}="auto" has chosen {chosen.num_workers} so far: {chosen.num_workers_reason}'
-
-    @property
-    def chosen_depth(self) -> str:
-        """The same of the batches ahead."""
-        chosen = self.settings.chosen
-        if chosen is None or not chosen.prefetch_depth_reason:
-            return ""
-        return f'{self.prefetch_name}="auto" has chosen {chosen.prefetch_depth} so far: {chosen.prefetch_depth_reason}'
-
-    @property
-    def workers_name(self) -> str:
-        return "num_workers" if self.settings.kind == "loader" else "py_num_workers"
-
-    @property
-    def prefetch_name(self) -> str:
-        return "prefetch_factor" if self.settings.kind == "loader" else "prefetch_queue_depth"
-
-    def speedup(self, loading_s: float) -> float:
-        """How many times as fast the loop would be if making a batch took so long."""
-        return max(1.0, self.loop_s / max(self.work_s, loading_s, 1e-9))
-
-    def waiting_text(self) -> str:
-        """How much the loop waits."""
-        share = self.statistics.loop.wait_share
-        return f"The loop waits {share:.0%} of the time, {seconds_text(self.wait_s)} of {seconds_text(self.loop_s)} a batch"
-
-
 def _of_nothing(statistics: Statistics) -> Diagnosis:
     empty = [source.name for source in statistics.sources if not source.batches]
     times = "once" if statistics.loop.epochs == 1 else f"{statistics.loop.epochs} times"
@@ -224,7 +112,7 @@ def _of_nothing(statistics: Statistics) -> Diagnosis:
     )
 
 
-def _of_loop(batch: _PerBatch) -> Diagnosis:
+def _of_loop(batch: PerBatch) -> Diagnosis:
     share = batch.statistics.loop.wait_share
     return Diagnosis(
         Bottleneck.LOOP,
@@ -237,8 +125,8 @@ def _of_loop(batch: _PerBatch) -> Diagnosis:
     )
 
 
-def _of_serial_callbacks(batch: _PerBatch) -> Diagnosis:
-    slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=_busy_s)
+def _of_serial_callbacks(batch: PerBatch) -> Diagnosis:
+    slowest = max((source for source in batch.statistics.sources if source.place != "workers"), key=busy_s_of)
     wanted = _wanted_workers(batch, batch.serial_s, most=_most_workers(batch, slowest))
     changes = {} if batch.chosen_workers else {batch.workers_name: wanted}
     how = [] if batch.settings.kind == "loader" else ["parallel=True"]
@@ -252,7 +140,7 @@ def _of_serial_callbacks(batch: _PerBatch) -> Diagnosis:
     )
 
 
-def _of_operators(batch: _PerBatch) -> Diagnosis:
+def _of_operators(batch: PerBatch) -> Diagnosis:
     settings = batch.settings
     took_s = batch.statistics.operators.batches.mean_s
     threads = f"{settings.num_threads} thread{'s' * (settings.num_threads != 1)} of the main process"
@@ -274,7 +162,7 @@ def _of_operators(batch: _PerBatch) -> Diagnosis:
     )
 
 
-def _of_copies(batch: _PerBatch) -> Diagnosis:
+def _of_copies(batch: PerBatch) -> Diagnosis:
     copies = batch.statistics.copies
     nbytes = copies.copied_bytes / max(copies.batches, 1)
     return Diagnosis(
@@ -285,7 +173,7 @@ def _of_copies(batch: _PerBatch) -> Diagnosis:
     )
 
 
-def _of_putting_together(batch: _PerBatch) -> Diagnosis:
+def _of_putting_together(batch: PerBatch) -> Diagnosis:
     how = (
         "Return arrays of one shape and dtype, and numbers, and leave the collation to the loader, so that workers write "
         "the batch; or let collate_fn do less."
@@ -300,22 +188,22 @@ def _of_putting_together(batch: _PerBatch) -> Diagnosis:
     )
 
 
-def _of_workers(batch: _PerBatch) -> Diagnosis:
-    bound = max((source for source in batch.in_workers if source.is_bound), key=_busy_s, default=None)
-    if bound is not None and _busy_s(bound) >= _BUSY * batch.loop_s and batch.num_workers > 1:
+def _of_workers(batch: PerBatch) -> Diagnosis:
+    bound = max((source for source in batch.in_workers if source.is_bound), key=busy_s_of, default=None)
+    if bound is not None and busy_s_of(bound) >= _BUSY * batch.loop_s and batch.num_workers > 1:
         return _of_bound_source(batch, bound)
     if batch.busy_s < _BUSY * batch.num_workers * batch.loop_s:
         return _of_idle_workers(batch)
     parts = {
-        _of_busy_callbacks: sum(_part(source, source.callback_s) for source in batch.in_workers),
-        _of_operators_in_workers: sum(_part(source, source.operators_s) for source in batch.in_workers),
-        _of_writing: sum(_part(source, source.writing_s) for source in batch.in_workers),
+        _of_busy_callbacks: sum(part_of(source, source.callback_s) for source in batch.in_workers),
+        _of_operators_in_workers: sum(part_of(source, source.operators_s) for source in batch.in_workers),
+        _of_writing: sum(part_of(source, source.writing_s) for source in batch.in_workers),
     }
     return max(parts, key=lambda part: parts[part])(batch, max(parts.values()))
 
 
-def _of_bound_source(batch: _PerBatch, source: SourceStatistics) -> Diagnosis:
-    took_s = _busy_s(source)
+def _of_bound_source(batch: PerBatch, source: SourceStatistics) -> Diagnosis:
+    took_s = busy_s_of(source)
     return Diagnosis(
         Bottleneck.CALLBACK,
         f"{batch.waiting_text()}: one worker walks through {source.name}, which takes it {seconds_text(took_s)} a batch.",
@@ -324,8 +212,8 @@ def _of_bound_source(batch: _PerBatch, source: SourceStatistics) -> Diagnosis:
     )
 
 
-def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
-    callback = max(batch.in_workers, key=_busy_s).callback
+def _of_idle_workers(batch: PerBatch) -> Diagnosis:
+    callback = max(batch.in_workers, key=busy_s_of).callback
     busy = batch.busy_s / batch.num_workers / batch.loop_s
     if batch.loop_s < _LITTLE_TIME_S:
         return Diagnosis(
@@ -347,9 +235,9 @@ def _of_idle_workers(batch: _PerBatch) -> Diagnosis:
     )
 
 
-def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
-    source = max(batch.in_workers, key=_busy_s)
-    if batch.most_workers < batch.num_workers * _ROOM:
+def _of_busy_callbacks(batch: PerBatch, took_s: float) -> Diagnosis:
+    source = max(batch.in_workers, key=busy_s_of)
+    if batch.most_workers < batch.num_workers * ROOM:
         return Diagnosis(
             Bottleneck.CALLBACK,
             f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} a batch, and {_workers_text(batch)} "
@@ -369,13 +257,13 @@ def _of_busy_callbacks(batch: _PerBatch, took_s: float) -> Diagnosis:
     )
 
 
-def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
+def _of_operators_in_workers(batch: PerBatch, took_s: float) -> Diagnosis:
     share = took_s / batch.busy_s
     sentence = (
         f"{batch.waiting_text()} for workers, which spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
         "batch."
     )
-    if batch.most_workers >= batch.num_workers * _ROOM:
+    if batch.most_workers >= batch.num_workers * ROOM:
         wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
         return Diagnosis(
             Bottleneck.OPERATORS,
@@ -393,7 +281,7 @@ def _of_operators_in_workers(batch: _PerBatch, took_s: float) -> Diagnosis:
     )
 
 
-def _of_writing(batch: _PerBatch, took_s: float) -> Diagnosis:
+def _of_writing(batch: PerBatch, took_s: float) -> Diagnosis:
     nbytes = sum(source.made_bytes / max(source.batches, 1) for source in batch.in_workers)
     how = (
         "Return arrays of one shape and dtype that are contiguous; smaller ones: bytes in place of floating point."
@@ -410,32 +298,23 @@ def _of_writing(batch: _PerBatch, took_s: float) -> Diagnosis:
     )
 
 
-def _busy_s(source: SourceStatistics) -> float:
-    """What a batch of a source takes those who make it."""
-    return _part(source, source.busy_s)
-
-
-def _part(source: SourceStatistics, seconds: float) -> float:
-    return seconds / max(source.batches, 1)
-
-
-def _wanted_workers(batch: _PerBatch, busy_s: float, most: int) -> int:
+def _wanted_workers(batch: PerBatch, busy_s: float, most: int) -> int:
     """As many workers as keep up with the loop's work, if `most` do not stand in the way."""
     return max(1, min(most, math.ceil(busy_s / max(batch.work_s, busy_s / most, 1e-9))))
 
 
-def _more_workers(batch: _PerBatch, wanted: int) -> tuple[dict[str, int], str]:
+def _more_workers(batch: PerBatch, wanted: int) -> tuple[dict[str, int], str]:
     """The arguments to change for more workers, and what else more than that takes."""
     return ({}, f"with {wanted} workers") if batch.chosen_workers else ({batch.workers_name: wanted}, "")
 
 
-def _most_workers(batch: _PerBatch, source: SourceStatistics) -> int:
+def _most_workers(batch: PerBatch, source: SourceStatistics) -> int:
     """As many workers as the CPUs can keep busy with a source."""
     cpu_share = (source.cpu_s + source.delayed_s) / source.busy_s if source.busy_s else 1.0
-    return max(1, min(_MOST_WORKERS, math.floor(batch.settings.num_cpus / max(cpu_share, 1e-3))))
+    return max(1, min(MOST_WORKERS, math.floor(batch.settings.num_cpus / max(cpu_share, 1e-3))))
 
 
-def _workers_text(batch: _PerBatch) -> str:
+def _workers_text(batch: PerBatch) -> str:
     return f"{batch.num_workers} worker{'s' * (batch.num_workers != 1)}"
 
 
