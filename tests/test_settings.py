@@ -32,6 +32,7 @@ from dali_like.workers.settings import (
     ChosenSettings,
     Limits,
     Measurement,
+    adjusted,
     decide,
     first_workers,
 )
@@ -143,37 +144,17 @@ class TestDepth:
         assert settings.prefetch_depth == 4
         assert settings.prefetch_depth_reason == "more batches of 100 MiB would take more than half of max_held_bytes"
 
-    def test_stays_as_long_as_all_of_it_has_been_needed(self) -> None:
+    def test_never_becomes_less_as_it_is_decided(self) -> None:
         before = settle(replace(COMPUTING, late_s=0.4))
 
         assert decide(before, COMPUTING, LIMITS) == before
 
-    def test_goes_back_by_what_was_never_missed(self) -> None:
-        before = settle(replace(COMPUTING, late_s=0.4))
-
-        after = decide(before, replace(COMPUTING, spare=3), LIMITS)
-
-        assert (before.prefetch_depth, after.prefetch_depth, after.num_workers) == (6, 3, 8)
-        assert after.prefetch_depth_reason == "3 more were not missed"
-
-    def test_goes_back_no_further_than_to_what_is_needed(self) -> None:
-        before = settle(replace(COMPUTING, late_s=0.4))
-
-        after = decide(before, replace(COMPUTING, late_s=0.2, spare=100), LIMITS)
-
-        assert after.prefetch_depth == 4
-        assert after.prefetch_depth_reason == "tasks take up to 200 ms, and a batch is due each 80 ms"
-        assert decide(before, replace(COMPUTING, spare=100), LIMITS).prefetch_depth == 2
-
-    def test_is_not_for_workers_that_have_nothing_to_do(self) -> None:
-        """A burst at the beginning has started them."""
-        limits = replace(LIMITS, tasks_per_batch=1)
-        before = settle(SLEEPING, limits)
-
-        after = decide(before, replace(SLEEPING, loop_s=1.0, spare=1000), limits)
-
-        assert (before.num_workers, before.prefetch_depth) == (64, 129)
-        assert (after.num_workers, after.prefetch_depth) == (64, 3)
+    @pytest.mark.parametrize(
+        ("depth", "least_ready", "expected"),
+        [(9, 9, 2), (9, 5, 6), (9, 3, 8), (9, 2, 9), (9, 1, 9), (9, 0, 18), (12, 0, 20), (20, 0, 20), (2, 3, 2), (1, 3, 1)],
+    )
+    def test_is_adjusted_by_what_was_ready_whenever_the_loop_came(self, depth: int, least_ready: int, expected: int) -> None:
+        assert adjusted(depth, 20, least_ready) == expected
 
 
 class StandIn:
@@ -266,7 +247,7 @@ class TestTheTuner:
 
         assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
         assert "this is to be seen first" in chooser.settings.num_workers_reason
-        chooser.settings = replace(chooser.settings, num_workers=5, num_workers_reason="")
+        chooser._decided = replace(chooser.settings, num_workers=5, num_workers_reason="")
         for _ in range(20):
             clock[0] += 0.1
             pool.work(0.64, 0.64)
@@ -278,7 +259,7 @@ class TestTheTuner:
         pool, chooser = StandIn(), Tuner(8)
         pool.work(0.4, 0.4)
         take(pool, chooser, clock)  # the first look, which knows nothing of it
-        chooser.settings = ChosenSettings(2, 2)
+        chooser._decided = ChosenSettings(2, 2)
         for _ in range(100):
             clock[0] += 0.11
             pool.work(0.4, 0.4)
@@ -288,37 +269,47 @@ class TestTheTuner:
         assert chooser.settings.num_workers == 5
         assert chooser.settings.num_workers_reason == "the loop takes 110 ms for a batch, and workers 400 ms"
 
-    def test_makes_fewer_batches_ahead_when_all_are_ready_all_the_time(self, clock: list[float]) -> None:
+    def test_makes_fewer_batches_ahead_when_all_are_ready_and_more_when_none_is(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         changes: list[int] = []
         chooser.on_deeper = changes.append
-        for _ in range(40):  # a burst, of which each task takes long
-            pool.work(0.64, 0.64, tasks=1)
-            take(pool, chooser, clock)
-        deepest = chooser.settings.prefetch_depth
-        pool.ready = deepest + 1
-        for _ in range(2000):  # a loop that takes its time
-            clock[0] += 10
-            pool.work(0.64, 0.64)
-            take(pool, chooser, clock)
 
-        assert deepest > 2
-        assert chooser.settings.prefetch_depth == 2
-        assert (sum(changes), changes[-1]) == (0, 2 - deepest)
+        def go_on(batches: int, ready: int) -> int:
+            pool.ready = ready
+            for _ in range(batches):
+                take(pool, chooser, clock)
+            return chooser.settings.prefetch_depth
 
-    @pytest.mark.parametrize("batches", [1000, 90])
-    def test_does_not_where_once_there_was_none_or_too_little_is_known(self, clock: list[float], batches: int) -> None:
+        for busy_s in (0.64, 3.0):
+            pool.work(busy_s, busy_s, tasks=1)
+            chooser.look(pool)
+        deepest = go_on(64, ready=0)
+        reason = chooser.settings.prefetch_depth_reason
+        after_a_while = go_on(63, ready=deepest), go_on(1, ready=deepest)
+        missed = chooser.settings.prefetch_depth_reason
+        again = go_on(64, ready=0), go_on(64, ready=0)
+
+        assert deepest >= 8
+        assert after_a_while == (deepest, 2)
+        assert missed == f"{deepest - 2} more were not missed"
+        assert again == (4, 8)
+        assert go_on(64, ready=1) == 8
+        assert go_on(64 * 4, ready=0) == deepest
+        assert chooser.settings.prefetch_depth_reason == reason
+        assert sum(changes) == deepest - 2
+
+    def test_keeps_what_was_missed_once(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         pool.work(0.64, 0.64, tasks=1)
         chooser.look(pool)
-        chooser.settings = replace(chooser.settings, prefetch_depth=8)
-        for number in range(batches):
-            clock[0] += 10
-            pool.ready = 0 if number % 90 == 89 else 9
-            pool.work(2, 2)
+        pool.work(3.0, 3.0, tasks=1)
+        chooser.look(pool)
+        depth = chooser.settings.prefetch_depth
+        for number in range(64):
+            pool.ready = 1 if number == 30 else depth
             take(pool, chooser, clock)
 
-        assert chooser.settings.prefetch_depth == 8
+        assert chooser.settings.prefetch_depth == depth > 2
 
     def test_lets_quick_tasks_be_for_a_while_when_it_has_seen_nothing_new(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(4, depth=2)

@@ -9,10 +9,10 @@ but wait, for a disk or a network, says how many it takes to keep the CPUs busy:
 **Depth.** Enough for all workers to have work, and for slow tasks to be over when their batch is due. Each batch takes
 memory, of which there is a budget.
 
-Workers only become more: one that has nothing to do sleeps, and costs nothing but the memory that it alone has, whereas a
-new one has its setup, connections and caches to make. A batch ahead takes the memory of a slot. So batches become fewer
-where fewer workers are needed, or tasks are quicker, than was thought; but only by those that were never missed: that were
-ready, and two more, whenever the loop came, for many batches. A pause of the loop, or what seems so, takes nothing from it.
+Both only grow, as decided. One worker too many sleeps, and costs nothing but the memory that it alone has, whereas a new one
+has its setup, connections and caches to make. But a batch ahead takes the memory of a slot, so there are fewer where that is
+seen to be enough: `adjusted` says how many, from how many were ready, at least, when the loop came. So a pause of the loop
+takes nothing from it.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ FIRST_WORKERS = 4
 #: And no more than this, or than there are CPUs, however long callbacks wait.
 MOST_WORKERS = 64
 FIRST_DEPTH = 2
+#: Where more batches than this are ready whenever the loop comes, there are too many.
+ENOUGH_READY = 2
 #: More batches than this are only made ahead where workers would have nothing to do otherwise.
 MOST_DEPTH = 16
 
@@ -58,14 +60,12 @@ class Measurement:
         waiting: for which part of it, where there are enough CPUs, they wait for something else.
         late_s: how long tasks take, all but a few: three standard deviations more than on the average.
         loop_s: how long the loop takes between two batches, apart from waiting for the second.
-        spare: how many batches ahead were not missed even when there were fewest of them.
     """
 
     busy_s: float
     waiting: float
     late_s: float
     loop_s: float
-    spare: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,20 +114,23 @@ def decide(now: ChosenSettings, seen: Measurement, limits: Limits) -> ChosenSett
     workers = max(needed, now.num_workers)
     if needed < workers:
         why_workers = _first_of(now.num_workers_reason, why_workers)
-    depth, why_depth = _depth(needed, workers, seen, limits)
+    depth, why_depth = _depth(workers, seen, limits)
     if depth < now.prefetch_depth:
-        depth, why_depth = _shrunk(now, depth, why_depth, seen.spare)
+        depth, why_depth = now.prefetch_depth, _first_of(now.prefetch_depth_reason, why_depth)
     return ChosenSettings(workers, depth, why_workers, why_depth)
 
 
-def _shrunk(now: ChosenSettings, wanted: int, why: str, spare: int) -> tuple[int, str]:
-    """What a depth becomes that might be less, and why."""
-    least = max(now.prefetch_depth - spare, FIRST_DEPTH)
-    if wanted >= least:
-        return wanted, why
-    if least >= now.prefetch_depth:
-        return now.prefetch_depth, _first_of(now.prefetch_depth_reason, why)
-    return least, f"{now.prefetch_depth - least} more were not missed"
+def adjusted(depth: int, decided: int, least_ready: int) -> int:
+    """How many batches to make ahead from now on, where so many have been decided for.
+
+    Args:
+        depth: how many there are.
+        decided: how many there are to be at most.
+        least_ready: how many were ready at the moment when there were fewest of them.
+    """
+    if least_ready > ENOUGH_READY:
+        return max(depth - (least_ready - ENOUGH_READY), min(depth, FIRST_DEPTH))
+    return min(2 * depth, decided) if least_ready == 0 else depth
 
 
 def _first_of(before: str, why: str) -> str:
@@ -164,10 +167,10 @@ def _workers(now: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
     return min(bounds, key=lambda bound: bound[0])
 
 
-def _depth(needed: int, workers: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
-    tasks = max(1, min(limits.tasks_per_batch, _TASKS_AHEAD * needed))
-    busy = math.ceil(_TASKS_AHEAD * needed / tasks) + 1
-    bounds = [(busy, f"so that {needed} workers have {_TASKS_AHEAD} tasks each")]
+def _depth(workers: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
+    tasks = max(1, min(limits.tasks_per_batch, _TASKS_AHEAD * workers))
+    busy = math.ceil(_TASKS_AHEAD * workers / tasks) + 1
+    bounds = [(busy, f"so that {workers} workers have {_TASKS_AHEAD} tasks each")]
     period_s = max(seen.loop_s, seen.busy_s / workers)
     if period_s > 0:
         steady = min(math.ceil(seen.late_s / period_s) + 1, MOST_DEPTH)

@@ -29,6 +29,7 @@ from dali_like.workers.settings import (
     ChosenSettings,
     Limits,
     Measurement,
+    adjusted,
     decide,
     first_workers,
 )
@@ -42,9 +43,8 @@ _PAUSE = 15
 _LEAST_WORKER_BYTES = 1 << 20
 _TINY_S = 1e-9
 _MANY = 1 << 30
-#: So many batches are to be ready whenever the loop comes, before one more is one too many; and so often it must have come.
-_LEAST_READY = 2
-_LEAST_WAITS = 100
+#: After so many batches the depth is adjusted.
+_WAITS = 64
 #: Callbacks that are believed to wait at the first look; the later ones have more to go by.
 _SURELY_WAITING = 0.8
 #: Threads of which one has been running, or ready to run, for less than this part of the time do not wait for the GIL.
@@ -145,6 +145,7 @@ class Tuner:
             NOT_MEASURED if self._tunes_workers else "",
             NOT_MEASURED if self._tunes_depth else "",
         )
+        self._decided = self.settings
         self.most_workers = num_workers or max(MOST_WORKERS, math.ceil(cpus))
         self.on_deeper: Callable[[int], None] | None = None
         self._waiting: float | None = None
@@ -157,6 +158,8 @@ class Tuner:
         self._is_first = True
         self._pauses = False
         self._left_s: float | None = None
+        self._waits = 0
+        self._least_ready = _MANY
         self._begin_interval(Totals(), 0.0)
 
     def _begin_interval(self, seen: Totals, runqueue_s: float) -> None:
@@ -166,7 +169,6 @@ class Tuner:
         self._began_s = time.monotonic()
         self._loops = 0
         self._loop_s = 0.0
-        self._least_ready = _MANY
 
     @property
     def poll_ms(self) -> float:
@@ -178,13 +180,31 @@ class Tuner:
         if self._left_s is not None:
             self._loop_s += time.monotonic() - self._left_s
             self._loops += source == 0
-        if self._tunes_depth and self.settings.prefetch_depth > FIRST_DEPTH and self._least_ready > _LEAST_READY:
-            self._least_ready = min(self._least_ready, pool.num_ready(source))
+        if self._decided.prefetch_depth > FIRST_DEPTH and self._tunes_depth:
+            self._adjust(pool, source)
         self.look(pool)
 
     def end_wait(self) -> None:
         """It has the batch."""
         self._left_s = time.monotonic()
+
+    def _adjust(self, pool: Tunable, source: int) -> None:
+        """Make fewer batches ahead if all that were ready were never wanted, and more again if none was."""
+        self._waits += 1
+        if self._least_ready:
+            self._least_ready = min(self._least_ready, pool.num_ready(source))
+        if self._waits >= _WAITS:
+            self._set_depth(adjusted(self.settings.prefetch_depth, self._decided.prefetch_depth, self._least_ready))
+            self._waits, self._least_ready = 0, _MANY
+
+    def _set_depth(self, depth: int) -> None:
+        now, decided = self.settings.prefetch_depth, self._decided
+        why = decided.prefetch_depth_reason
+        if depth < decided.prefetch_depth:
+            why = f"{decided.prefetch_depth - depth} more were not missed"
+        self.settings = replace(self.settings, prefetch_depth=depth, prefetch_depth_reason=why)
+        if depth != now and self.on_deeper is not None:
+            self.on_deeper(depth - now)
 
     def look(self, pool: Tunable) -> None:
         """Measure and decide, if it is time to."""
@@ -202,12 +222,12 @@ class Tuner:
             # No worker can be busy for longer than time passes.
             self._not_before_s = now_s + (self._next_look_s - since.busy_s) / self.settings.num_workers
             return
-        before, runqueue_s, elapsed_s = self.settings, _runqueue_of(pool), now_s - self._began_s
+        before, runqueue_s, elapsed_s = self._decided, _runqueue_of(pool), now_s - self._began_s
         measured = self._measure(since, max(0.0, runqueue_s - self._runqueue_s), elapsed_s)
         self._begin_interval(totals, runqueue_s)
         self._next_look_s *= _FACTOR
         self._follow(decide(before, measured, self._limits(pool)), pool)
-        now = self.settings
+        now = self._decided
         if not self._is_first and (now.num_workers, now.prefetch_depth) == (before.num_workers, before.prefetch_depth):
             self._pauses = True
             self._not_before_s = now_s + _PAUSE * elapsed_s
@@ -215,17 +235,17 @@ class Tuner:
         self._is_first = False
 
     def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
-        now = self.settings
+        now, depth_now = self._decided, self.settings.prefetch_depth
         if not self._tunes_workers:
             chosen = replace(chosen, num_workers=now.num_workers, num_workers_reason="")
         if not self._tunes_depth:
             depth = now.prefetch_depth if self._depth_per_worker is None else self._depth_per_worker * chosen.num_workers
             chosen = replace(chosen, prefetch_depth=depth, prefetch_depth_reason="")
-        self.settings = chosen
+        self._decided = chosen
+        self.settings = replace(chosen, prefetch_depth=depth_now)
         if self._tunes_workers:
             pool.grow(chosen.num_workers)
-        if chosen.prefetch_depth != now.prefetch_depth and self.on_deeper is not None:
-            self.on_deeper(chosen.prefetch_depth - now.prefetch_depth)
+        self._set_depth(depth_now if depth_now < now.prefetch_depth else chosen.prefetch_depth)
 
     def _measure(self, since: Totals, runqueue_s: float, elapsed_s: float) -> Measurement:
         ready_s = since.cpu_s + runqueue_s
@@ -246,7 +266,6 @@ class Tuner:
             # compute wait for a CPU says something of the machine, and nothing of the callback.
             late_s=0.0 if self._is_first else since.late_s(on_cpu=self._waiting < LEAST_WAITING),
             loop_s=self._loop_s / max(self._loops, 1),
-            spare=max(self._least_ready - _LEAST_READY, 0) if self._loops >= _LEAST_WAITS else 0,
         )
 
     def _limits(self, pool: Tunable) -> Limits:
