@@ -611,6 +611,22 @@ def test_a_pool_that_grows_replaces_workers_that_die(make_pipeline: MakePipeline
     assert pipe.statistics().worker_restarts >= 8
 
 
+def test_what_workers_had_measured_when_they_died_stays(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(sleeping, batch_size=8, workers="auto", py_worker_restarts=None)
+    for _ in range(20):
+        pipe.run()
+    assert pipe._engine is not None
+    pool = pipe._engine.process_pool
+    assert pool is not None
+    before = pool.totals
+    for pid in pipe.py_worker_pids:
+        os.kill(pid, signal.SIGKILL)
+
+    wait_until(lambda: pipe.run() and pipe.statistics().worker_restarts > 0, "another worker")
+    assert pool.totals.tasks >= before.tasks
+    assert pool.totals.squares_s2 >= before.squares_s2
+
+
 def test_workers_that_divide_an_iterable_stay_as_many(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline([[np.int64(1)] * 4] * 3, workers="auto", source_options={"batch": True})
 
