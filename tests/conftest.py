@@ -223,7 +223,7 @@ def make_pipeline() -> Iterator[Callable[..., Pipeline]]:
         *,
         num_outputs: int | None = None,
         batch_size: int = 4,
-        workers: int = 2,
+        workers: int | str = 2,
         source_options: dict[str, Any] | None = None,
         **options: Any,
     ) -> Pipeline:

@@ -115,6 +115,16 @@ def test_batches_are_the_same_while_tasks_are_joined(way: str, make_pipeline: Ma
         first += BATCH_SIZE
 
 
+def test_at_first_batches_are_cut_for_the_workers_that_there_are(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(indices, "thread", batch_size=BATCH_SIZE, workers="auto")
+    pipe.start_py_workers()
+    assert pipe._engine is not None
+    assert pipe._engine.process_pool is not None
+    (stage,) = pipe._engine.process_pool.stages
+
+    assert stage.ring.geometry.num_tasks(BATCH_SIZE) == 2, "one thread, and there may be 64"
+
+
 class LatePool:
     """Batches are complete when somebody waits for them, or at once.
 

@@ -113,6 +113,7 @@ class ProcessPool:
         self._cut_for = options.num_workers
         self._until_fit = self._fit_every = _FIT_EVERY * len(sources)
         self._measured = self._meters[..., :2].sum(axis=1)
+        self.grow(options.num_first)  # batches are cut for the workers that there are, not for those that there may be
 
     @property
     def stages(self) -> Sequence[Stage]:
