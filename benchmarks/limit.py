@@ -4,9 +4,12 @@ As many processes as a loader has workers each run a bare loop of what a worker 
 description, call the callback, copy what it returns into shared memory. Nobody is told that a batch is ready and nobody
 waits. Each process has rows for one batch, so that together they go through as much memory as two batches in flight.
 
-Doubts: a loader with a deeper queue goes through more memory, which the caches may not hold; where no core is spare for
-the consumer, a loader cannot come near; and as each array is dropped before the next is made, the allocator gives the
-callback the same warm pages again, which a worker that keeps a batch's arrays to its end does not get.
+Doubts: a loader with a deeper queue goes through more memory, which the caches may not hold, and in which a worker often
+writes what another one has written last; where no core is spare for the consumer, a loader cannot come near; and as each
+array is dropped before the next is made, the allocator gives the callback the same warm pages again, which a worker that
+keeps a batch's arrays to its end does not get.
+
+So the loop can also be run as a ring has it: through as many batches, each of them divided anew between the processes.
 """
 
 from __future__ import annotations
@@ -34,13 +37,18 @@ class SampleInfo(NamedTuple):
     epoch_idx: int
 
 
-def measure_limit(workload: Workload, *, seconds: float, repeat: int) -> Measurement:
-    """Run the bare loop in `workloads.WORKERS` processes at once for about ``seconds`` and add up their rates."""
+def measure_limit(workload: Workload, *, seconds: float, repeat: int, ring_batches: int = 0) -> Measurement:
+    """Run the bare loop in `workloads.WORKERS` processes at once for about ``seconds`` and add up their rates.
+
+    Args:
+        ring_batches: through how many batches they go together; 0: each has one of its own.
+    """
     context = multiprocessing.get_context("fork")
     together = context.Barrier(WORKERS)
+    ring = _shared_rows(workload, ring_batches) if ring_batches else None
     results = np.frombuffer(mmap.mmap(-1, WORKERS * 24), np.float64).reshape(WORKERS, 3)
     processes = [
-        context.Process(target=_fill, args=(workload, seconds, worker, together, results[worker]))
+        context.Process(target=_fill, args=(workload, seconds, worker, together, results[worker], ring))
         for worker in range(WORKERS)
     ]
     for process in processes:
@@ -65,10 +73,12 @@ def measure_limit(workload: Workload, *, seconds: float, repeat: int) -> Measure
     )
 
 
-def _fill(workload: Workload, seconds: float, worker: int, together: Barrier, result: Array) -> None:
+def _fill(
+    workload: Workload, seconds: float, worker: int, together: Barrier, result: Array, ring: list[Array] | None
+) -> None:
     """Fill rows for ``seconds``, after a fifth of that to warm up, and leave (samples, wall_s, cpu_s) in ``result``."""
-    rows = _shared_rows(workload)
-    labels = np.frombuffer(mmap.mmap(-1, 4 * workload.batch_size), np.int32).reshape(workload.batch_size, 1)
+    rows = _shared_rows(workload, 1) if ring is None else _turns(ring, workload.batch_size, worker)
+    labels = np.frombuffer(mmap.mmap(-1, 4 * len(rows)), np.int32).reshape(len(rows), 1)
     together.wait()
     index = _fill_until(workload, rows, labels, worker, time.perf_counter() + seconds / 5)
     together.wait()
@@ -83,7 +93,7 @@ def _fill_until(workload: Workload, rows: list[Array], labels: Array, first: int
     make, fill, ragged = workload.make, workload.fill, workload.ragged
     index = first
     while time.perf_counter() < deadline:
-        offset = index // share % WORKERS * share
+        offset = index // share * share % len(rows)
         for position in range(offset, offset + share):
             info = SampleInfo(index, position, 0, 0)
             row = rows[position]
@@ -100,10 +110,22 @@ def _fill_until(workload: Workload, rows: list[Array], labels: Array, first: int
     return index
 
 
-def _shared_rows(workload: Workload) -> list[Array]:
-    """Rows for one batch in anonymous shared memory, all pages written."""
+def _turns(ring: list[Array], batch_size: int, worker: int) -> list[Array]:
+    """The rows that a process fills one after the other: a part of each batch, and another one the next time round."""
+    share, num_batches = batch_size // WORKERS, len(ring) // batch_size
+    parts = [
+        batch * batch_size + (worker + batch + turn) % WORKERS * share
+        for turn in range(WORKERS)
+        for batch in range(num_batches)
+    ]
+    return [row for part in parts for row in ring[part : part + share]]
+
+
+def _shared_rows(workload: Workload, batches: int) -> list[Array]:
+    """Rows for some batches in anonymous shared memory, all pages written."""
     row_bytes = -(-workload.max_sample_bytes // 64) * 64
-    memory = np.frombuffer(mmap.mmap(-1, workload.batch_size * row_bytes), np.uint8)
+    num_rows = batches * workload.batch_size
+    memory = np.frombuffer(mmap.mmap(-1, num_rows * row_bytes), np.uint8)
     memory.fill(1)
-    rows = memory.reshape(workload.batch_size, row_bytes)[:, : workload.max_sample_bytes]
-    return list(rows if workload.ragged else rows.reshape(workload.batch_size, *workload.expected(0)[0].shape))
+    rows = memory.reshape(num_rows, row_bytes)[:, : workload.max_sample_bytes]
+    return list(rows if workload.ragged else rows.reshape(num_rows, *workload.expected(0)[0].shape))

@@ -53,7 +53,7 @@ class TestLimits:
         finished = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
 
         assert finished.returncode == 0, finished.stdout + finished.stderr
-        assert "| in_place |" in (tmp_path / "limits.md").read_text("utf-8")
+        assert "\n| in_place " in (tmp_path / "limits.md").read_text("utf-8")
         assert (tmp_path / "limits.csv").read_text("utf-8").startswith("figure,repeat,ours,limit\nin_place,0,")
 
     def test_rows_have_names_of_their_own(self) -> None:

@@ -88,7 +88,7 @@ def table(groups: Sequence[str], measured: Mapping[str, Sequence[tuple[float, fl
                 "-" if row.limit == "-" else f"{spread([limit for _, limit in pairs])} {row.unit}: {row.limit}",
                 f"{spread(judged)} {row.judged}",
                 row.bound,
-                "yes" if row.is_reached(statistics.median(judged)) else "NO",
+                row.judge(statistics.median(judged)),
             ]
         )
     return markdown(["figure", "ours", "limit", "judged", "to reach", "reached"], lines)

@@ -32,6 +32,8 @@ class Figure(NamedTuple):
 Figures: TypeAlias = Mapping[str, Figure]
 
 DEPTH = 2
+#: Those that a consumer makes use of who holds one batch while it waits for the next.
+RING_BATCHES = DEPTH + 3
 #: Of the samples that only sleep: so long that the main process always waits for them.
 NAP_S = 0.003
 NAP_BATCH = 8
@@ -76,13 +78,21 @@ def consume(pipe: Pipeline) -> Callable[[int], Any]:
     return receive
 
 
-def throughput(workload: Workload, seconds: float) -> Figure:
-    """Samples per second, and those of bare loops."""
-    limit = measure_limit(workload, seconds=seconds, repeat=0).samples_per_s
+def throughput(workload: Workload, seconds: float) -> Figures:
+    """Samples per second, and those of bare loops: each with memory of its own, or all through a ring's."""
+    own = measure_limit(workload, seconds=seconds, repeat=0).samples_per_s
+    ring = measure_limit(workload, seconds=seconds, repeat=0, ring_batches=RING_BATCHES).samples_per_s
     with opened(sample_source(workload), workload.batch_size) as pipe:
         timed = _steady(pipe, seconds)
-    assert limit is not None
-    return Figure(timed.batches * workload.batch_size / timed.wall_s, limit)
+    assert own is not None
+    assert ring is not None
+    ours = timed.batches * workload.batch_size / timed.wall_s
+    return {workload.name: Figure(ours, own), in_ring(workload.name): Figure(ours, ring)}
+
+
+def in_ring(name: str) -> str:
+    """What the row is called that compares with loops through a ring's memory."""
+    return f"{name}, beside a ring's memory"
 
 
 def main_cpu(seconds: float) -> Figures:

@@ -22,7 +22,7 @@ class Row(NamedTuple):
         limit: what it is, in words.
         judged: how the two make the figure that is judged, in words.
         figure: how.
-        at_least, at_most: the bound of that figure.
+        at_least, at_most: the bound of that figure, if there is one.
     """
 
     name: str
@@ -36,13 +36,16 @@ class Row(NamedTuple):
     @property
     def bound(self) -> str:
         """The bound, as it stands in the table."""
-        return f">= {self.at_least:g}" if self.at_least is not None else f"<= {self.at_most:g}"
-
-    def is_reached(self, figure: float) -> bool:
-        """Whether a figure is within the bound."""
         if self.at_least is not None:
-            return figure >= self.at_least
-        return self.at_most is not None and figure <= self.at_most
+            return f">= {self.at_least:g}"
+        return "-" if self.at_most is None else f"<= {self.at_most:g}"
+
+    def judge(self, figure: float) -> str:
+        """Whether a figure is within the bound, as it stands in the table."""
+        if self.bound == "-":
+            return "-"
+        is_reached = figure >= self.at_least if self.at_least is not None else figure <= (self.at_most or 0)
+        return "yes" if is_reached else "NO"
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ def _more(ours: float, limit: float) -> float:
 
 def _throughput(name: str, share: float) -> Group:
     row = Row(name, "samples/s", "bare loops, no hand-over", "share", _share, at_least=share)
-    return Group(lambda seconds: {name: figures.throughput(WORKLOADS[name], seconds)}, (row,))
+    likewise = Row(figures.in_ring(name), "samples/s", "the same loops, through as much memory by turns", "share", _share)
+    return Group(lambda seconds: figures.throughput(WORKLOADS[name], seconds), (row, likewise))
 
 
 def _times(name: str, unit: str, limit: str, at_most: float) -> Row:
