@@ -101,7 +101,7 @@ def test_a_batch_info_has_the_number_among_all_ranks() -> None:
     assert epochs(batch_by_info, batch_info=True, size=4) == [[[0, 0], [2, 2]], [[1, 1], [3, 3]]]
 
 
-@pytest.mark.parametrize("way", ["serial", "fork"])
+@pytest.mark.parametrize("way", ["serial", "fork", "thread"])
 @pytest.mark.parametrize("name", ["callable", "list"])
 def test_whole_batches_are_padded_by_the_first_ones(name: str, way: str) -> None:
     source, options = SOURCES[name]

@@ -478,6 +478,19 @@ def test_beside_a_source_in_this_process_they_are_asked_too() -> None:
             assert take(pipe, len(rest)) == rest
 
 
+@pytest.mark.parametrize("name", IN_WORKERS)
+def test_threads_are_asked_as_processes_are(name: str) -> None:
+    with closing(pipeline_of(IN_WORKERS[name](100), "thread")) as pipe:
+        expected = states_and_rest(pipe, 16)
+    with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
+        assert [rest for _, rest in states_and_rest(pipe, 16)] == [rest for _, rest in expected]
+
+    for state, rest in expected[::3]:
+        with closing(pipeline_of(IN_WORKERS[name](0), "thread")) as pipe:
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+
+
 def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
     with closing(pipeline_of(Reel(100), "fork", prefetch_queue_depth=5)) as pipe:
         take(pipe, 2)

@@ -4,7 +4,8 @@ Operators may run behind a source if they need nothing but what it makes, consta
 by sample, and if the source is a function of the sample's index that workers call (an iterable, or a source of batches, is
 not). Then the worker has the sample in its cache, its result goes straight into the batch, and the main process does
 nothing. Whether they do depends on where there are more hands: see `workers_are_enough`. The results are the same either
-way, since operators are functions of their samples, and random numbers depend on the sample's index alone.
+way, since operators are functions of their samples, and random numbers depend on the sample's index alone. (So operators
+with random numbers are left to threads where samples are repeated to fill a batch: workers would repeat their results.)
 
 All else runs in threads, in stages: as many operators as possible for one sample, before the next sample; and between such
 programs the operators that need a whole batch.
@@ -27,7 +28,7 @@ from dali_like.graph.randomness import RandomKey, key_of, key_of_seed
 from dali_like.types import SampleInfo, current_call
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import UNKNOWN
-from dali_like.workers.samples import Source, as_array, check_array, split_outputs
+from dali_like.workers.samples import LastBatch, Source, as_array, check_array, split_outputs
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def place(
     if graph.operators and workers_are_enough(arguments):
         homes = _homes(graph.operators)
         for source in graph.sources:
-            nodes = [node for node in graph.operators if homes[node] == {source}]
+            nodes = [node for node in graph.operators if homes[node] == {source} and not _is_noisy_fill(source, node)]
             if nodes and _may_be_fused(source.external):
                 fusions[source] = _fuse(graph, source, nodes, facts)
     return Placement(fusions, tuple(_stages(graph, fusions, facts)), facts.operators)
@@ -136,6 +137,12 @@ def _may_be_fused(external: ExternalSource) -> bool:
         and not (external.batch or external.sharded or kind.in_order or kind.is_async or kind.goes_on)
         and given.on_error == "raise"  # else it would also say what becomes of what operators raise
     )
+
+
+def _is_noisy_fill(source: SourceNode, node: OperatorNode) -> bool:
+    """Whether samples that are repeated to fill a batch have other random numbers here than those that they repeat."""
+    noisy = (each.operator.seed is not None for each in (node, *_with_what_they_need(node.needs)))
+    return source.external.last_batch is LastBatch.FILL and any(noisy)
 
 
 def _homes(operators: Sequence[OperatorNode]) -> dict[OperatorNode, set[SourceNode | None]]:

@@ -89,7 +89,11 @@ class Stream:
 
     def for_thread(self) -> Stream:
         """One that has not begun, for a thread of its own; where there is one walk for all, this one."""
-        return self if self.once else Stream(self.begin)
+        if self.once:
+            return self
+        stream = Stream(self.begin, owner=self.owner)
+        stream.length, stream.teller, stream._saved = self.length, self.teller, self._saved
+        return stream
 
     def put_back(self, item: Any) -> None:
         """What was given last could not be used, and will be asked for again, though maybe not at once."""

@@ -156,6 +156,22 @@ class TestNoDifference:
         finally:
             pipe.close()
 
+    def test_of_samples_that_are_repeated_to_fill_a_batch(self):
+        def epoch(way: str) -> Any:
+            def define() -> Any:
+                number = lambda info: np.int32(info.idx_in_epoch)  # noqa: E731
+                options = {"size": 6, "last_batch_policy": "fill", "batch": False, "parallel": way == "workers"}
+                source = fn.external_source(number, **options)
+                return source, source + 10, fn.random.uniform(source), source + fn.random.uniform()
+
+            made = batches(define, way=way, iterations=2, batch_size=4)
+            return [[output.as_array().tolist() for output in outputs] for outputs in made]
+
+        expected = epoch("threads")
+
+        assert epoch("workers") == expected
+        assert expected[1][0] == [4, 5, 5, 5]
+
     def test_of_layouts(self):
         define = lambda image, label: [fn.flip(image), image, label]  # noqa: E731
         ((flat, _, _),) = batches(define, IMAGES, LABELS, way="workers")
