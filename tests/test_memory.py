@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import itertools
 import mmap
 import os
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline
 from dali_like.errors import OutOfMemoryError
 from dali_like.types import SampleInfo
+from dali_like.workers import memory
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import available_bytes
 from dali_like.workers.memory import SharedSpace
@@ -449,6 +451,20 @@ def test_samples_too_large_for_the_address_space_are_an_error() -> None:
     assert "address space" in result.stdout
     assert "ulimit -v" in result.stdout
     assert result.stdout.endswith("(2, 1)\n")
+
+
+def test_garbage_has_no_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pipelines that have been closed are garbage in cycles. Of spaces so large there is room for three."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * PAGE
+    monkeypatch.setattr(memory, "_SPACE_PER_MEMORY", (1 << 45) // memory_bytes)
+    gc.disable()
+    try:
+        for _ in range(6):
+            space: Any = SharedSpace.create()
+            space.itself = space
+        assert space.size >= 1 << 44
+    finally:
+        gc.enable()
 
 
 def test_no_address_space_at_all_is_an_error() -> None:

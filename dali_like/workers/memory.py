@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import gc
 import mmap
 import os
 import resource
@@ -123,6 +124,7 @@ class SharedSpace:
         if limit != resource.RLIM_INFINITY:
             size = min(size, align(limit // 4))
         fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        has_collected = False
         while True:
             os.ftruncate(fd.fileno(), size)
             try:
@@ -132,6 +134,10 @@ class SharedSpace:
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     raise
+                if not has_collected:
+                    has_collected = True
+                    gc.collect()  # pipelines that are closed may be garbage, which keeps their address space
+                    continue
                 if limit == resource.RLIM_INFINITY or size <= _LEAST_SPACE_BYTES:
                     raise OutOfMemoryError(
                         f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines, whose batches "
