@@ -59,6 +59,11 @@ class SamplerIterator(Iterator[T_co]):
         for _ in range(count):
             next(self)
 
+    def finish(self) -> None:
+        """Go to the end, and leave the sampler as a whole pass leaves it."""
+        for _ in self:
+            pass
+
     @abc.abstractmethod
     def state_dict(self) -> dict[str, Any]:
         """How far the pass has come, as numbers and text."""
@@ -96,11 +101,14 @@ def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
     return _Counted(sampler, iterator) if before is None else _CountedFrom(sampler, iterator, before)
 
 
-def is_by_sampler(state: Any) -> bool:
-    """Whether the state of a pass was made by a sampler of another library, or by an iterator of one."""
+def changes_sampler(state: Any) -> bool:
+    """Whether the pass of which this is a state goes on from where the one before has left the sampler.
+
+    It draws from a generator; or the sampler, or its iterator, is one of another library that knows its state.
+    """
     while isinstance(state, Mapping) and "iterator" not in state:
         if "taken" in state:
-            return "sampler" in state
+            return "sampler" in state or "generator" in state
         state = state.get("sampler")
     return isinstance(state, Mapping)
 
@@ -271,6 +279,7 @@ class DrawingIterator(IndexIterator[int]):
     def __init__(self, draws: Draws, generator: Any, kind: type[Randomness]) -> None:
         self._draws = draws
         self._kind = kind
+        self._is_fresh = generator is None
         self._source = None if generator is None else randomness_of(generator)
         self._block: NDArray[np.int64] = np.empty(0, np.int64)
         self._drawn = 0
@@ -284,6 +293,10 @@ class DrawingIterator(IndexIterator[int]):
             self._taken += len(part)
             taken += part
         return taken
+
+    def finish(self) -> None:
+        while not self._is_fresh and self._draw():
+            pass
 
     def state_dict(self) -> dict[str, Any]:
         if not self._drawn:
@@ -329,6 +342,9 @@ class ItemIterator(IndexIterator[T_co]):
     def take(self, count: int) -> list[T_co]:
         return [self._items[position] for position in self._positions.take(count)]
 
+    def finish(self) -> None:
+        self._positions.finish()
+
     def state_dict(self) -> dict[str, Any]:
         return self._positions.state_dict()
 
@@ -356,6 +372,9 @@ class BatchIterator(SamplerIterator[list[T_co]]):
         if len(batch) < self._smallest:
             raise StopIteration
         return batch
+
+    def finish(self) -> None:
+        self._indices.finish()
 
     def state_dict(self) -> dict[str, Any]:
         return {"sampler": self._indices.state_dict()}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
 import os
 import sys
 import weakref
@@ -17,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from dali_like.data.ahead import PassAhead, state_of_samplers
-from dali_like.data.iteration import is_by_sampler
+from dali_like.data.iteration import changes_sampler
 from dali_like.data.passes import Pass, SerialPass, WorkerPass
 from dali_like.data.progress import STATE_VERSION, Plan, Progress, checked_state
 from dali_like.data.randomness import randomness_of
@@ -160,20 +159,19 @@ class Loading(Staffed, Monitored, TraceableLoader):
 
     def _resume(self, plan: Plan, state: dict[str, Any]) -> Pass:
         progress = None if state["progress"] is None else Progress(**state["progress"])
-        generator = state["generator"] if progress is None or progress.is_over else progress.generator
+        is_over = progress is None or progress.is_over
+        if progress is not None and is_over and changes_sampler(progress.sampler):
+            self._walk_to_the_end(plan, progress)
+        generator = state["generator"] if progress is None or is_over else progress.generator
         if generator is not None and self.generator is not None:
             randomness_of(self.generator).restore(generator)
-        is_over = progress is None or progress.is_over
-        if progress is not None and is_over and is_by_sampler(progress.sampler):
-            self._walk_to_the_end(plan, progress)
         return self._begin_pass(plan, progress if is_over else None, None if is_over else progress)
 
     def _walk_to_the_end(self, plan: Plan, progress: Progress) -> None:
         """Bring a sampler to where a pass left it that has ended."""
         indices = self._flavour.passes(plan.index_sampler)
         indices.load_state_dict(progress.sampler or {})
-        for _ in itertools.islice(indices, progress.yielded + 1):
-            pass
+        indices.finish()
 
     def _next_progress(self, plan: Plan, last: Progress | None) -> Progress:
         """Of a pass that follows another. Nothing is drawn for it where workers are kept, which are seeded once."""

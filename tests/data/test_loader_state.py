@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like.data import DataLoader, Sampler, SubsetRandomSampler, WeightedRandomSampler
+from dali_like.data import BatchSampler, DataLoader, RandomSampler, Sampler, SubsetRandomSampler, WeightedRandomSampler
 from dali_like.errors import CheckpointError
 from data.loader_cases import MANY_WORKERS, Dice, DiceStream, Made, Squares, Stream, all_of, loader_of, plain
 
@@ -218,6 +218,37 @@ def test_after_the_end_the_next_epoch_comes(kind: str) -> None:
         expected = all_of(loader)
 
         assert rest_of(loader_of(KINDS[kind](6), workers, batch_size=2), loader.state_dict()) == expected
+
+
+def shared() -> dict[str, Any]:
+    generator = np.random.default_rng(5)
+    return {"sampler": RandomSampler(range(20), generator=generator), "generator": generator}
+
+
+DRAWING: dict[str, Any] = {
+    "shuffled": lambda: {"sampler": RandomSampler(range(20), generator=5)},
+    "drawn with replacement": lambda: {"sampler": RandomSampler(range(20), True, 100, generator=5)},
+    "subset": lambda: {"sampler": SubsetRandomSampler(range(0, 20, 2), generator=5)},
+    "weighted": lambda: {"sampler": WeightedRandomSampler([1.0] * 20, 12, generator=5)},
+    "in batches": lambda: {"batch_size": 1, "batch_sampler": BatchSampler(RandomSampler(range(20), generator=5), 3, True)},
+    "shared": shared,
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+@pytest.mark.parametrize("workers", [0, 1])
+def test_after_the_end_a_sampler_draws_what_it_would_have_drawn(name: str, workers: int) -> None:
+    def make() -> DataLoader[Any]:
+        return loader_of(Squares(), workers, **{"batch_size": 3, **DRAWING[name]()})
+
+    loader, other = make(), make()
+    first = all_of(loader)
+    state = through_json(loader.state_dict())
+
+    expected = [all_of(loader), all_of(loader)]
+
+    assert first != expected[0] != expected[1]
+    assert [rest_of(other, state), all_of(other)] == expected
 
 
 def test_before_the_beginning_the_first_epoch_comes() -> None:
