@@ -15,7 +15,7 @@ import functools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,8 +157,8 @@ class BlockPermutation:
     """The numbers below `length`, shuffled for data that is read in blocks: files, record batches, chunks.
 
     The blocks are put in random order, and in this order some at a time are shuffled together. So whoever goes through the
-    positions in order needs as many blocks at a time as are shuffled together, and each block once. A position costs about
-    three microseconds; one of an array that lies in few groups, a tenth of one.
+    positions in order needs as many blocks at a time as are shuffled together, and each block once. Then a position costs
+    one to two microseconds, and one of an array that lies in few groups a tenth of one; to go to another group costs twenty.
 
     Args:
         length: up to 2^62.
@@ -185,7 +185,7 @@ class BlockPermutation:
         #: By so many numbers the last block is shorter than the others; and where it has come to.
         self._num_missing = len(self._blocks) * block_size - length
         self._short_place = self._blocks.index(len(self._blocks) - 1) if length else 0
-        self._latest: tuple[int, Permutation] | None = None
+        self._latest = _Group(-1, 0, 0, Permutation(0), {})
 
     def __len__(self) -> int:
         return self._length
@@ -202,15 +202,20 @@ class BlockPermutation:
         Raises:
             IndexError: there is no such position. Negative ones count from the end.
         """
-        index: Any = _wrapped(position, self._length)
-        group_size = self._together * self._block_size
-        # As if all blocks were full: what comes behind the short one's group moves to the right.
-        group = self._filled(index, (self._short_group + 1) * group_size) // group_size
-        begin = self._begin(group)
-        place = begin + self._in_groups(group, index - begin, Permutation.__getitem__)
+        latest = self._latest
+        if position.__class__ is int and latest.begin <= position < latest.end:
+            index: Any = position
+            place = latest.begin + latest.order[index - latest.begin]
+        else:
+            index = _wrapped(position, self._length)
+            group_size = self._together * self._block_size
+            # As if all blocks were full: what comes behind the short one's group moves to the right.
+            group = self._filled(index, (self._short_group + 1) * group_size) // group_size
+            begin = self._begin(group)
+            place = begin + self._in_groups(group, index - begin, Permutation.__getitem__)
         place = self._filled(place, (self._short_place + 1) * self._block_size)
         block, offset = divmod(place, self._block_size)
-        number: int | NDArray[np.int64] = self._blocks[block] * self._block_size + offset
+        number: int | NDArray[np.int64] = self._first(block) + offset
         return number
 
     def index(self, number: int | NDArray[Any]) -> Any:
@@ -252,13 +257,40 @@ class BlockPermutation:
         """The first position of a group."""
         return group * self._together * self._block_size - self._num_missing * (group > self._short_group)
 
+    def _first(self, block: Any) -> Any:
+        """The first number of the block at a place among the blocks. Those of the latest group are kept, too."""
+        if isinstance(block, np.ndarray):
+            return self._blocks[block] * self._block_size
+        firsts = self._latest.firsts
+        first = firsts.get(block)
+        if first is None:
+            first = firsts[block] = self._blocks[block] * self._block_size
+        return first
+
     def _order_in(self, group: int) -> Permutation:
         """The order of the positions of a group, of which the one that is asked for is kept: it will be asked for again."""
-        if self._latest is None or self._latest[0] != group:
-            size = min(self._begin(group + 1), self._length) - self._begin(group)
+        if self._latest.number != group:
+            begin, end = self._begin(group), min(self._begin(group + 1), self._length)
             (seed,) = np.random.SeedSequence([*self._entropy, group]).generate_state(1, np.uint64).tolist()
-            self._latest = group, Permutation(size, seed)
-        return self._latest[1]
+            self._latest = _Group(group, begin, end, Permutation(end - begin, seed), {})
+        return self._latest.order
+
+
+class _Group(NamedTuple):
+    """Blocks that are shuffled together.
+
+    Attributes:
+        number: which.
+        begin, end: its positions.
+        order: of these, counted from `begin`.
+        firsts: the first numbers of those of its blocks that have been asked for, by place.
+    """
+
+    number: int
+    begin: int
+    end: int
+    order: Permutation
+    firsts: dict[int, int]
 
 
 @overload

@@ -209,6 +209,14 @@ def test_blocks_and_what_is_in_them_are_shuffled() -> None:
     assert [number % 50 for number in order[:50]] != [number % 50 for number in order[50:100]] != list(range(50))
 
 
+def test_order_of_blocks_is_for_ever() -> None:
+    permutation = BlockPermutation(HUGE, block_size=100, together=4, seed=1, epoch=2)
+
+    numbers = [permutation[position] for position in (0, 1, 399, 400, -1)]
+
+    assert numbers == [99748296638, 756852607123, 633750752845, 533991966775, 312675730589]
+
+
 def test_blocks_of_a_huge_one() -> None:
     permutation = BlockPermutation(HUGE + 5, block_size=1 << 20, together=16, seed=1)
 
