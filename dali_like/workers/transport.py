@@ -38,13 +38,15 @@ def pack_exception(error: Exception) -> bytes:
         packed = _pack(error)
     except Exception:  # a class that cannot even be pickled by value
         packed = pickle.dumps(WorkerError(f"{type(error).__qualname__}: {error}"))
-    return pickle.dumps((packed, text))
+    notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
+    return pickle.dumps((packed, text, notes))
 
 
 def unpack_exception(message: bytes) -> Exception:
     """The exception that `pack_exception` was given, with a `WorkerTraceback` as its cause."""
     try:
-        packed, text = pickle.loads(message)
+        packed, text, notes = pickle.loads(message)
+        notes = list(map(str, notes))
     except Exception as reason:  # pickle raises whatever it stumbles over
         raise CorruptionError(f"the message about an exception in a worker cannot be read: {reason!r}") from reason
     try:
@@ -52,6 +54,8 @@ def unpack_exception(message: bytes) -> Exception:
     except Exception as reason:  # a class that cannot be found or made here
         error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
     _set(error, "__cause__", WorkerTraceback(text))
+    if notes:
+        _set(error, "__notes__", notes)  # some classes leave their attributes behind when they are pickled
     return error
 
 

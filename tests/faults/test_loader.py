@@ -209,9 +209,20 @@ class ShapeError(Exception):
         self.lock = threading.Lock()
 
 
+class BareError(Exception):
+    """Its notes, and all other attributes, are not pickled. botocore has such."""
+
+    def __reduce__(self) -> Any:
+        return BareError, self.args
+
+
 class TestADatasetThatRaises:
     @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("make", [partial(KeyError, "no such key", 3), partial(ShapeError, (3, 4), wanted=5)])
+    @pytest.mark.parametrize(
+        "make",
+        [partial(KeyError, "no such key", 3), partial(ShapeError, (3, 4), wanted=5), partial(BareError, "no more")],
+        ids=["pickled", "rebuilt", "without attributes"],
+    )
     def test_costs_one_batch(self, make: Callable[[], Exception], kind: str, start_method: str) -> None:
         loader = make_loader(kind, start_method, Raising({6}, make))
         where = {"__getitems__": "batch 1", "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
