@@ -74,7 +74,8 @@ class RemoteFiles:
 
     Raises:
         MissingExtraError: fsspec, tenacity or diskcache is not installed, or what fsspec needs for such URLs.
-        ArgumentError: an argument is out of range, fsspec knows no such URLs, or only one of those of the cache is given.
+        ArgumentError: an argument is out of range, fsspec knows no such URLs, only one of those of the cache is given, or
+            the cache is damaged.
     """
 
     def __init__(
@@ -202,6 +203,7 @@ class _Session:
         self._cache = cache
         self._sessions = sessions
         self._thread = ThreadPoolExecutor(1, "dali_like_cache") if cache is not None else None
+        self._has_warned = False
         self._lock = asyncio.Lock()
         self._opened: tuple[Any, AsyncGenerator[Any, None]] | None = None
 
@@ -235,16 +237,21 @@ class _Session:
         await self._ask(keep, None)
 
     async def _ask(self, question: Any, otherwise: T) -> T:
-        """Ask the cache; another process may hold it up for too long."""
+        """Ask the cache; another process may hold it up for too long, the disk may be full, the database damaged."""
         if self._thread is None:
             return otherwise
+        import sqlite3  # noqa: PLC0415
+
         import diskcache  # noqa: PLC0415
 
         loop = asyncio.get_running_loop()
         await self._system()  # so that the thread ends with the loop
         try:
             answer: T = await loop.run_in_executor(self._thread, question)
-        except diskcache.Timeout:
+        except (diskcache.Timeout, sqlite3.Error, OSError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning("doing without the cache in %s, for this file at least: %r", self._cache.directory, error)
             return otherwise
         return answer
 
@@ -303,8 +310,15 @@ def _make_system(kind: Any, options: dict[str, Any]) -> Any:
 
 def _open_cache(directory: Path) -> Any:
     diskcache = optional("diskcache", "RemoteFiles(cache_dir=...)", "remote")
-    # Nothing is ever thrown out, so that nothing is to be looked for either.
-    cache = diskcache.Cache(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
+    import sqlite3  # noqa: PLC0415
+
+    try:
+        # Nothing is ever thrown out, so that nothing is to be looked for either.
+        cache = diskcache.Cache(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
+    except sqlite3.DatabaseError as error:
+        raise ArgumentError(
+            f"cache_dir: the cache in {directory} cannot be opened ({error}); if it is damaged, delete the folder"
+        ) from error
     cache.close()  # databases that are open do not survive a fork
     return cache
 

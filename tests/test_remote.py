@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pickle
 import re
@@ -257,6 +258,29 @@ class TestCache:
 
         with diskcache.Cache(str(tmp_path)) as other, other.transact():
             assert read(files, "01.bin") == CONTENTS["01.bin"]
+
+    def test_that_has_no_room_left_on_its_disk_is_done_without(
+        self, store: HttpStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        import diskcache  # noqa: PLC0415
+
+        def refuse(*args: Any, **options: Any) -> Any:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(diskcache.Disk, "store", refuse)
+        files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
+
+        assert read(files, "01.bin") == CONTENTS["01.bin"]
+        assert f"doing without the cache in {tmp_path}" in caplog.text
+
+    def test_whose_database_is_damaged_is_done_without(self, store: HttpStore, tmp_path: Path) -> None:
+        files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
+        read(files, "01.bin")
+        (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
+
+        assert read(files, "01.bin") == read(files, "01.bin") == CONTENTS["01.bin"]
+        with pytest.raises(ArgumentError, match=r"cannot be opened .*; if it is damaged, delete the folder"):
+            RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
 
 
 def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
