@@ -10,13 +10,15 @@ from dali_like.workers.requests import Delivery
 
 if TYPE_CHECKING:
     from dali_like.data.crew import LoaderCrew
+    from dali_like.data.progress import Progress
 
 
-def batch_of_delivery(delivery: Delivery, crew: LoaderCrew) -> Any:
-    """The batch that a delivery makes. What its samples are like is noted for those to come."""
+def batch_of_delivery(delivery: Delivery, crew: LoaderCrew, progress: Progress) -> Any:
+    """The batch that a delivery makes. What its samples are like is noted for those to come; and a state, if it has one."""
     messages = delivery.messages()
     whole = messages.get(0)
     if isinstance(whole, Whole):
+        progress.tell(whole.told)
         return whole.batch
     form: Any = delivery.form
     if any(message.others for message in messages.values()):

@@ -21,6 +21,7 @@ from dali_like.data.passes import Pass, SerialPass, WorkerPass
 from dali_like.data.progress import STATE_VERSION, Plan, Progress, checked_state
 from dali_like.data.randomness import randomness_of
 from dali_like.data.staffing import Staffed
+from dali_like.data.walks import restore
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.monitor.gathering import num_cpus
 from dali_like.monitor.loops import LoopMeter
@@ -81,8 +82,13 @@ class Loading(Staffed, Monitored, TraceableLoader):
         A loader that is given it goes on with the batch that comes next, and gives the batches that this one would have
         given, with any number of workers; where an iterable dataset is divided among them, with the same number. Indices are
         drawn again from the sampler, whose random generator is put back to where it was. Random numbers of samples are the
-        same with ``worker_seeding="tasks"``; with "torch", the generators of workers begin anew. An iterable dataset is
-        walked through again up to where it was; if it has a ``state_dict`` itself, that is not asked for.
+        same with ``worker_seeding="tasks"``; with "torch", the generators of workers begin anew. Later epochs are the same
+        if workers are kept (``persistent_workers``, ``prefetch_epochs``) as before: as in PyTorch, less is drawn for them.
+
+        An iterable dataset is walked through again up to where it was; unless its iterators, or else itself, have
+        ``state_dict`` and ``load_state_dict``, as in ``torchdata``. After the latter, a dataset's ``iter`` is to go on from
+        there. They are asked behind each batch, in the worker, for what JSON can hold. A dataset that several threads walk
+        through at once is not asked, and what one in kept workers takes along from epoch to epoch is not known.
 
         A sampler of another library is resumed by its own ``state_dict``, which is then part of this one. Without that, it
         has to give the same indices again.
@@ -162,6 +168,10 @@ class Loading(Staffed, Monitored, TraceableLoader):
         is_over = progress is None or progress.is_over
         if progress is not None and is_over and changes_sampler(progress.sampler):
             self._walk_to_the_end(plan, progress)
+        if progress is not None and is_over and not self.num_workers:
+            for told in progress.told:
+                if not told["of_iterator"]:
+                    restore(self.dataset, told["state"])
         generator = state["generator"] if progress is None or is_over else progress.generator
         if generator is not None and self.generator is not None:
             randomness_of(self.generator).restore(generator)

@@ -19,6 +19,7 @@ from typing import Any
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.forms import SampleForm, batch_of, form_of
 from dali_like.data.messages import Keys, MadeSamples, Step, Whole
+from dali_like.data.walks import Walk, told_by, walk_from
 from dali_like.workers.batch import BatchKey
 from dali_like.workers.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.workers.meters import Stopwatch
@@ -43,23 +44,6 @@ class Desk:
     def __init__(self) -> None:
         self.cell = [0, 0]
         self.watch: Stopwatch | None = None
-
-
-@dataclass
-class Walk:
-    """A walk through an iterable dataset.
-
-    Attributes:
-        items: what is left of it.
-        steps: how many have been taken.
-        has_ended: whether nothing is left.
-        homeless: what steps have made that found no room, by their number: they will be asked for again.
-    """
-
-    items: Iterator[Any]
-    steps: int = 0
-    has_ended: bool = False
-    homeless: dict[int, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -159,7 +143,7 @@ class BatchMaker:
         asked = pickle.loads(request.text)
         request.cell[0] = request.start
         if isinstance(asked, Step):
-            return Whole(self.step(asked, request))
+            return self.step(asked, request)
         if asked.whole:
             return Whole(self.fetch(asked, request))
         return self._fill(asked, request)
@@ -168,7 +152,7 @@ class BatchMaker:
         """See `dali_like.workers.requests.Maker`. Only walks cannot do a step again."""
         asked = pickle.loads(request.text)
         if isinstance(asked, Step) and isinstance(message, Whole):
-            self._walks[asked.walk].homeless[asked.number] = message.batch
+            self._walks[asked.walk].homeless[asked.number] = message
 
     def _fill(self, asked: Keys, request: Request) -> MadeSamples | None:
         """Make samples and write them into their rows, for as long as they are of the expected form."""
@@ -239,7 +223,7 @@ class BatchMaker:
         request.cell[0] = len(keys)
         return self.collate_fn(samples)
 
-    def step(self, asked: Step, request: Request | Desk) -> Any:
+    def step(self, asked: Step, request: Request | Desk) -> Whole:
         """Take the next step of a walk through an iterable dataset.
 
         Raises:
@@ -247,25 +231,36 @@ class BatchMaker:
         """
         walk = self._walk_of(asked)
         if asked.number in walk.homeless:
-            return walk.homeless.pop(asked.number)
+            homeless: Whole = walk.homeless.pop(asked.number)
+            return homeless
         while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
             with contextlib.suppress(Exception):  # that has been raised before
                 self._take(walk, asked._replace(number=walk.steps), request)
         samples = self._take(walk, asked, request)
         if walk.has_ended and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
             raise StopIteration
-        return self.collate_fn(samples if self.batched else samples[0])
+        told = told_by(walk, asked.worker, self.dataset)
+        return Whole(self.collate_fn(samples if self.batched else samples[0]), told)
 
-    def open_walk(self, number: int, shared_seed: int | None) -> Walk:
-        """Begin a walk through an iterable dataset."""
-        walk = self._walks[number] = Walk(self.flavour.walk(self.dataset, shared_seed))
+    def open_walk(self, number: int, shared_seed: int | None, told: dict[str, Any] | None = None) -> Walk:
+        """Begin a walk through an iterable dataset, or go on with one."""
+
+        def begin() -> Iterator[Any]:
+            return self.flavour.walk(self.dataset, shared_seed)
+
+        walk = self._walks[number] = Walk(begin()) if told is None else walk_from(told, begin, self.dataset)
         return walk
+
+    def told(self, number: int) -> dict[str, Any] | None:
+        """Where a walk of this process is; see `dali_like.data.walks.told_by`."""
+        return told_by(self._walks[number], 0, self.dataset)
 
     def _walk_of(self, asked: Step) -> Walk:
         walk = self._walks.get(asked.walk)
         if walk is None or (walk.steps > asked.number and asked.number not in walk.homeless):
             self._seed(asked.seed, asked.worker)
-            walk = self.open_walk(asked.walk, asked.shared_seed)
+            told = asked.told if asked.told is not None and asked.told["steps"] <= asked.number else None
+            walk = self.open_walk(asked.walk, asked.shared_seed, told)
         self._walks.move_to_end(asked.walk)
         if len(self._walks) > _MOST_WALKS:
             self._walks.popitem(last=False)

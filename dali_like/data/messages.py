@@ -32,6 +32,7 @@ class Step(NamedTuple):
         size: samples to be taken; None: one, which is not made a batch.
         drop_last: whether a batch that cannot be filled is dropped.
         shared_seed: see `dali_like.data.flavours.Flavour.draw_shared_seed`.
+        told: what has been said last of the state of the worker's walk; see `dali_like.data.walks.told_by`.
     """
 
     seed: int | None
@@ -41,6 +42,7 @@ class Step(NamedTuple):
     size: int | None
     drop_last: bool
     shared_seed: int | None
+    told: dict[str, Any] | None
 
 
 class MadeSamples(NamedTuple):
@@ -56,6 +58,7 @@ class MadeSamples(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A batch that is made."""
+    """A batch that is made; and behind it, what `dali_like.data.walks.told_by` says."""
 
     batch: Any
+    told: dict[str, Any] | None = None

@@ -140,7 +140,8 @@ class SerialPass(Pass):
         super().__init__(plan, progress, indices, tally)
         self._maker = maker
         if plan.is_iterable:
-            self._maker.open_walk(0, progress.shared_seed)
+            self._maker.open_walk(0, progress.shared_seed, progress.told_by(0))
+            progress.tell(maker.told(0))
         elif progress.sampler is not None:
             self.begin()
 
@@ -153,6 +154,8 @@ class SerialPass(Pass):
             return self._make(number)
         except StopIteration:
             self.progress.is_over = True
+            if self._plan.is_iterable:
+                self.progress.tell(self._maker.told(0))
             raise
         finally:
             if not self.progress.is_over:
@@ -164,7 +167,7 @@ class SerialPass(Pass):
         meter = self._tally.meter
         desk.watch = watch = meter.begin()
         try:
-            batch = maker.step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
+            batch = self._step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
         except StopIteration:
             raise
         except Exception as error:
@@ -178,10 +181,16 @@ class SerialPass(Pass):
             meter.end(watch, lambda: Span(self.progress.number, number, -1, 1))
             self._tally.replaced += desk.cell[1]
 
+    def _step(self, asked: Step, desk: Desk) -> Any:
+        made = self._maker.step(asked, desk)
+        self.progress.tell(made.told)
+        return made.batch
+
     def _ask(self, number: int) -> Keys | Step:
-        plan = self._plan
+        plan, progress = self._plan, self.progress
         if plan.is_iterable:
-            return Step(None, 0, 0, number, plan.batch_size, plan.drop_last, self.progress.shared_seed)
+            told = progress.told_by(0)
+            return Step(None, 0, 0, number, plan.batch_size, plan.drop_last, progress.shared_seed, told)
         keys = next(self._indices)
         if plan.batched and self._maker.getitems is None:
             keys = as_sequence(keys)
@@ -258,7 +267,7 @@ class WorkerPass(Pass):
             number, outcome = self._take_next(crew)
             if isinstance(outcome, Delivery):
                 try:
-                    return batch_of_delivery(outcome, crew)
+                    return batch_of_delivery(outcome, crew, self.progress)
                 except Exception as error:
                     add_note(error, f"raised by the main process for batch {number}, which workers have made")
                     raise
@@ -394,7 +403,8 @@ class WorkerPass(Pass):
         Raises:
             StopIteration: all have ended.
         """
-        plan, ended = self._plan, self.progress.ended
+        plan, progress = self._plan, self.progress
+        ended = progress.ended
         if len(ended) == plan.num_workers:
             raise StopIteration
         while self._turn in ended:
@@ -402,7 +412,8 @@ class WorkerPass(Pass):
         worker, self._turn = self._turn, (self._turn + 1) % plan.num_workers
         number = self._steps[worker]
         self._steps[worker] += 1
-        return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last, self.progress.shared_seed)
+        told = progress.told_by(worker)
+        return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last, progress.shared_seed, told)
 
 
 def _for_later(error: Exception) -> Exception:

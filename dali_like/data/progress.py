@@ -10,6 +10,7 @@ from types import NoneType
 from typing import Any
 
 from dali_like.data.flavours import Flavour, mixed_seed
+from dali_like.data.walks import TOLD
 from dali_like.errors import CheckpointError
 
 STATE_VERSION = 1
@@ -50,6 +51,7 @@ class Progress:
         turn: of an iterable dataset, the worker whose batch comes next.
         ended: of an iterable dataset, the workers that have come to the end.
         shared_seed: what copies of the dataset have in common; see `Flavour.draw_shared_seed`.
+        told: of an iterable dataset, what has been said last of the state of each worker's walk; see `dali_like.data.walks`.
         is_over: whether the pass has ended.
     """
 
@@ -63,6 +65,7 @@ class Progress:
     turn: int = 0
     ended: list[int] = field(default_factory=list)
     shared_seed: int | None = None
+    told: list[dict[str, Any]] = field(default_factory=list)
     is_over: bool = False
 
     @property
@@ -76,6 +79,15 @@ class Progress:
         while self.yielded in self.ahead:
             self.ahead.remove(self.yielded)
             self.yielded += 1
+
+    def tell(self, told: dict[str, Any] | None) -> None:
+        """Take note of what is said of the state of a worker's walk, if anything is."""
+        if told is not None:
+            self.told = [old for old in self.told if old["worker"] != told["worker"]] + [told]
+
+    def told_by(self, worker: int) -> dict[str, Any] | None:
+        """What has been said of the state of a worker's walk."""
+        return next((told for told in self.told if told["worker"] == worker), None)
 
 
 def checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
@@ -119,8 +131,20 @@ def _is_progress(state: Any) -> bool:
         and all(isinstance(state[name], (list, tuple)) for name in ("ahead", "steps", "ended"))
         and all(_is_count(number) for name in ("ahead", "steps", "ended") for number in state[name])
         and all(isinstance(state[name], (Mapping, NoneType)) for name in ("generator", "sampler"))
+        and isinstance(state["told"], (list, tuple))
+        and all(map(_is_told, state["told"]))
         and isinstance(state["is_over"], bool)
         and (state["shared_seed"] is None or _is_count(state["shared_seed"]))
+    )
+
+
+def _is_told(told: Any) -> bool:
+    return (
+        isinstance(told, Mapping)
+        and set(told) == set(TOLD)
+        and all(isinstance(told[name], kind) for name, kind in TOLD.items())
+        and _is_count(told["worker"])
+        and _is_count(told["steps"])
     )
 
 

@@ -512,6 +512,8 @@ def with_progress(**changes: Any) -> dict[str, Any]:
         pytest.param(with_progress(ahead=3), "its progress is not what", id="ahead"),
         pytest.param(with_progress(ahead=[True]), "its progress is not what", id="truth"),
         pytest.param(with_progress(is_over="no"), "its progress is not what", id="over"),
+        pytest.param(with_progress(told=[5]), "its progress is not what", id="told"),
+        pytest.param(with_progress(told=[{"worker": 0, "steps": -1}]), "its progress is not what", id="told half"),
     ],
 )
 def test_what_is_no_state_of_such_a_loader_is_refused(state: Any, message: str) -> None:

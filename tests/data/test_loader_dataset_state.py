@@ -1,0 +1,206 @@
+"""Iterable datasets that know their state: a loader goes on with them from what they have said, and does not walk."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like.data import DataLoader, IterableDataset, get_worker_info
+from dali_like.errors import CheckpointError
+from data.loader_cases import MANY_WORKERS, Stream, all_of, loader_of
+from data.test_loader_state import KINDS, rest_of, states_of
+
+pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
+
+LENGTH = 7
+
+
+def begin_of_worker() -> int:
+    info = get_worker_info()
+    return 0 if info is None else 1000 * info.id
+
+
+class Counter(IterableDataset[Any]):
+    """Numbers that only its state leads back to. It is walked through once at a time, and numbers go on behind the end."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"number": self.number, "position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.number, self.position = state["number"], state["position"]
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.position < LENGTH:
+            self.position += 1
+            self.number += 1
+            yield np.array([self.number + begin_of_worker(), np.random.randint(1000)])
+        self.position = 0
+
+
+class Book:
+    """An iterator that knows its state."""
+
+    def __init__(self, number: int) -> None:
+        self.state = {"number": number, "left": LENGTH}
+
+    def state_dict(self) -> dict[str, int]:
+        return self.state
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.state = dict(state)
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> Any:
+        if not self.state["left"]:
+            raise StopIteration
+        self.state["left"] -= 1
+        self.state["number"] += 1
+        return np.array([self.state["number"]])
+
+
+class Shelf(IterableDataset[Any]):
+    """Its iterators know their state."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+    def __iter__(self) -> Iterator[Any]:
+        return Book(self.number + begin_of_worker())
+
+
+def numbers_of(batches: Any) -> list[list[int]]:
+    return [batch[:, 0].tolist() for batch in batches]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("kind", [Counter, Shelf])
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_what_is_missing_comes_after_any_batch(workers: int, kind: Any, drop_last: bool) -> None:
+    """A worker that has said nothing yet begins with what it has, a worker that has does not."""
+
+    def make(number: int) -> DataLoader[Any]:
+        return loader_of(kind(number), workers, batch_size=2, drop_last=drop_last, generator=5)
+
+    expected = all_of(make(100))
+
+    for state, delivered in states_of(make(100)):
+        resumed = make(0 if len(delivered) >= max(workers, 1) else 100)
+        assert seen(delivered + rest_of(resumed, state), workers) == seen(expected, workers)
+
+
+def seen(batches: list[Any], workers: int) -> list[Any]:
+    """Of batches as `all_of` has them, what they consist of; random numbers count where workers seed the generators."""
+    return [batch[-1] if workers else [row[0] for row in batch[-1]] for batch in batches]
+
+
+@pytest.mark.parametrize("method", ["spawn", "thread"])
+def test_workers_of_other_kinds_say_the_same(method: str) -> None:
+    loader = loader_of(Shelf(100), 1, method, batch_size=2)
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+
+    assert numbers_of(batches) == [[103, 104], [105, 106], [107]]
+    for other in ("fork", method):
+        resumed = loader_of(Shelf(0), 1, other, batch_size=2)
+        resumed.load_state_dict(state)
+        assert numbers_of(resumed) == [[103, 104], [105, 106], [107]]
+
+
+def test_in_this_process_the_next_epochs_go_on_too() -> None:
+    loader = loader_of(Counter(100), batch_size=2)
+    batches = iter(loader)
+    next(batches)
+    middle = loader.state_dict()
+    list(batches)
+    end = loader.state_dict()
+    begun = iter(loader)
+    beginning = loader.state_dict()
+    expected = numbers_of(begun)
+
+    assert expected == [[108, 109], [110, 111], [112, 113], [114]]
+    for state, epochs in ((middle, 1), (end, 0), (beginning, 0)):
+        resumed = loader_of(Counter(0), batch_size=2)
+        resumed.load_state_dict(state)
+        for _ in range(epochs):
+            list(resumed)
+        assert numbers_of(resumed) == expected
+
+
+def test_it_does_not_walk() -> None:
+    taken = []
+
+    class Counted(Book):
+        def __next__(self) -> Any:
+            item = super().__next__()
+            taken.append(int(item[0]))
+            return item
+
+    class Counting(Shelf):
+        def __iter__(self) -> Iterator[Any]:
+            return Counted(self.number)
+
+    loader = loader_of(Counting(), batch_size=2)
+    list(itertools.islice(loader, 2))
+    state = loader.state_dict()
+    resumed = loader_of(Counting(), batch_size=2)
+    resumed.load_state_dict(state)
+    taken.clear()
+
+    next(iter(resumed))
+
+    assert taken == [5, 6]
+
+
+def test_who_takes_the_place_of_a_worker_goes_on_from_what_that_has_said(tmp_path: Path) -> None:
+    class Dying(Counter):
+        def __iter__(self) -> Iterator[Any]:
+            for item in super().__iter__():
+                with (tmp_path / "taken").open("a") as log:
+                    log.write(f"{item[0]} ")
+                if item[0] == 105 and not (tmp_path / "died").exists():
+                    (tmp_path / "died").touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield item
+
+    loader = loader_of(Dying(100), 1, batch_size=1, prefetch_factor=1)
+
+    assert numbers_of(loader) == [[101 + number] for number in range(LENGTH)]
+    assert (tmp_path / "taken").read_text().split().count("101") == 1
+
+
+def test_datasets_that_know_nothing_are_walked_through() -> None:
+    class Silent(Counter):
+        def state_dict(self) -> Any:
+            return None
+
+    for _, dataset in (("silent", Silent()), ("without a state", KINDS["iterable"]())):
+        loader = loader_of(dataset, batch_size=2)
+        next(iter(loader))
+
+        assert loader.state_dict()["progress"]["told"] == []
+
+
+@pytest.mark.parametrize(
+    ("saved", "message"),
+    [(Counter, "the state of a dataset, and here is one that has no load_state_dict"), (Shelf, "the state of an iterator")],
+)
+def test_states_of_others_are_refused(saved: Any, message: str) -> None:
+    loader = loader_of(saved(), batch_size=2)
+    next(iter(loader))
+
+    with pytest.raises(CheckpointError, match=message):
+        rest_of(loader_of(Stream(), batch_size=2), loader.state_dict())
