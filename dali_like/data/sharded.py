@@ -107,7 +107,8 @@ class _Batches(SamplerIterator[list[int]]):
         return indices
 
     def skip(self, count: int) -> None:
-        if self._taken + count > self._num_batches:
+        # Ranks that have fewer batches than others are at their end when those have taken their last one.
+        if self._taken + count > -(-self._division.length // self._global_batch):
             raise StopIteration
         self._taken += count
 

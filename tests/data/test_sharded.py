@@ -104,6 +104,21 @@ def test_a_loader_goes_on_with_another_number_of_ranks(workers: int, epoch: int)
     assert seen + in_steps([labels_of(loader) for loader in after]) == expected
 
 
+@pytest.mark.parametrize("steps", range(5))
+def test_a_state_of_a_rank_that_has_more_batches_is_good_for_one_that_has_fewer(steps: int) -> None:
+    """40 samples, 12 at once: in the fourth step, which has four left, only the first rank has any."""
+    loaders = [loader_of(Squares(LENGTH), batch_sampler=sampler) for sampler in samplers_of(3, 4, shard_rest="uneven")]
+    expected = [labels_of(loader) for loader in loaders]
+    first = iter(loaders[0])
+    assert sum(1 for _ in itertools.islice(first, steps)) == steps
+
+    state = json.loads(json.dumps(loaders[0].state_dict()))
+
+    for loader, batches in zip(loaders, expected, strict=True):
+        loader.load_state_dict(state)
+        assert labels_of(loader) == batches[steps:]
+
+
 @pytest.mark.parametrize(
     ("length", "batch_size", "message"),
     [(41, 4, "over so many samples: 41, and here are 40"), (40, 5, "take so many samples at once: 5, and here are 4")],
