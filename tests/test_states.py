@@ -491,6 +491,19 @@ def test_threads_are_asked_as_processes_are(name: str) -> None:
             assert take(pipe, 6) == rest
 
 
+def test_a_thread_that_takes_the_place_of_another_begins_where_that_began(tmp_path: Any) -> None:
+    class Leaving(Batches):
+        def count(self) -> Any:
+            batch = super().count()
+            if self.number == 104 and not (tmp_path / "left").exists():
+                (tmp_path / "left").touch()
+                raise SystemExit
+            return batch
+
+    with closing(pipeline_of(Leaving(100), "thread")) as pipe:
+        assert [step[0][0] for step in take(pipe, 6)] == [[101 + number] for number in range(6)]
+
+
 def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
     with closing(pipeline_of(Reel(100), "fork", prefetch_queue_depth=5)) as pipe:
         take(pipe, 2)

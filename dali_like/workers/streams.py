@@ -91,6 +91,8 @@ class Stream:
         """One that has not begun, for a thread of its own; where there is one walk for all, this one."""
         if self.once:
             return self
+        if self.teller is not None and self._saved is None:
+            self._saved = self.save()  # which threads share: who takes the place of another begins where that began
         stream = Stream(self.begin, owner=self.owner)
         stream.length, stream.teller, stream._saved = self.length, self.teller, self._saved
         return stream
