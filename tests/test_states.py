@@ -126,6 +126,16 @@ def test_what_has_been_scheduled_does_not_count() -> None:
         assert np.array_equal(pipe.outputs()[0].as_array(), first)
 
 
+def test_an_end_that_comes_behind_what_has_been_scheduled_does_not_count_either() -> None:
+    with closing(pipeline_of(samples, batch=False)) as pipe:
+        for _ in range(12):
+            pipe.schedule_run()
+        pipe.outputs()
+        state = pipe.state_dict()
+
+        assert (state["iteration"], state["ended"]) == (1, False)
+
+
 def test_a_state_is_a_checkpoint() -> None:
     with closing(pipeline_of(samples, batch=False)) as pipe:
         take(pipe, 3)
@@ -186,6 +196,16 @@ def test_iterables_are_walked_to_any_state(name: str) -> None:
         for state, rest in (*reversed(expected), *expected):
             pipe.load_state_dict(state)
             assert take(pipe, 6) == rest
+
+
+def test_within_an_epoch_iterables_in_each_worker_go_back_and_forth() -> None:
+    with closing(pipeline_of(shards, "fork", sharded=True)) as pipe:
+        states = states_and_rest(pipe, 6, behind=2)
+
+        for i in (4, 2, 5, 0, 3):
+            state, rest = states[i]
+            pipe.load_state_dict(state)
+            assert take(pipe, 2) == rest
 
 
 def test_iterators_in_each_worker_do_not_go_back() -> None:
@@ -296,6 +316,24 @@ class Callable(Counter):
         return self.count()
 
 
+class Live(Callable):
+    """What it says of its state changes with it."""
+
+    def __init__(self, start: int = 0) -> None:
+        self.state = {"number": start}
+
+    @property
+    def number(self) -> int:
+        return self.state["number"]
+
+    @number.setter
+    def number(self, number: int) -> None:
+        self.state["number"] = number
+
+    def state_dict(self) -> dict[str, int]:
+        return self.state
+
+
 class Told(Counter):
     def __call__(self, info: SampleInfo) -> Any:
         if info.idx_in_epoch >= 14:
@@ -357,6 +395,7 @@ class Book(Counter):
 
 KNOWERS = {
     "callable": Callable,
+    "callable that shows its insides": Live,
     "method": lambda start: Callable(start).__call__,
     "told": Told,
     "iterable": Iterable,
