@@ -7,6 +7,7 @@ process. Whoever takes the place of a worker, in this run or in a later one, is 
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 from dali_like.errors import CheckpointError
 from dali_like.workers.info import is_worker_thread
 from dali_like.workers.states import knows_its_state
+
+_log = logging.getLogger("dali_like")
 
 #: What `told_by` returns, and of what types.
 TOLD = {"worker": int, "steps": int, "ended": bool, "of_iterator": bool, "state": object}
@@ -28,27 +31,31 @@ class Walk:
         steps: how many have been taken.
         has_ended: whether nothing is left.
         homeless: what steps have made that found no room, by their number: they will be asked for again.
+        is_silent: whether it has turned out that nothing can be said of its state.
     """
 
     items: Iterator[Any]
     steps: int = 0
     has_ended: bool = False
     homeless: dict[int, Any] = field(default_factory=dict)
+    is_silent: bool = False
 
 
 def told_by(walk: Walk, worker: int, dataset: Any) -> dict[str, Any] | None:
     """Where a worker's walk is, and what is said of the state there; None if nobody knows that."""
     by_iterator = knows_its_state(walk.items)
     knower: Any = walk.items if by_iterator else _owner(dataset)
-    if knower is None or (state := knower.state_dict()) is None:
+    if knower is None or walk.is_silent:
         return None
-    return {
-        "worker": worker,
-        "steps": walk.steps,
-        "ended": walk.has_ended,
-        "of_iterator": by_iterator,
-        "state": copy.deepcopy(state),
-    }
+    try:
+        state = copy.deepcopy(knower.state_dict())
+    except Exception as error:  # it may be meant for something else, and want arguments
+        walk.is_silent = True
+        who = type(knower).__qualname__
+        _log.warning("%s.state_dict() raised %r; who goes on from a state of the loader walks through it", who, error)
+        return None
+    told = {"worker": worker, "steps": walk.steps, "ended": walk.has_ended, "of_iterator": by_iterator, "state": state}
+    return None if state is None else told
 
 
 def walk_from(told: dict[str, Any], begin: Callable[[], Iterator[Any]], dataset: Any) -> Walk:
