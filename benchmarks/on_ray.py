@@ -1,15 +1,19 @@
-"""Samples through actors of Ray: dali_like, Ray Data, and a bare loop of actor calls.
+"""Samples through actors of Ray: dali_like, bare loops of actor calls, and Ray Data.
 
-    python -m benchmarks.on_ray [seconds a run]
+    python -m benchmarks.on_ray [seconds a run [batches on their way]]
 
-All three run on one local cluster, one after the other, in turns; each makes batches of 64 in order with two
-workers and hands them to a consumer that looks at their indices. Of a run the batches that come within the time count, after
-those that it takes to warm up. The bare loop has two calls of each actor on their way, four batches, and stacks the samples
-in the actor: the least that such a program does. dali_like has as many batches on their way. Ray Data maps the indices, in
-blocks of 64 that stay in order, and iterates with ``iter_batches``. It needs pyarrow and pandas.
+All run on one local cluster, one after the other, in turns; each makes batches of 64 in order with two workers and hands
+them to a consumer that looks at their indices. Of a run the batches that come within the time count, after those that it
+takes to warm up. dali_like and the bare loops have as many batches on their way, 8 if nothing else is said. Ray Data maps
+the indices, in blocks of 64 that stay in order, and iterates with ``iter_batches``. It needs pyarrow and pandas.
+
+The bare loops call each actor for a batch at a time, which stacks the samples: the least that such a program does. What the
+first hands out is Ray's memory: read-only, and part of the object store until it is dropped. The second copies that, so that
+its batches are the user's to write to and to keep, as those of dali_like are.
 
 What may be doubted: all is on one machine, so that no network limits anything; two cores are shared by the workers, the
-consumer and Ray's own processes.
+consumer and Ray's own processes. The copies of the second loop go to memory that the C library reuses, as the batches are
+dropped at once.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,14 +36,16 @@ from dali_like.types import SampleInfo
 BATCH_SIZE = 64
 NUM_TURNS = 3
 WARM_UP = 8
+#: How many batches are on their way, if nothing else is said.
+NUM_AHEAD = 4 * WORKERS
 #: More than any run gets to.
 NUM_BATCHES = 1 << 16
 
 Make = Callable[[int], Sample]
 
 
-def by_dali_like(make: Make) -> Iterator[Any]:
-    """The labels of each batch."""
+def by_dali_like(make: Make, num_ahead: int) -> Iterator[Any]:
+    """The labels of each batch, of which so many are on their way."""
 
     def source(info: SampleInfo) -> Sample:
         return make(info.idx_in_epoch)
@@ -47,13 +54,13 @@ def by_dali_like(make: Make) -> Iterator[Any]:
     def pipeline() -> Any:
         return tuple(fn.external_source(source=source, num_outputs=2, parallel=True, batch=False))
 
-    with pipeline(prefetch_queue_depth=2 * WORKERS) as pipe:
+    with pipeline(prefetch_queue_depth=num_ahead) as pipe:
         for _, labels in pipe:
             yield labels.as_cpu().as_array()[:, 0]
 
 
-def by_calls(make: Make) -> Iterator[Any]:
-    """As `by_dali_like`, by a loop of actor calls, each for a batch."""
+def by_calls(make: Make, num_ahead: int, *, copies: bool = False) -> Iterator[Any]:
+    """As `by_dali_like`, by a loop of actor calls, each for a batch; which is copied out of Ray's memory, or not."""
     ray = importlib.import_module("ray")
 
     class Maker:
@@ -62,19 +69,21 @@ def by_calls(make: Make) -> Iterator[Any]:
             return [np.stack(column) for column in zip(*samples, strict=True)]
 
     actors = [ray.remote(Maker).options(num_cpus=1).remote() for _ in range(WORKERS)]
-    calls = deque(actors[i % WORKERS].batch.remote(i) for i in range(2 * WORKERS))
+    calls = deque(actors[i % WORKERS].batch.remote(i) for i in range(num_ahead))
     try:
-        for i in range(2 * WORKERS, NUM_BATCHES):
-            _, labels = ray.get(calls.popleft())
+        for i in range(num_ahead, NUM_BATCHES):
+            batch = ray.get(calls.popleft())
+            if copies:
+                batch = [array.copy() for array in batch]
             calls.append(actors[i % WORKERS].batch.remote(i))
-            yield labels[:, 0]
+            yield batch[1][:, 0]
     finally:
         for actor in actors:
             ray.kill(actor)
 
 
-def by_ray_data(make: Make) -> Iterator[Any]:
-    """As `by_dali_like`, by Ray Data."""
+def by_ray_data(make: Make, _: int) -> Iterator[Any]:
+    """As `by_dali_like`, by Ray Data, which decides for itself how many are on their way."""
     ray = importlib.import_module("ray")
     importlib.import_module("ray.data")
 
@@ -90,7 +99,12 @@ def by_ray_data(make: Make) -> Iterator[Any]:
         yield batch["label"][:, 0]
 
 
-SYSTEMS = {"dali_like": by_dali_like, "actor calls": by_calls, "Ray Data": by_ray_data}
+SYSTEMS = {
+    "dali_like": by_dali_like,
+    "actor calls": by_calls,
+    "actor calls, copied": partial(by_calls, copies=True),
+    "Ray Data": by_ray_data,
+}
 
 
 def samples_per_s(batches: Iterator[Any], seconds: float) -> float:
@@ -119,13 +133,14 @@ def main() -> None:
     """Measure, and print a table."""
     ray = importlib.import_module("ray")
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
+    num_ahead = int(sys.argv[2]) if len(sys.argv) > 2 else NUM_AHEAD
     # One more, by Ray's counting, for the tasks of Ray Data that make indices.
     ray.init("local", num_cpus=WORKERS + 1, include_dashboard=False, log_to_driver=False)
     rates: dict[tuple[str, str], list[float]] = {}
     for turn in range(NUM_TURNS):
         for make in (image, slow):
             for name in list(SYSTEMS)[turn:] + list(SYSTEMS)[:turn]:
-                rates.setdefault((make.__name__, name), []).append(samples_per_s(SYSTEMS[name](make), seconds))
+                rates.setdefault((make.__name__, name), []).append(samples_per_s(SYSTEMS[name](make, num_ahead), seconds))
     ray.shutdown()
     print("| samples | system | samples a second (range) |\n|---|---|--:|")
     for (workload, name), values in sorted(rates.items()):

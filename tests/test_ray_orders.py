@@ -29,38 +29,37 @@ def made() -> Iterator[tuple[Orders, Post]]:
         descriptor.close()
 
 
-def taken(orders: Orders, worker: int = 0, most: int = 0, is_bound: bool = False) -> list[tuple[int, int]]:
-    """Ticket and task of those that a call would have."""
+def taken(orders: Orders, worker: int = 0, is_bound: bool = False) -> tuple[int, int] | None:
+    """Ticket and task of the next."""
+    orders.take_posted()
     order = orders.next_for(worker, is_bound)
-    return [] if order is None else [(each.ticket, each.task) for each in (order, *orders.more_like(order, most))]
+    return None if order is None else (order.ticket, order.task)
 
 
-def test_those_of_one_batch_share_a_call(made: tuple[Orders, Post]) -> None:
+def test_those_of_any_worker_are_taken_all_at_once_and_handed_out_in_order(made: tuple[Orders, Post]) -> None:
     orders, post = made
-    for ticket in (1, 2):
-        for task in range(3):
-            post(ticket, task)
+    for task in range(3):
+        post(1, task)
 
-    assert taken(orders, most=1) == [(1, 0), (1, 1)]
-    assert taken(orders, most=9) == [(1, 2)]
-    assert orders.has_waiting  # the first of the next batch, which had to be read
-    assert taken(orders, most=9) == [(2, 0), (2, 1), (2, 2)]
+    assert taken(orders) == (1, 0)
+    assert [order.task for order in orders.posted] == [1, 2]
+    assert orders.has_waiting
+    assert [taken(orders, worker) for worker in (1, 0, 1)] == [(1, 1), (1, 2), None]
     assert not orders.has_waiting
-    assert taken(orders) == []
 
 
-def test_those_of_lost_actors_come_first_and_one_by_one(made: tuple[Orders, Post]) -> None:
+def test_those_of_lost_actors_come_first(made: tuple[Orders, Post]) -> None:
     orders, post = made
     for task in range(4):
         post(1, task)
-    first = orders.next_for(0, False)
-    assert first is not None
-    lost = [first, *orders.more_like(first, 2)]
+    orders.take_posted()
+    _, *lost = (orders.next_for(0, False) for _ in range(3))
 
-    orders.give_back(lost[1:])
+    orders.give_back(filter(None, lost))
 
     assert orders.has_waiting
-    assert [taken(orders, most=9) for _ in range(4)] == [[(1, 1)], [(1, 2)], [(1, 3)], []]
+    assert orders.next_for(0, False) == Order(1, 0, 1, ANY_WORKER, is_returned=True)
+    assert [taken(orders) for _ in range(3)] == [(1, 2), (1, 3), None]
 
 
 def test_those_that_one_worker_must_do_are_its_alone_and_one_at_a_time(made: tuple[Orders, Post]) -> None:
@@ -68,12 +67,12 @@ def test_those_that_one_worker_must_do_are_its_alone_and_one_at_a_time(made: tup
     post(1, 0, worker=1)
     post(1, 1, worker=1)
 
-    assert taken(orders, worker=0, most=9) == []
-    assert taken(orders, worker=1, most=9) == [(1, 0)]
-    assert taken(orders, worker=1, is_bound=True) == []
+    assert taken(orders, worker=0) is None
+    assert taken(orders, worker=1) == (1, 0)
+    assert taken(orders, worker=1, is_bound=True) is None
 
     orders.give_back([Order(1, 0, 0, worker=1)])
-    assert taken(orders, worker=0) == []
+    assert taken(orders, worker=0) is None
     assert orders.next_for(1, False) == Order(1, 0, 0, worker=1, is_returned=True)
 
 
@@ -81,6 +80,8 @@ def test_a_pool_that_is_gone_has_none() -> None:
     read, write = map(Descriptor, os.pipe())
     orders = Orders([read])
     del write
+
+    orders.take_posted()
 
     assert orders.next_for(0, False) is None
     assert orders.next_for(ANY_WORKER, False) is None

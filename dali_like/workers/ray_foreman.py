@@ -5,7 +5,7 @@
     pool                     foreman (a thread)                             actor, anywhere
     ----                     ------------------                             ---------------
     task records --- pipe -> take some for an actor that has room
-                             call its `compute`, with the slot's header --> compute in a slot of its own
+                             call its `compute`, with slots' headers -----> compute in slots of its own
                              put the parts into the slot   <--- Ray ------- rows, descriptors, region of each task
     reports <------- pipe -- report
 
@@ -14,7 +14,8 @@ node or without. It does not make calls again: what a lost actor owes is the poo
 (`dali_like.workers.recovery`).
 
 An actor has two calls at a time, so that it finds the next when it has ended one, and its results travel meanwhile. A call
-is for one task, or for several of the same batch where these take too little time for a call each.
+is for one task, or for several where these take too little time for a call each: of one batch, or of some that wait, as far
+as they are that actor's share. Nothing waits to share a call while an actor has room.
 
 Of the tasks of an actor the first is named by its cell. If it is lost, the others go back to the front of the queue, and are
 called for one by one: what may have ended an actor is not to take others with it. No actor is given a second call while what
@@ -28,6 +29,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import select
 import sys
@@ -42,7 +44,6 @@ from typing import Any
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.crew import TEMPLATE, End
 from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.geometry import MOST_TASKS
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
     CELL_PID,
@@ -58,7 +59,7 @@ from dali_like.workers.protocol import (
 from dali_like.workers.ray_cluster import Cluster
 from dali_like.workers.ray_orders import Order, Orders
 from dali_like.workers.ray_slots import Slots
-from dali_like.workers.ray_worker import Answer, RayWorker, Report, Role, Started
+from dali_like.workers.ray_worker import RayWorker, Report, Role, Started
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import pack_exception
 from dali_like.workers.worker import START_FAILED
@@ -67,7 +68,9 @@ from dali_like.workers.worker import START_FAILED
 _MOST_CALLS = 2
 #: A call costs some two milliseconds of CPU time, in all processes together. So long one should last, if there is the work.
 _CALL_S = 0.01
-#: The weight of the last call in what is known of how long tasks take.
+#: Of so many batches it may be: an actor needs as many slots.
+_MOST_BATCHES = 4
+#: The weight of the last task in what is known of how long tasks take.
 _NEWEST = 0.25
 #: How long actors have to finish when they are told to end; then they are killed.
 _GRACE_S = 2.0
@@ -205,9 +208,7 @@ class Foreman:
         """What to wait for: answers, and tasks for those that have room."""
         poll = select.poll()
         poll.register(self._alarm, select.POLLIN)
-        free = self._actors_with_room()
-        if free:
-            self._orders.watch(poll, [actor.index for actor in free if not actor.is_bound])
+        self._orders.watch(poll, [actor.index for actor in self._actors_with_room() if not actor.is_bound])
         return poll
 
     def _listen(self) -> None:
@@ -314,11 +315,12 @@ class Foreman:
 
     def _actors_with_room(self) -> list[_Actor]:
         """Those that may be given a task now, the least busy first."""
-        is_full = sum(self._bytes.values()) >= self.cluster.most_bytes
+        is_full = self._is_full
         free = [actor for actor in self._actors if actor is not None and actor.has_room]
         return sorted((actor for actor in free if not (is_full and actor.orders)), key=lambda actor: actor.num_calls)
 
     def _hand_out(self) -> None:
+        self._orders.take_posted()
         while not self._is_stopping and any(self._give_some(actor) for actor in self._actors_with_room()):
             pass
 
@@ -330,24 +332,57 @@ class Foreman:
         if order.ticket == NO_TICKET:
             self._tell_to_end(actor)
             return True
-        header = self._slots.header_of(order.page)
-        if header[Header.CANCELLED]:
+        if self._slots.header_of(order.page)[Header.CANCELLED]:
             self._report(order, actor.index, Status.SKIPPED, 0)
             return True
         if not actor.orders:
             actor.begin_ns = time.monotonic_ns()
-        orders = [order, *self._orders.more_like(order, self._tasks_a_call(int(header[Header.SOURCE])) - 1)]
+        orders = self._take_more(order)
         actor.orders.extend(orders)
         self._name_first(actor)
-        for each in orders:
-            self._bytes[each] = self._slots.bytes_of(header, each.task)
-        tasks = [each.task for each in orders]
-        self._call(actor, "compute", partial(self._note_made, actor, orders), header.tobytes(), tasks)
+        parts = [
+            [self._slots.header_of(page).tobytes(), [each.task for each in tasks]]
+            for page, tasks in itertools.groupby(orders, lambda each: each.page)
+        ]
+        self._call(actor, "compute", partial(self._note_made, actor, orders), parts)
         return True
 
-    def _tasks_a_call(self, source: int) -> int:
-        task_s = self._task_s.get(source, _CALL_S)
-        return min(MOST_TASKS, int(_CALL_S / task_s)) if task_s else MOST_TASKS
+    def _take_more(self, order: Order) -> list[Order]:
+        """A task, and those that share a call with it.
+
+        Those of its batch until the call is long enough, of further batches until it is an actor's share of what waits.
+        """
+        orders, posted = [order], self._orders.posted
+        self._note_bytes(order)
+        if order.worker != ANY_WORKER or order.is_returned:
+            return orders
+        call_s, num_batches = self._task_s_of(order), 1
+        num_ready = sum(actor is not None and actor.is_ready for actor in self._actors)
+        share_s = min(_CALL_S, call_s * (1 + len(posted)) / num_ready)
+        while posted and posted[0].ticket != NO_TICKET:
+            call_s += self._task_s_of(posted[0])
+            if posted[0].ticket == orders[-1].ticket:
+                is_enough = call_s > _CALL_S
+            else:
+                num_batches += 1
+                is_enough = call_s > share_s or num_batches > _MOST_BATCHES or self._is_full
+            if is_enough:
+                break
+            orders.append(posted.popleft())
+            self._note_bytes(orders[-1])
+        return orders
+
+    def _task_s_of(self, order: Order) -> float:
+        """About how long a task takes; of the first of a source, as long as a call should."""
+        return self._task_s.get(self._slots.source_of(order.page), _CALL_S)
+
+    def _note_bytes(self, order: Order) -> None:
+        self._bytes[order] = self._slots.bytes_of(self._slots.header_of(order.page), order.task)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether what is on its way takes all of its part of the object store."""
+        return sum(self._bytes.values()) >= self.cluster.most_bytes
 
     def _name_first(self, actor: _Actor) -> None:
         """Let the cell of a worker name the task that it is on."""
@@ -357,17 +392,17 @@ class Foreman:
 
     # Taking results
 
-    def _note_made(self, actor: _Actor, orders: Sequence[Order], answer: Answer) -> None:
-        task_s = answer.seconds / len(orders)
-        self._task_s[answer.source] = _NEWEST * task_s + (1 - _NEWEST) * self._task_s.get(answer.source, task_s)
-        for order, report in zip(orders, answer.reports, strict=True):
-            self._note_report(actor, order, report)
+    def _note_made(self, actor: _Actor, orders: Sequence[Order], reports: Sequence[Sequence[Any]]) -> None:
+        for order, report in zip(orders, reports, strict=True):
+            self._note_report(actor, order, Report(*report))
         if actor.orders:
             self._name_first(actor)
 
     def _note_report(self, actor: _Actor, order: Order, report: Report) -> None:
         actor.orders.remove(order)
         self._bytes.pop(order, None)
+        source = self._slots.source_of(order.page)
+        self._task_s[source] = _NEWEST * report.seconds + (1 - _NEWEST) * self._task_s.get(source, report.seconds)
         if self._is_stopping:
             return
         replaced = int.from_bytes(self._slots.read_cell(actor.index, CELL_REPLACED), "little") + report.num_replaced

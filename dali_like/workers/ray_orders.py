@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import select
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.protocol import TASK
+
+#: So many are taken at a time.
+_MOST_RECORDS = 256
 
 
 class Order(NamedTuple):
@@ -34,26 +37,32 @@ class Orders:
 
     Args:
         pipes: the workers' ends: that of all, and those of each, if there are such.
+
+    Attributes:
+        posted: those that any worker can do, as far as `take_posted` has found them.
     """
 
     def __init__(self, pipes: Sequence[Descriptor]) -> None:
+        self.posted: deque[Order] = deque()
         self._shared, self._own = pipes[0], pipes[1:]
         for pipe in pipes:
             os.set_blocking(pipe.fileno(), False)
         self._returned: deque[Order] = deque()
-        #: One that was read to see whether it is of the same batch as those before.
-        self._ahead: deque[Order] = deque()
 
     @property
     def has_waiting(self) -> bool:
         """Whether there are some that have been taken from the pipes, and that nobody has."""
-        return bool(self._returned or self._ahead)
+        return bool(self._returned or self.posted)
 
     def watch(self, poll: select.poll, workers: Iterable[int]) -> None:
         """Let a poll wait for tasks that any worker can do, and for those of some."""
         poll.register(self._shared, select.POLLIN)
         for worker in workers if self._own else ():
             poll.register(self._own[worker], select.POLLIN)
+
+    def take_posted(self) -> None:
+        """Take what has been posted for any worker."""
+        self.posted.extend(_read(self._shared, ANY_WORKER, _MOST_RECORDS))
 
     def give_back(self, orders: Iterable[Order]) -> None:
         """They come first, in this order."""
@@ -70,33 +79,16 @@ class Orders:
             if order.worker == ANY_WORKER or (order.worker == worker and not is_bound):
                 self._returned.remove(order)
                 return order
-        own = _read(self._own[worker], worker) if self._own and not is_bound else None
-        return own or self._next_of_all()
-
-    def more_like(self, order: Order, most: int) -> Iterator[Order]:
-        """Further ones of the same batch that any worker can do, and no actor has been lost with; so many at most."""
-        if order.worker != ANY_WORKER or order.is_returned:
-            return
-        for _ in range(most):
-            following = self._next_of_all()
-            if following is None:
-                return
-            if following.ticket != order.ticket:
-                self._ahead.append(following)
-                return
-            yield following
-
-    def _next_of_all(self) -> Order | None:
-        return self._ahead.popleft() if self._ahead else _read(self._shared, ANY_WORKER)
+        own = _read(self._own[worker], worker, 1) if self._own and not is_bound else ()
+        if own:
+            return own[0]
+        return self.posted.popleft() if self.posted else None
 
 
-def _read(pipe: Descriptor, worker: int) -> Order | None:
-    """The next task in a pipe, if there is one."""
+def _read(pipe: Descriptor, worker: int, most: int) -> list[Order]:
+    """The next tasks in a pipe."""
     try:
-        record = os.read(pipe.fileno(), TASK.size)
+        records = os.read(pipe.fileno(), TASK.size * most)
     except BlockingIOError:
-        return None
-    if not record:  # the pool is gone
-        return None
-    ticket, page, task = TASK.unpack(record)
-    return Order(ticket, page, task, worker)
+        return []
+    return [Order(ticket, page, task, worker) for ticket, page, task in TASK.iter_unpack(records)]

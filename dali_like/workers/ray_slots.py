@@ -61,6 +61,10 @@ class Slots:
         num_outputs = int(self._space.array(start, (HEADER_WORDS,), _WORD)[Header.NUM_OUTPUTS])
         return self._space.array(start, (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs,), _WORD)
 
+    def source_of(self, page: int) -> int:
+        """The source whose slot starts on a page."""
+        return int(self.header_of(page)[Header.SOURCE])
+
     def bytes_of(self, header: NDArray[np.int64], task: int) -> int:
         """How much the result of a task is going to take, judging by those before."""
         expected = header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
@@ -80,19 +84,21 @@ class Slots:
         view = self._view_of(page, header)
         samples = samples_of(header, task, report.num_samples)
         # Of a task that has failed there are no rows.
-        for rows, made in zip([rows for rows in view.rows if rows is not None], report.rows):  # noqa: B905
-            rows[samples] = made
+        for rows, made in zip([rows[samples] for rows in view.rows if rows is not None], report.rows):  # noqa: B905
+            rows[...] = np.ndarray(rows.shape, rows.dtype, made)
         if report.num_samples != UNKNOWN:
             view.counts[task] = report.num_samples
         if report.descriptors is not None:
-            view.descriptors[samples] = report.descriptors
+            descriptors = view.descriptors[samples]
+            descriptors[...] = np.ndarray(descriptors.shape, descriptors.dtype, report.descriptors)
         if report.region is not None:
-            self._region_bytes[int(header[Header.SOURCE])] = report.region.nbytes
+            region = np.frombuffer(report.region, np.uint8)
+            self._region_bytes[int(header[Header.SOURCE])] = region.nbytes
             try:
-                start = Region(self._space, view, task).take(report.region.nbytes)
+                start = Region(self._space, view, task).take(region.nbytes)
             except NoMemoryError as shortage:
                 return Status.NO_MEMORY, shortage.missing
-            self._space.array(start, report.region.shape, report.region.dtype)[...] = report.region
+            self._space.array(start, region.shape, region.dtype)[...] = region
         return report.status, report.value
 
     def forget(self) -> None:
@@ -115,8 +121,7 @@ class Slots:
 
     def note_measured(self, worker: int, page: int, words: bytes) -> None:
         """Add what a worker has measured, for the source whose slot starts on a page, to its meter."""
-        source = int(self.header_of(page)[Header.SOURCE])
-        meter_of(self._space, source, worker, self._num_workers).merge(words)
+        meter_of(self._space, self.source_of(page), worker, self._num_workers).merge(words)
 
     def leave_message(self, worker: int, message: bytes) -> None:
         """Say why a worker could not start."""

@@ -1,9 +1,9 @@
 """A worker as an actor of Ray: what runs on the cluster's nodes.
 
-Neither pipes nor the shared space reach that far. So an actor has a space of its own, with a slot for each source that is
-laid out like those of the main process, and computes its tasks there, by the same `TaskRunner` as all others. What it
-sends back are the parts of the slot that a task has written: rows, descriptors, region. The main process puts them into the
-same places of its slot; see `dali_like.workers.ray_crew`.
+Neither pipes nor the shared space reach that far. So an actor has a space of its own, with slots that are laid out like
+those of the main process, one for each batch of a call, and computes its tasks there, by the same `TaskRunner` as all
+others. What it sends back are the parts of a slot that a task has written: rows, descriptors, region. The main process puts
+them into the same places of its slot; see `dali_like.workers.ray_crew`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,40 +93,28 @@ class Started(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What has become of a task.
+    """What has become of a task. It travels as a list of plain numbers, bytes and buffers, which Ray takes least time for.
 
     Attributes:
         status, value: see `Status`.
         num_samples: how many it has made, or UNKNOWN: all.
-        rows: for each output that has rows, those of the task's samples.
-        descriptors: of the task's samples; None if they are in rows.
-        region: what has been used of the task's region.
         num_replaced: how many samples were replaced.
+        seconds: how long it has taken.
         measured: how long callbacks have taken, as the words of a meter.
+        rows: for each output that has rows, the bytes of the task's samples.
+        descriptors: the bytes of the task's samples' descriptors; None if they are in rows.
+        region: what has been used of the task's region.
     """
 
     status: int
     value: int
-    num_samples: int = UNKNOWN
-    rows: Sequence[NDArray[Any]] = ()
-    descriptors: NDArray[np.int64] | None = None
-    region: NDArray[np.uint8] | None = None
+    num_samples: int
     num_replaced: int = 0
+    seconds: float = 0.0
     measured: bytes = b""
-
-
-class Answer(NamedTuple):
-    """What has become of the tasks of a call.
-
-    Attributes:
-        source: whose they were.
-        seconds: how long they have taken.
-        reports: of each.
-    """
-
-    source: int
-    seconds: float
-    reports: list[Report]
+    rows: Sequence[Any] = ()
+    descriptors: Any = None
+    region: Any = None
 
 
 class RayWorker:
@@ -134,7 +123,8 @@ class RayWorker:
     def __init__(self) -> None:
         self._cell = memoryview(bytearray(3 * WORD_BYTES)).cast("q")
         self._space = SharedSpace.create()
-        self._slots: dict[int, _Slot] = {}
+        #: By source, and by which batch of a call it is.
+        self._slots: dict[tuple[int, int], _Slot] = {}
         self._sources: list[Source] = []
 
     def begin(self, role: Role, shipment: Sequence[Parcelled]) -> Started:
@@ -152,26 +142,32 @@ class RayWorker:
             return Started(os.getpid(), pack_exception(error))
         return Started(os.getpid(), b"")
 
-    def compute(self, header: bytes, tasks: Sequence[int]) -> Answer:
-        """Compute tasks of one batch.
+    def compute(self, parts: Sequence[tuple[bytes, Sequence[int]]]) -> list[list[Any]]:
+        """Compute tasks of some batches.
 
         Args:
-            header: that of the batch's slot, with what is expected of the outputs.
-            tasks: their numbers.
+            parts: for each batch the header of its slot, with what is expected of the outputs, and which tasks.
+
+        Returns:
+            A `Report` of each task, as a list.
         """
-        begin = time.perf_counter()
-        slot = self._slot_for(np.frombuffer(header, _WORD))
-        reports = [self._compute(slot, task) for task in tasks]
-        return Answer(slot.source, time.perf_counter() - begin, reports)
+        reports = []
+        for place, (header, tasks) in enumerate(parts):
+            slot = self._slot_for(np.frombuffer(header, _WORD), place)
+            reports += [list(self._compute(slot, task)) for task in tasks]
+        return reports
 
     def _compute(self, slot: _Slot, task: int) -> Report:
-        replaced = self._cell[1]
+        begin, replaced = time.perf_counter(), self._cell[1]
         slot.view.counts[task] = UNKNOWN
         status, value = self._runner.run(slot.page, task)
         if status is Status.FAILED:
             status, value = report_error(self._runner, slot.page, task, value)
         measured = self._runner.meters[slot.source].take()
-        return slot.report(task, status, value)._replace(num_replaced=self._cell[1] - replaced, measured=measured)
+        seconds = time.perf_counter() - begin
+        return slot.report(task, status, value)._replace(
+            num_replaced=self._cell[1] - replaced, seconds=seconds, measured=measured
+        )
 
     def end(self) -> None:
         """Call what is to be called at the end."""
@@ -183,14 +179,14 @@ class RayWorker:
         except Exception:  # nobody waits for it any more, so that it is shown where what callbacks print is
             traceback.print_exc()
 
-    def _slot_for(self, header: NDArray[np.int64]) -> _Slot:
-        source = int(header[Header.SOURCE])
-        slot = self._slots.get(source)
+    def _slot_for(self, header: NDArray[np.int64], place: int) -> _Slot:
+        key = int(header[Header.SOURCE]), place
+        slot = self._slots.get(key)
         if slot is None or slot.view.geometry != header[Header.GEOMETRY]:
             if slot is not None:
-                del self._slots[source]
+                del self._slots[key]
                 slot.free()
-            slot = self._slots[source] = _Slot(self._space, header)
+            slot = self._slots[key] = _Slot(self._space, header)
         slot.take(header)
         return slot
 
@@ -226,20 +222,24 @@ class _Slot:
     def report(self, task: int, status: Status, value: int) -> Report:
         """What a task that has ended has written."""
         count = int(self.view.counts[task])
-        report = Report(status, value, count)
+        report = Report(int(status), int(value), count)
         if status is Status.FAILED:
-            start = Region(self._space, self.view, task).start
-            length = int(self._space.array(start, (1,), _WORD)[0])
-            return report._replace(region=self._space.array(start, (WORD_BYTES + length,), np.dtype(np.uint8)))
+            length = int.from_bytes(self._region(task, WORD_BYTES), "little")
+            return report._replace(region=self._region(task, WORD_BYTES + length))
         if status not in (Status.DENSE, Status.DESCRIBED):
             return report
         samples = samples_of(self._header, task, count)
-        report = report._replace(rows=[rows[samples] for rows in self.view.rows if rows is not None])
+        report = report._replace(rows=[PickleBuffer(rows[samples].data) for rows in self.view.rows if rows is not None])
         if status is Status.DENSE:
             return report
+        return report._replace(
+            descriptors=PickleBuffer(self.view.descriptors[samples].data), region=self._region(task, value)
+        )
+
+    def _region(self, task: int, nbytes: int) -> PickleBuffer:
+        """The first bytes of a task's region."""
         start = Region(self._space, self.view, task).start
-        region = self._space.array(start, (value,), np.dtype(np.uint8))
-        return report._replace(descriptors=self.view.descriptors[samples], region=region)
+        return PickleBuffer(self._space.array(start, (nbytes,), np.dtype(np.uint8)).data)
 
     def free(self) -> None:
         """Give its memory back."""

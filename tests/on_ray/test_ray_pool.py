@@ -47,6 +47,10 @@ def ragged(info: Any) -> Any:
     return np.arange(info.idx_in_epoch * 1000 % 777, dtype=np.float32)
 
 
+def empty(info: Any) -> Any:
+    return np.zeros((info.idx_in_epoch % 2, 0), np.int16)
+
+
 def large(info: Any) -> Any:
     return np.full((300, 1000), info.idx_in_epoch, np.int32), np.array(info.epoch_idx)
 
@@ -92,6 +96,7 @@ FULL = NUM_BATCHES * BATCH_SIZE
 KINDS: dict[str, tuple[Any, int | None, dict[str, Any]]] = {
     "samples of one shape": (until(FULL, dense), None, {}),
     "samples of many shapes": (until(FULL, ragged), None, {}),
+    "samples of no bytes": (until(FULL, empty), None, {}),
     "two outputs, large": (until(FULL, large), 2, {}),
     "samples made in place": (until(FULL, in_place), None, {}),
     "objects": (until(FULL, lambda info: {"index": info.idx_in_epoch}), None, {"dtype": types.OBJECT}),
@@ -367,14 +372,14 @@ def test_results_on_their_way_are_limited_by_their_bytes(
     assert max(busy) == (2 if share == 1 else 1)
 
 
-def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """The tasks of each call of an actor, from now on."""
+def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
+    """What each call of an actor is for, from now on: the tasks of each batch."""
     call = ray_foreman.Foreman._call
-    calls: list[list[int]] = []
+    calls: list[list[list[int]]] = []
 
     def note(self: Any, actor: Any, method: str, then: Any, *args: Any) -> None:
         if method == "compute":
-            calls.append(args[1])
+            calls.append([tasks for _, tasks in args[0]])
         call(self, actor, method, then, *args)
 
     monkeypatch.setattr(ray_foreman.Foreman, "_call", note)
@@ -390,7 +395,30 @@ def test_tasks_that_take_little_time_share_a_call(
     pipe, forked = (make_pipeline(until(40 * BATCH_SIZE, ragged), way) for way in ("ray", "fork"))
 
     assert epochs_of(pipe, 1) == epochs_of(forked, 1)
-    assert sorted({len(tasks) for tasks in calls}) == ([1, 2] if call_s > 1 else [1])
+    assert sorted({len(tasks) for call in calls for tasks in call}) == ([1, 2] if call_s > 1 else [1])
+    assert all(len(call) == 1 for call in calls) or call_s > 1
+
+
+def test_quick_batches_that_wait_share_a_call(
+    make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls = calls_of(monkeypatch)
+
+    def source(info: Any) -> Any:
+        if info.iteration == 1:
+            wait_until((tmp_path / "go").exists, "the permission to go on")
+        return dense(info)
+
+    sources = until(40 * BATCH_SIZE, source), until(40 * BATCH_SIZE, dense)
+    options = {"workers": 1, "seed": 5, "source_options": {"prefetch_queue_depth": 16}}
+    pipe, forked = (make_pipeline(each, way, **options) for each, way in zip(sources, ("ray", "fork"), strict=True))
+
+    batches = [content(pipe.run())]
+    (tmp_path / "go").touch()
+    batches += [content(batch) for batch in pipe]
+
+    assert batches == epochs_of(forked, 1)[0]
+    assert 2 <= max(map(len, calls)) <= ray_foreman._MOST_BATCHES
 
 
 def test_a_task_that_ends_its_actor_does_not_take_those_of_its_call_with_it(
@@ -409,7 +437,7 @@ def test_a_task_that_ends_its_actor_does_not_take_those_of_its_call_with_it(
     with pytest.raises(WorkerDiedError, match=f"sample {BATCH_SIZE - 1} of iteration {NUM_BATCHES - 1}"):
         pipe.run()
     assert batches == epochs_of(forked, 1)[0][:-1]
-    assert max(map(len, calls)) > 1
+    assert max(len(tasks) for call in calls for tasks in call) > 1
 
 
 def test_large_arrays_of_sources_can_be_written_to_unless_they_could_not_before(
