@@ -7,9 +7,6 @@ names what it is on. Who does that for them is a `dali_like.workers.ray_foreman.
 from __future__ import annotations
 
 import atexit
-import contextlib
-import os
-import select
 import signal
 import weakref
 from collections.abc import Sequence
@@ -18,6 +15,7 @@ from typing import Any
 from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.crew import End
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.ends import Ends
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.ray_cluster import Cluster
 from dali_like.workers.ray_foreman import Foreman
@@ -51,18 +49,16 @@ class RayCrew:
     ) -> None:
         self.exitcodes: dict[int, int] = {}
         self._options = options
-        self._foreman = Foreman(options, space, tasks, done, cluster)
+        ends = Ends()
+        self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
+        self.take_end = ends.take_end
+        self._foreman = Foreman(options, space, tasks, done, cluster, ends)
         self._foreman.shipment = self._ship(sources, None)
         self._finalizer = weakref.finalize(self, self._foreman.stop)
         for worker in range(options.num_workers):
             self.start(worker)
         self._foreman.thread.start()
         atexit.register(self._foreman.finish)  # before Ray's own, which was registered earlier
-
-    @property
-    def control(self) -> Descriptor:
-        """Becomes readable when there is news."""
-        return self._foreman.news
 
     @property
     def pids(self) -> list[int]:
@@ -86,25 +82,6 @@ class RayCrew:
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """See `dali_like.workers.crew.Crew.renew`."""
         self._foreman.shipment = self._ship(sources, pickled)
-
-    def read_news(self) -> None:
-        """Take note that there has been news."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._foreman.news.fileno())
-
-    def wait_for_news(self, timeout_s: float) -> None:
-        """Wait until there is news."""
-        poll = select.poll()
-        poll.register(self._foreman.news, select.POLLIN)
-        poll.poll(timeout_s * 1000)
-        self.read_news()
-
-    def take_end(self) -> End | None:
-        """The next end that has not been taken, if there is one."""
-        try:
-            return self._foreman.ends.popleft()
-        except IndexError:
-            return None
 
     def describe_exit(self, end: End) -> str:
         """How a worker ended, in Ray's words."""

@@ -44,6 +44,7 @@ from typing import Any
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.crew import TEMPLATE, End
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.ends import Ends
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
     CELL_PID,
@@ -117,26 +118,28 @@ class Foreman:
     Attributes:
         shipment: the sources, in the object store.
         thread: its own.
-        news: becomes readable when there are `ends`.
-        ends: the workers that have ended, for the main thread to take.
-        reasons: why those did, by worker.
+        reasons: why workers have ended, by worker.
         pids: of the workers.
     """
 
     def __init__(
-        self, options: WorkerOptions, space: SharedSpace, tasks: Sequence[Descriptor], done: Descriptor, cluster: Cluster
+        self,
+        options: WorkerOptions,
+        space: SharedSpace,
+        tasks: Sequence[Descriptor],
+        done: Descriptor,
+        cluster: Cluster,
+        ends: Ends,
     ) -> None:
         self.cluster = cluster
         self.shipment: Any = None
         self.thread = threading.Thread(target=self._run, name="dali_like_ray", daemon=True)
-        self.news = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-        self.ends: deque[End] = deque()
         self.reasons: dict[int, str] = {}
         self.pids = [0] * options.num_workers
         self._pid = os.getpid()
         self._options = options
         self._slots = Slots(space, options.num_workers)
-        self._orders, self._done = Orders(tasks), done
+        self._orders, self._done, self._ends = Orders(tasks), done, ends
         self._class = cluster.actor_class(RayWorker, options.resources)
         self._lock = threading.Lock()
         self._actors: list[_Actor | None] = [None] * options.num_workers
@@ -201,7 +204,7 @@ class Foreman:
                     self._hand_out()
         finally:
             if not self._is_stopping:
-                self._report_end(End(TEMPLATE, 0, 0))
+                self._ends.add(End(TEMPLATE, 0, 0))
             self._wind_up()
 
     def _poll(self) -> select.poll:
@@ -301,15 +304,11 @@ class Foreman:
             self._bytes.pop(order, None)
         self._orders.give_back(list(actor.orders)[1:])
         self.reasons[actor.index] = reason
-        self._report_end(End(actor.index, actor.pid, exitcode))
+        self._ends.add(End(actor.index, actor.pid, exitcode))
 
     def _end(self, handle: Any) -> None:
         with contextlib.suppress(Exception):  # it is gone already, or Ray is
             self.cluster.ray.kill(handle)
-
-    def _report_end(self, end: End) -> None:
-        self.ends.append(end)
-        os.eventfd_write(self.news.fileno(), 1)
 
     # Handing out tasks
 

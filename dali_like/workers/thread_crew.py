@@ -20,20 +20,19 @@ import concurrent.futures.thread  # noqa: F401  # it must have registered what i
 import contextlib
 import ctypes
 import os
-import select
 import signal
 import sys
 import threading
 import time
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from dali_like.interrupts import deferred_interrupts
 from dali_like.workers.crew import End
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.ends import Ends
 from dali_like.workers.info import become_worker_thread
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
@@ -56,16 +55,11 @@ class _Office:
     def __init__(self, channels: Channels, pipes: Sequence[Descriptor], farewell: Callable[[], None]) -> None:
         self.channels = channels
         self.pid = os.getpid()
-        self.news = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
-        self.ends: deque[End] = deque()
+        self.ends = Ends()
         self.threads: set[_WorkerThread] = set()
         self.farewell = farewell
         self._pipes = pipes  # open for as long as a thread may use them
         _offices.add(self)
-
-    def report(self, end: End) -> None:
-        self.ends.append(end)
-        os.eventfd_write(self.news.fileno(), 1)
 
 
 class _WorkerThread(threading.Thread):
@@ -109,7 +103,7 @@ class _WorkerThread(threading.Thread):
             _let_interrupt_come()
         del kept
         if not self._is_given_up:
-            self._office.report(End(self.index, self.native_id or 0, status))
+            self._office.ends.add(End(self.index, self.native_id or 0, status))
 
     def give_up(self) -> None:
         """Let another thread take its place, now or when it has ended."""
@@ -119,7 +113,7 @@ class _WorkerThread(threading.Thread):
                 return
             self._is_given_up = True
             self._interrupt()
-        self._office.report(End(self.index, self.native_id or 0, 0, self._keep))
+        self._office.ends.add(End(self.index, self.native_id or 0, 0, self._keep))
 
     def dismiss(self) -> None:
         """Let it take no task any more, and end as soon as it can."""
@@ -191,15 +185,13 @@ class ThreadCrew:
         self.has_waiting_tasks = False  # what a thread has taken is in its cell
         self._sources = sources
         self._office = _Office(channels, (*tasks, done), farewell)
+        ends = self._office.ends
+        self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
+        self.take_end = ends.take_end
         self._workers: dict[int, _WorkerThread] = {}
         self._finalizer = weakref.finalize(self, _stop, self._office)
         for worker in range(options.num_first):
             self.start(worker)
-
-    @property
-    def control(self) -> Descriptor:
-        """Becomes readable when there is news."""
-        return self._office.news
 
     def start(self, worker: int) -> None:
         """Start a worker that is not running, or that has been given up."""
@@ -218,24 +210,6 @@ class ThreadCrew:
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
         """Give threads that are started from now on other sources."""
         self._sources = sources
-
-    def read_news(self) -> None:
-        """Take note that there has been news."""
-        try:
-            os.eventfd_read(self._office.news.fileno())
-        except BlockingIOError:
-            return
-
-    def wait_for_news(self, timeout_s: float) -> None:
-        """Wait until there is news."""
-        poll = select.poll()
-        poll.register(self._office.news, select.POLLIN)
-        poll.poll(timeout_s * 1000)
-        self.read_news()
-
-    def take_end(self) -> End | None:
-        """The next end that has not been taken, if there is one."""
-        return self._office.ends.popleft() if self._office.ends else None
 
     def describe_exit(self, end: End) -> str:
         """How a thread ended, in words."""

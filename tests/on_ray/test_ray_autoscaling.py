@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import DEADLINE_S, descendants_of, wait_until
+from tests.on_ray.conftest import STORE_BYTES
 
-STORE_BYTES = 100 << 20
 NODE_TYPES = {
     "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
     "helper": {
