@@ -99,7 +99,7 @@ def by_ray_data(make: Make, _: int) -> Iterator[Any]:
         yield batch["label"][:, 0]
 
 
-SYSTEMS = {
+SYSTEMS: dict[str, Callable[[Make, int], Iterator[Any]]] = {
     "dali_like": by_dali_like,
     "actor calls": by_calls,
     "actor calls, copied": partial(by_calls, copies=True),
