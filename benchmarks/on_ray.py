@@ -12,23 +12,26 @@ first hands out is Ray's memory: read-only, and part of the object store until i
 its batches are the user's to write to and to keep, as those of dali_like are.
 
 What may be doubted: all is on one machine, so that no network limits anything; two cores are shared by the workers, the
-consumer and Ray's own processes. The copies of the second loop go to memory that the C library reuses, as the batches are
-dropped at once.
+consumer and Ray's own processes. The copies of the second loop go to memory that the C library uses again, as the batches
+are dropped at once. CPU time is that of all processes, Ray's included; of those that end during a run it is not counted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import os
 import statistics
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.processes import cpu_s, descendants
 from benchmarks.workloads import WORKERS, Sample, image, slow
 from dali_like import fn, pipeline_def
 from dali_like.types import SampleInfo
@@ -107,20 +110,37 @@ SYSTEMS: dict[str, Callable[[Make, int], Iterator[Any]]] = {
 }
 
 
-def samples_per_s(batches: Iterator[Any], seconds: float) -> float:
+class Run(NamedTuple):
+    """What a run has shown: its rate, and the CPU time of all processes for a batch."""
+
+    samples_per_s: float
+    cpu_ms: float
+
+
+def measure(batches: Iterator[Any], seconds: float) -> Run:
     """How fast they come, once they do."""
     for number in range(WARM_UP):
         check(next(batches), number)
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), cpu_s_of_each()
     number = WARM_UP
     for labels in batches:
         check(labels, number)
         number += 1
         if time.perf_counter() - begin > seconds:
             break
-    rate = (number - WARM_UP) * BATCH_SIZE / (time.perf_counter() - begin)
+    elapsed, num_batches = time.perf_counter() - begin, number - WARM_UP
+    cpu = sum(cpu_s - before.get(pid, 0.0) for pid, cpu_s in cpu_s_of_each().items())
     batches.close()  # type: ignore[attr-defined]
-    return rate
+    return Run(num_batches * BATCH_SIZE / elapsed, cpu / num_batches * 1e3)
+
+
+def cpu_s_of_each() -> dict[int, float]:
+    """CPU time of this process and of all that it has made, Ray's among them."""
+    times = {}
+    for pid in (os.getpid(), *descendants(os.getpid())):
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            times[pid] = cpu_s([pid])
+    return times
 
 
 def check(labels: Any, number: int) -> None:
@@ -136,15 +156,17 @@ def main() -> None:
     num_ahead = int(sys.argv[2]) if len(sys.argv) > 2 else NUM_AHEAD
     # One more, by Ray's counting, for the tasks of Ray Data that make indices.
     ray.init("local", num_cpus=WORKERS + 1, include_dashboard=False, log_to_driver=False)
-    rates: dict[tuple[str, str], list[float]] = {}
+    runs: dict[tuple[str, str], list[Run]] = {}
     for turn in range(NUM_TURNS):
         for make in (image, slow):
             for name in list(SYSTEMS)[turn:] + list(SYSTEMS)[:turn]:
-                rates.setdefault((make.__name__, name), []).append(samples_per_s(SYSTEMS[name](make, num_ahead), seconds))
+                runs.setdefault((make.__name__, name), []).append(measure(SYSTEMS[name](make, num_ahead), seconds))
     ray.shutdown()
-    print("| samples | system | samples a second (range) |\n|---|---|--:|")
-    for (workload, name), values in sorted(rates.items()):
-        print(f"| {workload} | {name} | {statistics.median(values):,.0f} ({min(values):,.0f}..{max(values):,.0f}) |")
+    print("| samples | system | samples a second (range) | CPU ms a batch |\n|---|---|--:|--:|")
+    for (workload, name), made in sorted(runs.items()):
+        rates, cpu_ms = zip(*made, strict=True)
+        rate = f"{statistics.median(rates):,.0f} ({min(rates):,.0f}..{max(rates):,.0f})"
+        print(f"| {workload} | {name} | {rate} | {statistics.median(cpu_ms):.2f} |")
 
 
 if __name__ == "__main__":
