@@ -57,6 +57,7 @@ from dali_like.workers.protocol import (
     Header,
     Status,
 )
+from dali_like.workers.ray_actor import Actor
 from dali_like.workers.ray_cluster import Cluster
 from dali_like.workers.ray_orders import Order, Orders
 from dali_like.workers.ray_slots import Slots
@@ -65,8 +66,6 @@ from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import pack_exception
 from dali_like.workers.worker import START_FAILED
 
-#: The calls that an actor has at a time.
-_MOST_CALLS = 2
 #: A call costs some two milliseconds of CPU time, in all processes together. So long one should last, if there is the work.
 _CALL_S = 0.01
 #: Of so many batches it may be: an actor needs as many slots.
@@ -77,39 +76,6 @@ _NEWEST = 0.25
 _GRACE_S = 2.0
 #: Of what Ray says, which gives advice at length.
 _MOST_LETTERS = 300
-
-
-class _Actor:
-    """An actor, as the foreman knows it.
-
-    Attributes:
-        is_ready: it has started, and has not been told to end.
-        is_ending: it has been told to.
-        orders: the tasks that it has, in that order.
-        begin_ns: when the first of them became the first.
-        num_calls: how many calls of it have not been answered.
-        end: how it has ended, and why, as soon as it is known that it will not do any more.
-    """
-
-    def __init__(self, handle: Any, index: int) -> None:
-        self.handle = handle
-        self.index = index
-        self.pid = 0
-        self.is_ready = False
-        self.is_ending = False
-        self.orders: deque[Order] = deque()
-        self.begin_ns = 0
-        self.num_calls = 0
-        self.end: tuple[int, str] | None = None
-
-    @property
-    def has_room(self) -> bool:
-        return self.is_ready and self.end is None and self.num_calls < _MOST_CALLS
-
-    @property
-    def is_bound(self) -> bool:
-        """Whether it has a task already that only it can do."""
-        return any(order.worker != ANY_WORKER for order in self.orders)
 
 
 class Foreman:
@@ -142,10 +108,10 @@ class Foreman:
         self._orders, self._done, self._ends = Orders(tasks), done, ends
         self._class = cluster.actor_class(RayWorker, options.resources)
         self._lock = threading.Lock()
-        self._actors: list[_Actor | None] = [None] * options.num_workers
+        self._actors: list[Actor | None] = [None] * options.num_workers
         #: By source: about how long a task takes.
         self._task_s: dict[int, float] = {}
-        self._answers: deque[tuple[_Actor, Callable[[Any], None], Future[Any]]] = deque()
+        self._answers: deque[tuple[Actor, Callable[[Any], None], Future[Any]]] = deque()
         self._alarm = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         self._bytes: dict[Order, int] = {}
         self._is_stopping = False
@@ -162,7 +128,7 @@ class Foreman:
         """Start an actor. It gets tasks when it is there, however long that takes."""
         role = Role(index, self._options.num_workers, self._options.threads, tuple(sys.path))
         with self._lock:
-            actor = self._actors[index] = _Actor(self._class.remote(), index)
+            actor = self._actors[index] = Actor(self._class.remote(), index)
             self._call(actor, "begin", partial(self._note_start, actor), role, self.shipment)
 
     def kill(self, index: int) -> None:
@@ -186,7 +152,7 @@ class Foreman:
     def _wake(self) -> None:
         os.eventfd_write(self._alarm.fileno(), 1)
 
-    def _note_answer(self, actor: _Actor, then: Callable[[Any], None], future: Future[Any]) -> None:
+    def _note_answer(self, actor: Actor, then: Callable[[Any], None], future: Future[Any]) -> None:
         self._answers.append((actor, then, future))
         self._wake()
 
@@ -249,7 +215,7 @@ class Foreman:
 
     # Calling actors
 
-    def _call(self, actor: _Actor, method: str, then: Callable[[Any], None], *args: Any) -> None:
+    def _call(self, actor: Actor, method: str, then: Callable[[Any], None], *args: Any) -> None:
         actor.num_calls += 1
         try:
             future = getattr(actor.handle, method).remote(*args).future()
@@ -271,14 +237,14 @@ class Foreman:
             if actor.end is not None and not actor.num_calls:
                 self._lose(actor, *actor.end)
 
-    def _end_of(self, actor: _Actor, error: BaseException) -> tuple[int, str]:
+    def _end_of(self, actor: Actor, error: BaseException) -> tuple[int, str]:
         if actor.pid or not self.cluster.is_task_error(error):
             return 0, _text_of(error)
         # It could not even begin: the package is not installed on its node, say.
         self._slots.leave_message(actor.index, pack_exception(self.cluster.cause_of(error)))
         return START_FAILED, "it could not start"
 
-    def _note_start(self, actor: _Actor, started: Started) -> None:
+    def _note_start(self, actor: Actor, started: Started) -> None:
         actor.pid = self.pids[actor.index] = started.pid
         if started.error:
             self._slots.leave_message(actor.index, started.error)
@@ -288,14 +254,14 @@ class Foreman:
         self._slots.note_ready(actor.index)
         self._slots.write_cell(actor.index, CELL_PID, started.pid.to_bytes(WORD_BYTES, "little"))
 
-    def _tell_to_end(self, actor: _Actor) -> None:
+    def _tell_to_end(self, actor: Actor) -> None:
         actor.is_ready, actor.is_ending = False, True
         self._call(actor, "end", partial(self._note_end, actor))
 
-    def _note_end(self, actor: _Actor, _: None) -> None:
+    def _note_end(self, actor: Actor, _: None) -> None:
         actor.end = 0, "it was told to end"
 
-    def _lose(self, actor: _Actor, exitcode: int, reason: str) -> None:
+    def _lose(self, actor: Actor, exitcode: int, reason: str) -> None:
         """An actor has ended: the first task that it owes is named by its cell, the others nobody has begun."""
         self._end(actor.handle)
         if self._actors[actor.index] is actor:
@@ -312,7 +278,7 @@ class Foreman:
 
     # Handing out tasks
 
-    def _actors_with_room(self) -> list[_Actor]:
+    def _actors_with_room(self) -> list[Actor]:
         """Those that may be given a task now, the least busy first."""
         is_full = self._is_full
         free = [actor for actor in self._actors if actor is not None and actor.has_room]
@@ -323,7 +289,7 @@ class Foreman:
         while not self._is_stopping and any(self._give_some(actor) for actor in self._actors_with_room()):
             pass
 
-    def _give_some(self, actor: _Actor) -> bool:
+    def _give_some(self, actor: Actor) -> bool:
         """Give an actor what makes a call; whether there was anything to do."""
         order = self._orders.next_for(actor.index, actor.is_bound)
         if order is None:
@@ -383,7 +349,7 @@ class Foreman:
         """Whether what is on its way takes all of its part of the object store."""
         return sum(self._bytes.values()) >= self.cluster.most_bytes
 
-    def _name_first(self, actor: _Actor) -> None:
+    def _name_first(self, actor: Actor) -> None:
         """Let the cell of a worker name the task that it is on."""
         first = actor.orders[0]
         self._slots.write_cell(actor.index, 0, TASK.pack(first.ticket, first.page, first.task))
@@ -391,13 +357,13 @@ class Foreman:
 
     # Taking results
 
-    def _note_made(self, actor: _Actor, orders: Sequence[Order], reports: Sequence[Sequence[Any]]) -> None:
+    def _note_made(self, actor: Actor, orders: Sequence[Order], reports: Sequence[Sequence[Any]]) -> None:
         for order, report in zip(orders, reports, strict=True):
             self._note_report(actor, order, Report(*report))
         if actor.orders:
             self._name_first(actor)
 
-    def _note_report(self, actor: _Actor, order: Order, report: Report) -> None:
+    def _note_report(self, actor: Actor, order: Order, report: Report) -> None:
         actor.orders.remove(order)
         self._bytes.pop(order, None)
         source = self._slots.source_of(order.page)
