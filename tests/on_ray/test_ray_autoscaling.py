@@ -25,7 +25,7 @@ from tests.on_ray.conftest import STORE_BYTES
 
 NODE_TYPES = {
     "ray.head.default": {"resources": {"CPU": 0}, "node_config": {}, "max_workers": 0},
-    "helper": {
+    "callback.node": {
         "resources": {"CPU": 1, "callbacks": 1, "object_store_memory": STORE_BYTES},
         "node_config": {},
         "min_workers": 0,
@@ -87,7 +87,7 @@ def cluster_at(address: str) -> dict[str, Any]:
     provider = {"type": "fake_multinode", "gcs_address": address}
     provider |= dict.fromkeys(["use_node_id_as_ip", "disable_node_updaters", "disable_launch_config_check"], True)
     return {
-        "cluster_name": "helpers",
+        "cluster_name": "callbacks",
         "provider": provider,
         "max_workers": 4,
         "upscaling_speed": 1.0,
@@ -113,7 +113,7 @@ from dali_like import fn, pipeline_def
 from tests.conftest import wait_until
 
 ray.init(sys.argv[1], log_to_driver=False)
-ON_HELPERS = {"num_cpus": 1, "resources": {"callbacks": 1}}
+ON_CALLBACK_NODES = {"num_cpus": 1, "resources": {"callbacks": 1}}
 
 def sample(info):
     return info.rng().integers(0, 255, (20, 3), np.uint8)
@@ -131,7 +131,7 @@ def have_begun():
     return len(pipe.py_worker_pids) == 2
 
 print(num_nodes())
-pipe = pipeline(True, py_num_workers=2, py_start_method="ray", py_worker_options=ON_HELPERS)
+pipe = pipeline(True, py_num_workers=2, py_start_method="ray", py_worker_options=ON_CALLBACK_NODES)
 wait_until(have_begun, "the start of both")
 print(num_nodes())
 batches += [pipe.run()[0].as_array().tolist() for _ in range(5)]
