@@ -58,7 +58,7 @@ def test_those_of_lost_actors_come_first(made: tuple[Orders, Post]) -> None:
     orders.give_back(filter(None, lost))
 
     assert orders.has_waiting
-    assert orders.next_for(0, False) == Order(1, 0, 1, ANY_WORKER, is_returned=True)
+    assert orders.next_for(0, False) == Order(1, 0, 1, ANY_WORKER)
     assert [taken(orders) for _ in range(3)] == [(1, 2), (1, 3), None]
 
 
@@ -73,7 +73,7 @@ def test_those_that_one_worker_must_do_are_its_alone_and_one_at_a_time(made: tup
 
     orders.give_back([Order(1, 0, 0, worker=1)])
     assert taken(orders, worker=0) is None
-    assert orders.next_for(1, False) == Order(1, 0, 0, worker=1, is_returned=True)
+    assert orders.next_for(1, False) == Order(1, 0, 0, worker=1)
 
 
 def test_a_pool_that_is_gone_has_none() -> None:

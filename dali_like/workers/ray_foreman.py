@@ -115,6 +115,8 @@ class Foreman:
         self._alarm = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
         self._bytes: dict[Order, int] = {}
         self._is_stopping = False
+        #: The highest ticket of a task that an actor has been lost with. Up to that one, none shares a call.
+        self._last_lost = NO_TICKET
 
     # For other threads
 
@@ -268,6 +270,7 @@ class Foreman:
             self._actors[actor.index] = None
         for order in actor.orders:
             self._bytes.pop(order, None)
+        self._last_lost = max([self._last_lost, *(order.ticket for order in actor.orders)])
         self._orders.give_back(list(actor.orders)[1:])
         self.reasons[actor.index] = reason
         self._ends.add(End(actor.index, actor.pid, exitcode))
@@ -319,12 +322,12 @@ class Foreman:
         """
         orders, posted = [order], self._orders.posted
         self._note_bytes(order)
-        if order.worker != ANY_WORKER or order.is_returned:
-            return orders
+        if order.worker != ANY_WORKER or order.ticket <= self._last_lost:
+            return orders  # whose task has ended an actor is to be seen
         call_s, num_batches = self._task_s_of(order), 1
         num_ready = sum(actor is not None and actor.is_ready for actor in self._actors)
         share_s = min(_CALL_S, call_s * (1 + len(posted)) / num_ready)
-        while posted and posted[0].ticket != NO_TICKET:
+        while posted and posted[0].ticket > max(self._last_lost, NO_TICKET):
             call_s += self._task_s_of(posted[0])
             if posted[0].ticket == orders[-1].ticket:
                 is_enough = call_s > _CALL_S

@@ -22,14 +22,12 @@ class Order(NamedTuple):
     Attributes:
         ticket, page, task: its record.
         worker: who must do it, or ANY_WORKER.
-        is_returned: an actor that had it has been lost.
     """
 
     ticket: int
     page: int
     task: int
     worker: int
-    is_returned: bool = False
 
 
 class Orders:
@@ -66,7 +64,7 @@ class Orders:
 
     def give_back(self, orders: Iterable[Order]) -> None:
         """They come first, in this order."""
-        self._returned.extend(order._replace(is_returned=True) for order in orders)
+        self._returned.extend(orders)
 
     def next_for(self, worker: int, is_bound: bool) -> Order | None:
         """The next that a worker can do.
