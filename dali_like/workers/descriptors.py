@@ -27,6 +27,7 @@ class Descriptor:
     """
 
     _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
+    _close = staticmethod(os.close)  # the end of a program takes modules apart before everybody has closed theirs
 
     def __init__(self, fd: int) -> None:
         if fd < _FIRST_FREE:
@@ -43,7 +44,7 @@ class Descriptor:
         """Close it, unless that has been done."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            self._close(fd)
 
     def __del__(self) -> None:
         self.close()
