@@ -127,18 +127,20 @@ class SampleInfo(NamedTuple):
         Raises:
             ArgumentError: the shape has a negative extent.
         """
+        if not isinstance(shape, tuple):  # what can be gone through only once becomes what can be gone through again
+            shape = tuple(shape) if isinstance(shape, Iterable) else (shape,)
         empty = current_call.get().empty
         place = None if empty is None else empty(self, output, shape, dtype)
         return np.empty(*plain_form(shape, dtype)) if place is None else place
 
 
-def plain_form(shape: Any, dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """A shape and a dtype in whatever form a callback gives them, as NumPy has them.
+def plain_form(shape: Iterable[Any], dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """The extents and the dtype of an array in whatever form a callback gives them, as NumPy has them.
 
     Raises:
         ArgumentError: the shape has a negative extent.
     """
-    extents = tuple(map(operator.index, shape)) if isinstance(shape, Iterable) else (operator.index(shape),)
+    extents = tuple(map(operator.index, shape))
     if min(extents, default=0) < 0:
         raise ArgumentError(f"no array has the shape {extents}")
     return extents, np.dtype(to_numpy_type(dtype) if isinstance(dtype, DALIDataType) else dtype)

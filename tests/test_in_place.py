@@ -16,14 +16,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import hypothesis
+import hypothesis.strategies as st
 import numpy as np
 import pytest
 from conftest import in_both_places
 from numpy.typing import NDArray
 
-from dali_like import Pipeline, types
+from dali_like import Pipeline, fn, pipeline_def, types
 from dali_like.errors import ArgumentError, DtypeMismatchError
 from dali_like.types import SampleInfo
 
@@ -105,6 +107,21 @@ def test_any_way_to_say_a_shape(shape: Any, make_pipeline: MakePipeline) -> None
     pipe = make_pipeline(lambda info: filled(info, shape), "serial")
 
     assert_batches(pipe, lambda info: filled(info, (4,)))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, complex], ids=["as rows", "as no row", "as no tensor"])
+def test_a_shape_may_be_something_that_can_be_gone_through_once(dtype: Any, make_pipeline: MakePipeline) -> None:
+    shapes = []
+
+    def source(info: SampleInfo) -> Any:
+        shapes.extend(info.empty(iter((5, 3)), dtype).shape for _ in range(2))
+        return np.zeros((5, 3), np.int64)
+
+    pipe = make_pipeline(source, "serial")
+    for _ in range(ITERATIONS):
+        pipe.run()
+
+    assert set(shapes) == {(5, 3)}
 
 
 def test_bytes_are_the_default(make_pipeline: MakePipeline) -> None:
@@ -565,6 +582,106 @@ def test_two_threads_that_ask_for_one_sample_do_not_get_the_same(make_pipeline: 
         return dense(info)
 
     assert_batches(make_pipeline(source, "serial"), dense)
+
+
+class Extent:
+    """An extent of a shape that two threads come to at the same time."""
+
+    def __init__(self, extent: int, barrier: threading.Barrier) -> None:
+        self._extent = extent
+        self._barrier = barrier
+        self._has_met = False
+
+    def __index__(self) -> int:
+        if not self._has_met:
+            self._has_met = True
+            self._barrier.wait()
+        return self._extent
+
+
+def test_two_threads_that_ask_at_the_same_moment_do_not_get_the_same(make_pipeline: MakePipeline) -> None:
+    def source(info: SampleInfo) -> Any:
+        barrier = threading.Barrier(2)
+        with ThreadPoolExecutor(2) as threads:
+            asked = [
+                threads.submit(contextvars.copy_context().run, info.empty, (Extent(5, barrier), 3), np.int64)
+                for _ in range(2)
+            ]
+        first, second = (future.result() for future in asked)
+        assert not np.shares_memory(first, second)
+        return first
+
+    pipe = make_pipeline(source, "serial")
+
+    for _ in range(ITERATIONS):
+        pipe.run()
+
+
+# Whatever a callback does with what it is lent
+
+#: What may be returned in place of an array of one dimension.
+VARIANTS: list[Callable[[NDArray[Any]], Any]] = [
+    lambda array: array,
+    lambda array: array[...],
+    lambda array: array[::-1],
+    lambda array: array[1:],
+    lambda array: np.broadcast_to(array[:1], array.shape if array.size else (0,)),
+    lambda array: array.copy(),
+    lambda array: array + 1,
+    lambda array: array.view(np.ndarray),
+]
+
+
+class Part(NamedTuple):
+    """One output of a sample: a variant of what is lent for some output, or an array of the callback's own."""
+
+    variant: int
+    of: int
+    extent: int
+    is_own: bool
+
+
+@st.composite
+def samples(draw: st.DrawFn) -> tuple[list[list[Part]], int | None]:
+    """What a callback returns, sample by sample in turn; and which output is of objects."""
+    num_outputs = draw(st.integers(1, 3))
+    extents = draw(st.sampled_from([[4], [4, 3], [4, 0, 6]]))
+    part = st.builds(
+        Part,
+        st.integers(0, len(VARIANTS) - 1),
+        st.integers(0, num_outputs - 1),
+        st.sampled_from(extents),
+        st.integers(0, 3).map(lambda n: not n),
+    )
+    some = draw(st.lists(st.lists(part, min_size=num_outputs, max_size=num_outputs), min_size=1, max_size=3))
+    return some, draw(st.sampled_from([None, None, *range(num_outputs)]))
+
+
+@hypothesis.settings(max_examples=80)
+@hypothesis.given(samples())
+def test_a_batch_is_what_the_callback_returns_outside_of_one(plan: tuple[list[list[Part]], int | None]) -> None:
+    parts, of_objects = plan
+    num_outputs = len(parts[0])
+
+    def source(info: SampleInfo) -> Any:
+        mine = parts[info.idx_in_epoch % len(parts)]
+        lent = [filled(info, part.extent, output=output) for output, part in enumerate(mine)]
+        arrays = [np.arange(4) if part.is_own else VARIANTS[part.variant](lent[part.of]) for part in mine]
+        return tuple([array] if output == of_objects else np.asarray(array) for output, array in enumerate(arrays))
+
+    @pipeline_def(batch_size=BATCH_SIZE, num_threads=1)
+    def pipeline() -> Any:
+        dtypes = [types.OBJECT if output == of_objects else types.INT64 for output in range(num_outputs)]
+        return tuple(fn.external_source(source, num_outputs=num_outputs, batch=False, dtype=dtypes))
+
+    with pipeline() as pipe:
+        held = [pipe.run() for _ in range(ITERATIONS)]
+    for iteration, outputs in enumerate(held):
+        for i in range(BATCH_SIZE):
+            expected = source(SampleInfo(BATCH_SIZE * iteration + i, i, iteration, 0))
+            for output, (batch, value) in enumerate(zip(outputs, expected, strict=True)):
+                got = list(batch)[i] if output == of_objects else batch.at(i)
+                np.testing.assert_array_equal(got, value)
 
 
 # Workers that die

@@ -266,18 +266,18 @@ class Task:
         i = info[1]
         if not self.start <= i < self.stop or info != (self.first + i, i, self.iteration, self.epoch):
             return None
-        lent = self.lent
-        if not 0 <= output < len(self.view.expected) or (i, output) in lent or self._is_over:
+        if self._is_over or not 0 <= output < len(self.view.expected) or (i, output) in self.lent:
             return None
         row, row_dtype, row_shape = self.cells[i - self.start][output]
-        place: NDArray[Any] | None = row
-        if shape.__class__ is not tuple or shape != row_shape or row_dtype != dtype:
-            extents, numpy_type = plain_form(shape, dtype)
-            if extents != row_shape or numpy_type != row_dtype:
-                place = self._room_for(output, extents, numpy_type)
-        if place is None or lent.setdefault((i, output), place) is not place:  # another thread may have been faster
+        if not (has_row := shape == row_shape and row_dtype == dtype):
+            shape, dtype = plain_form(shape, dtype)
+            has_row = shape == row_shape and row_dtype == dtype
+        # An array of its own, by which it shows which of several threads has asked first. Likewise below: what the callback
+        # does to the array itself, such as reshaping it, is not done to ours.
+        place = row[...] if has_row else self._room_for(output, shape, dtype)
+        if place is None or self.lent.setdefault((i, output), place) is not place:
             return None
-        return place[...]  # what the callback does to the array itself, such as reshaping it, is not done to ours
+        return place[...]
 
     def _room_for(self, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
         """Memory for an array that has no row, if it may be lent and there is any."""
@@ -287,10 +287,9 @@ class Task:
             if self._is_over:
                 return None
             try:
-                offset = self.describe_all().take(math.prod(shape) * dtype.itemsize)
+                return self.describe_all().array(shape, dtype)
             except (RegionFullError, NoMemoryError):
                 return None  # there will be none for a copy either, but that is not for the callback to know
-        return self._space.array(offset, shape, dtype)
 
     def disentangle(self, i: int, outputs: Sequence[Any], source: Source) -> tuple[Any, ...]:
         """The outputs of a sample, with copies of those that lie where another one is going to be written."""
