@@ -227,6 +227,7 @@ class LoaderCrew:
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
             with self.lock():
+                self._pool.poll()  # what is there counts, however short the time, and however many are ready besides
                 return self._pool.wait_for(batches, deadline_s)
         except WorkerStartError as error:
             self._failure = error if error.__cause__ is None else error.__cause__

@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conftest import wait_until
 
 from dali_like.data import DataLoader
 from dali_like.monitor.statistics import Statistics
+from dali_like.workers.pipes import waiting_bytes
+from dali_like.workers.protocol import DONE
 from data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
 
 pytestmark = [pytest.mark.filterwarnings(MANY_WORKERS), pytest.mark.usefixtures("capfd")]
@@ -234,3 +237,31 @@ def test_their_memory_is_told() -> None:
     assert memory is not None
     assert all(nbytes > 1 << 16 for nbytes in (memory.main_bytes, *memory.worker_bytes, memory.template_bytes))
     assert loader.statistics().held_bytes > 0
+
+
+# What is ready
+
+
+def wait_for_reports(batches: Any, count: int) -> None:
+    """Wait until workers have reported so many tasks of which nobody has taken note yet."""
+    done = batches._crew._pool._work.done
+    wait_until(lambda: waiting_bytes(done) == count * DONE.size, f"{count} reports")
+
+
+def test_batches_that_are_ready_are_counted_whenever_one_is_taken() -> None:
+    loader = loader_of(Made(int), 1, prefetch_factor=4)
+    batches = iter(loader)
+    unread = 4
+    for _ in range(4):
+        wait_for_reports(batches, unread)
+        next(batches)
+        unread = 1  # of the batch that has been begun in its place
+
+    assert loader.statistics().sources[0].ring.mean_ready == 4
+
+
+def test_what_is_ready_comes_in_time_however_short_that_is() -> None:
+    batches = iter(loader_of(Made(int), 1, prefetch_factor=4, timeout=1e-9))
+    wait_for_reports(batches, 4)
+
+    assert next(batches) == 0
