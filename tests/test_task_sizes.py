@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import itertools
+import os
+import random
+import signal
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +19,14 @@ from conftest import DEADLINE_S
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
+from dali_like.data import DataLoader
+from dali_like.errors import WorkerDiedError
 from dali_like.graph.lockstep import Feed, Lockstep
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
-from dali_like.workers.stages import ArrayStage
+from dali_like.workers.stages import ArrayStage, Stage
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -123,6 +132,161 @@ def test_at_first_batches_are_cut_for_the_workers_that_there_are(make_pipeline: 
     (stage,) = pipe._engine.process_pool.stages
 
     assert stage.ring.geometry.num_tasks(BATCH_SIZE) == 2, "one thread, and there may be 64"
+
+
+def test_batches_that_nobody_wants_any_more_are_not_on_their_way(make_pipeline: MakePipeline) -> None:
+    gate = threading.Event()
+
+    def source(info: SampleInfo) -> Any:
+        assert gate.wait(DEADLINE_S)
+        return indices(info)
+
+    pipe = make_pipeline(source, "thread")
+    pipe.build()
+    pool: Any = pipe._engine and pipe._engine.process_pool
+    batches = [pool.submit(BatchKey(0, 0, i, 4 * i, 4)) for i in range(3)]
+    pool.cancel(batches[0])
+
+    assert pool._work.num_begun(0) == 2
+
+    gate.set()
+
+
+# Whatever becomes of batches that are on their way when tasks become larger or smaller
+
+
+@pytest.fixture
+def changing_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Lets tasks have another size after each batch; the sizes that there have been."""
+    sizes: list[int] = []
+    factors = itertools.cycle([2, 1, 4, 3, 1, 8])
+
+    def fit(self: Stage, task_ns: float, num_workers: int, num_ahead: int) -> bool:
+        self.cut(self.task_size_for(num_workers) * next(factors))
+        sizes.append(self.ring.geometry.task_size)
+        return False
+
+    monkeypatch.setattr(Stage, "fit", fit)
+    monkeypatch.setattr("dali_like.workers.pool._FIT_EVERY", 1)
+    yield sizes
+    assert len(set(sizes)) > 2
+
+
+def of_many_lengths(info: SampleInfo) -> Any:
+    """Ragged, and now and then far larger than all before."""
+    index = info.idx_in_epoch
+    return np.full(400_000 if index % 97 == 50 else index % 5, index), np.array(index)
+
+
+def in_place(info: SampleInfo) -> Any:
+    array, label = info.empty(3, np.int64), np.array(info.idx_in_epoch)
+    array[...] = info.idx_in_epoch
+    return array, label
+
+
+async def awaited(info: SampleInfo) -> Any:
+    await asyncio.sleep(0)
+    return indices(info), np.array(info.idx_in_epoch)
+
+
+def for_one_epoch(info: SampleInfo) -> Any:
+    if info.idx_in_epoch >= 150:
+        raise StopIteration
+    return indices(info), np.array(info.idx_in_epoch)
+
+
+def labels_of(pipe: Pipeline, num_batches: int) -> list[int]:
+    """The labels of the next batches, which tell what all elements of the samples are."""
+    labels: list[int] = []
+    for _ in range(num_batches):
+        samples, these = pipe.run()
+        labels += these.as_array().tolist()
+        for i, label in enumerate(these.as_array().tolist()):
+            assert (samples.at(i) == label).all()
+    return labels
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("source", [of_many_lengths, in_place, awaited], ids=lambda source: source.__name__)
+def test_samples_are_the_same_whatever_size_tasks_have(source: Any, make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(source, num_outputs=2, batch_size=16, prefetch_queue_depth=3)
+
+    assert labels_of(pipe, 40) == list(range(640))
+
+
+@pytest.mark.usefixtures("changing_sizes")
+@pytest.mark.parametrize("policy", ["drop", "partial", "fill"])
+def test_so_is_the_end_of_the_epoch(policy: str, make_pipeline: MakePipeline) -> None:
+    expected = {
+        "drop": list(range(144)),
+        "partial": list(range(150)),
+        "fill": [*range(150), *[149] * 10],
+    }
+    pipe = make_pipeline(
+        for_one_epoch,
+        num_outputs=2,
+        batch_size=16,
+        prefetch_queue_depth=3,
+        source_options={"last_batch_policy": policy},
+    )
+
+    for _ in range(5):
+        assert labels_of(pipe, 9 + (policy != "drop")) == expected[policy]
+        with pytest.raises(StopIteration):
+            pipe.run()
+        pipe.reset()
+
+
+@pytest.mark.usefixtures("changing_sizes")
+def test_so_are_batches_whose_workers_are_killed(make_pipeline: MakePipeline) -> None:
+    pipe = make_pipeline(of_many_lengths, num_outputs=2, batch_size=16, prefetch_queue_depth=3, py_worker_restarts=None)
+    choice = random.Random(5)
+
+    labels = labels_of(pipe, 10)
+    for _ in range(10):
+        with contextlib.suppress(ProcessLookupError):  # that one has just been killed
+            os.kill(choice.choice(pipe.py_worker_pids), signal.SIGKILL)
+        labels += labels_of(pipe, 10)
+
+    assert labels == list(range(1760))
+    assert pipe.statistics().worker_restarts
+
+
+@pytest.mark.usefixtures("changing_sizes")
+def test_a_sample_that_ends_its_workers_costs_its_batch_and_no_other(make_pipeline: MakePipeline) -> None:
+    def source(info: SampleInfo) -> Any:
+        if info.idx_in_epoch == 250:
+            os._exit(3)
+        return in_place(info)
+
+    pipe = make_pipeline(source, num_outputs=2, batch_size=16, prefetch_queue_depth=3, py_worker_restarts=None)
+
+    assert labels_of(pipe, 15) == list(range(240))
+    with pytest.raises(WorkerDiedError, match="idx_in_epoch 250"):
+        pipe.run()
+    assert labels_of(pipe, 10) == list(range(256, 416))
+
+
+class Dice:
+    """What the global generators say of a sample, and which it is."""
+
+    def __len__(self) -> int:
+        return 300
+
+    def __getitem__(self, index: int) -> Any:
+        return index, random.random(), np.random.rand(), str(index)
+
+
+@pytest.mark.usefixtures("changing_sizes")
+def test_random_numbers_of_loaders_do_not_depend_on_the_size_of_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def batches() -> Any:
+        loader = DataLoader(Dice(), 30, num_workers=2, generator=np.random.default_rng(3), multiprocessing_context="fork")
+        return [repr(batch) for _ in range(2) for batch in loader]
+
+    changing = batches()
+    monkeypatch.setattr(Stage, "fit", lambda *_: False)
+
+    assert changing == batches()
 
 
 class LatePool:

@@ -115,10 +115,10 @@ class Dispatcher:
         making, ready = (sum(batch.key.source == source for batch in some) for some in batches)
         return making, ready
 
-    def num_begun(self, stage: Stage) -> int:
-        """How many batches of a source have been asked for here and not been delivered."""
+    def num_begun(self, source: int) -> int:
+        """How many batches of a source have been asked for here, are still wanted, and have not been delivered."""
         batches = (*self._in_flight.values(), *self._ready, *self._backlog)
-        return sum(self._stages[batch.key.source] is stage for batch in batches)
+        return sum(batch.key.source == source and not batch.cancelled for batch in batches)
 
     def add(self, batch: Batch) -> None:
         """Let a batch wait for its turn."""

@@ -334,8 +334,9 @@ class ProcessPool:
     def _fit_tasks(self) -> None:
         """Look how long tasks have taken since the last time, and let them be larger or smaller."""
         measured = self._meters[..., :2].sum(axis=1)
-        for stage, (tasks, busy_ns) in zip(self._stages, (measured - self._measured).tolist(), strict=True):
-            if tasks and stage.fit(busy_ns / tasks, self._recovery.num_workers, self._work.num_begun(stage) + 1):
+        for source, (tasks, busy_ns) in enumerate((measured - self._measured).tolist()):
+            num_ahead = self._work.num_begun(source) + 1  # that which is being taken is one of them
+            if tasks and self._stages[source].fit(busy_ns / tasks, self._recovery.num_workers, num_ahead):
                 self._fit_every *= 2  # new slots are not to be made again and again, whatever else the machine does
         self._measured = measured
         self._until_fit = self._fit_every
