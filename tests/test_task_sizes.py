@@ -23,7 +23,7 @@ from dali_like.data import DataLoader
 from dali_like.errors import WorkerDiedError
 from dali_like.graph.lockstep import Feed, Lockstep
 from dali_like.types import SampleInfo
-from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.batch import Batch, BatchKey, Sizes
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import ArrayStage, Stage
@@ -295,10 +295,12 @@ class LatePool:
     Attributes:
         submitted: how many batches have been asked for.
         seen_waiting: how many had been, whenever somebody began to wait.
+        interrupts: how many of the next waits Ctrl-C ends.
     """
 
     def __init__(self, *, is_prompt: bool) -> None:
         self._is_prompt = is_prompt
+        self.interrupts = 0
         self.submitted = 0
         self.seen_waiting: list[int] = []
 
@@ -314,6 +316,9 @@ class LatePool:
 
     def wait(self, batch: Batch) -> Any:
         self.seen_waiting.append(self.submitted)
+        if self.interrupts:
+            self.interrupts -= 1
+            raise KeyboardInterrupt
         batch.outcome = ()
         return batch.outcome
 
@@ -344,3 +349,48 @@ def test_where_nobody_waits_nothing_is_begun_early() -> None:
 
     assert pool.seen_waiting == [2, 3]
     assert pool.submitted == 4
+
+
+def test_waits_that_are_interrupted_begin_nothing_more() -> None:
+    pool = LatePool(is_prompt=False)
+    pool.interrupts = 3
+    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            lockstep.next()
+    lockstep.next()
+
+    assert pool.seen_waiting == [3, 3, 3, 3]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("num_batches", [0, 1, 2, 7])
+def test_no_epoch_of_known_length_begins_too_much(num_batches: int, depth: int) -> None:
+    pool = LatePool(is_prompt=False)
+    sizes = Sizes(num_batches, BATCH_SIZE)
+    lockstep = Lockstep([Feed(pool, 0, ahead=depth, parallel=True, sizes=sizes)], BATCH_SIZE)
+
+    for epoch in range(1, 4):
+        for _ in range(num_batches):
+            lockstep.next()
+            assert pool.submitted <= len(pool.seen_waiting) + depth
+        with pytest.raises(StopIteration):
+            lockstep.next()
+        lockstep.reset()
+        assert len(pool.seen_waiting) == epoch * num_batches
+
+
+@pytest.mark.parametrize(("keeps", "num_slots"), [pytest.param(False, 4, id="dropped"), pytest.param(True, 5, id="held")])
+def test_a_batch_that_is_begun_early_takes_the_place_of_one_that_is_delivered(
+    keeps: bool, num_slots: int, make_pipeline: MakePipeline
+) -> None:
+    pipe = make_pipeline(indices, prefetch_queue_depth=2)  # and one that the source adds
+    kept = None
+    for _ in range(40):
+        outputs = pipe.run()
+        kept = outputs if keeps else None
+        del outputs
+
+    assert pipe.statistics().sources[0].ring.slots <= num_slots
+    del kept
