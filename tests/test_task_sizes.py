@@ -90,6 +90,16 @@ def test_joined_tasks_that_have_become_long_are_parted_again() -> None:
     assert size_of(stage) == USUAL
 
 
+def test_joined_tasks_are_parted_again_where_not_every_worker_has_one_any_more() -> None:
+    stage = make_stage()
+    stage.fit(100 * MICROSECOND, WORKERS, 4)
+
+    assert not stage.fit(4 * 100 * MICROSECOND, WORKERS, 2), "one for each worker"
+    assert stage.fit(4 * 100 * MICROSECOND, WORKERS, 1)
+
+    assert size_of(stage) == USUAL
+
+
 def test_joined_tasks_take_longer_and_are_not_parted_for_that() -> None:
     stage = make_stage()
     stage.fit(900 * MICROSECOND, WORKERS, 4)

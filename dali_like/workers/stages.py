@@ -150,7 +150,8 @@ class Stage(abc.ABC):
     def fit(self, task_ns: float, num_workers: int, num_ahead: int) -> bool:
         """Join tasks that are short, or part them again; whether there was a reason to.
 
-        A task costs as much as a dozen samples, and may wake the main process. But long ones spread evenly.
+        A task costs as much as a dozen samples, and may wake the main process. But long ones spread evenly, and where fewer
+        batches are on their way than there were, the joined ones may be too few for all workers.
 
         Args:
             task_ns: how long they have taken, on the average.
@@ -163,7 +164,7 @@ class Stage(abc.ABC):
         if now.task_size == usual and usual_ns < _SHORT_TASK_NS:
             wanted = -(-TASKS_PER_WORKER * num_workers // num_ahead)
             size = usual * -(-now.num_tasks(now.capacity) // wanted)
-        elif now.task_size != usual and usual_ns > _LONG_TASK_NS:
+        elif usual_ns > _LONG_TASK_NS or now.num_tasks(now.capacity) * num_ahead < num_workers:
             size = usual
         else:
             size = now.task_size
