@@ -265,6 +265,6 @@ SYSTEMS = {
     "torch_packed": System(TorchPackedLoader, ("torch",), frozenset({"encoded"})),
     "dali": System(lambda workload: PipelineLoader("nvidia.dali", workload), ("nvidia.dali",)),
     "grain": System(_other("GrainLoader"), ("grain",), stacks=True),
-    "spdl": System(_other("SpdlLoader"), ("spdl.pipeline",), stacks=True),
+    "spdl": System(_other("SpdlLoader"), ("spdl.pipeline",), frozenset({"tiny", "image", "large", "slow"}), stacks=True),
     "ray_data": System(_other("RayDataLoader"), ("ray.data", "pyarrow"), stacks=True),
 }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
 import itertools
 from collections.abc import Callable, Iterator
@@ -71,6 +72,8 @@ class GrainLoader(StackedLoader):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self._grain = importlib.import_module("grain")
+        # Its flags are those of a program that has parsed its command line.
+        importlib.import_module("absl.flags").FLAGS.mark_as_parsed()
 
     def start(self) -> None:
         grain = self._grain
@@ -125,6 +128,7 @@ class RayDataLoader(StackedLoader):
 
     def close(self) -> None:
         super().close()
+        gc.collect()  # what asks Ray for something when it goes would start it again
         with contextlib.suppress(Exception):  # whatever it was about
             self._ray.shutdown()
 

@@ -106,7 +106,8 @@ def main() -> None:
         result = measure_limit(workload, seconds=options.seconds, repeat=options.repeat)
     else:
         result = measure(options.system, workload, seconds=options.seconds, repeat=options.repeat)
-    print(result.to_json())
+    print(result.to_json(), flush=True)
+    os._exit(0)  # how a library ends with its program is not measured, and some do so badly
 
 
 if __name__ == "__main__":
