@@ -115,7 +115,15 @@ class RayDataLoader(StackedLoader):
 
     def start(self) -> None:
         # One more, by Ray's counting, for the tasks that make indices.
-        self._ray.init("local", num_cpus=WORKERS + 1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        self._ray.init(
+            "local",
+            num_cpus=WORKERS + 1,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            # A process that ends while time is measured takes its CPU time with it.
+            _system_config={"idle_worker_killing_time_threshold_ms": 1_000_000_000},
+        )
         context = self._data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False
