@@ -266,5 +266,5 @@ SYSTEMS = {
     "dali": System(lambda workload: PipelineLoader("nvidia.dali", workload), ("nvidia.dali",)),
     "grain": System(_other("GrainLoader"), ("grain",), stacks=True),
     "spdl": System(_other("SpdlLoader"), ("spdl.pipeline",), frozenset({"tiny", "image", "large", "slow"}), stacks=True),
-    "ray_data": System(_other("RayDataLoader"), ("ray.data", "pyarrow"), stacks=True),
+    "ray_data": System(_other("RayDataLoader"), ("ray.data", "pyarrow"), frozenset({"slow", "startup"}), stacks=True),
 }
