@@ -68,6 +68,14 @@ def settle(seen: Measurement, limits: Limits = LIMITS, now: ChosenSettings = FIR
     return now
 
 
+def test_tasks_that_are_late_by_little_want_no_more_batches_ahead() -> None:
+    quick = replace(COMPUTING, busy_s=0.0003, late_s=0.0006)
+    slow = replace(COMPUTING, busy_s=0.003, late_s=0.006)
+
+    assert settle(quick).prefetch_depth == settle(replace(quick, late_s=0.0)).prefetch_depth
+    assert settle(slow).prefetch_depth > settle(replace(slow, late_s=0.0)).prefetch_depth
+
+
 class TestWorkers:
     def test_that_compute_are_as_many_as_there_are_cpus(self) -> None:
         settings = settle(COMPUTING)

@@ -46,6 +46,8 @@ _LEAST_LOOP = 0.02
 _MOST_GROWTH = 4
 #: Each worker is to have so many tasks on their way.
 _TASKS_AHEAD = 2
+#: Tasks that are less late than this hold nobody up, and more batches would only take more of the caches.
+_LEAST_LATE_S = 0.005
 #: The parts of what is available that more workers, and batches, may take.
 _WORKERS_SHARE = 0.25
 _BATCHES_SHARE = 0.5
@@ -172,7 +174,7 @@ def _depth(workers: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
     busy = math.ceil(_TASKS_AHEAD * workers / tasks) + 1
     bounds = [(busy, f"so that {workers} workers have {_TASKS_AHEAD} tasks each")]
     period_s = max(seen.loop_s, seen.busy_s / workers)
-    if period_s > 0:
+    if period_s > 0 and seen.late_s >= _LEAST_LATE_S:
         steady = min(math.ceil(seen.late_s / period_s) + 1, MOST_DEPTH)
         bounds.append((steady, f"tasks take up to {_ms(seen.late_s)}, and a batch is due each {_ms(period_s)}"))
     wanted, why = max(bounds, key=lambda bound: bound[0])
