@@ -137,7 +137,7 @@ class Lockstep:
         self._left_over: list[list[Batch]] = [[] for _ in feeds]
 
     def deepen(self, num_batches: int) -> None:
-        """Compute parallel sources further ahead from now on."""
+        """Compute parallel sources so many batches further ahead from now on; a negative number: less far."""
         self._feeds = [replace(feed, ahead=feed.ahead + num_batches) if feed.parallel else feed for feed in self._feeds]
         self._ahead = max(feed.ahead for feed in self._feeds)
 
