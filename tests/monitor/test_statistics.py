@@ -260,7 +260,7 @@ def test_occupied_slots_are_told() -> None:
         assert (ring().making, ring().held, len(held)) == (0, 3, 3)
         assert ring().slots == ring().making + ring().ready + ring().held + ring().free
         assert pipe.statistics().settings.prefetch == 4
-        assert 0 < ring().mean_ready <= 4
+        assert 0 < ring().mean_ready <= 5  # one more than usual is begun while the loop waits
 
         held.clear()
         assert (ring().making, ring().ready, ring().held, ring().free) == (0, 4, 0, 3)
