@@ -29,10 +29,11 @@ from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
 from dali_like.graph.gpu_sources import GpuSourcePool
 from dali_like.graph.inputs import InputPool
-from dali_like.graph.lockstep import Feed, Lockstep, Position
+from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import Graph, SourceNode
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.shards import ShardsPool
+from dali_like.graph.steps import Feed, Position
 from dali_like.graph.telling import TellingPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn

@@ -15,7 +15,8 @@ from conftest import in_both_places, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
-from dali_like.graph.lockstep import Feed, Lockstep
+from dali_like.graph.lockstep import Lockstep
+from dali_like.graph.steps import Feed
 from dali_like.types import SampleInfo
 from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey

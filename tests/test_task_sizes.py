@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from dali_like import Pipeline
 from dali_like.data import DataLoader
 from dali_like.errors import WorkerDiedError
-from dali_like.graph.lockstep import Feed, Lockstep
+from dali_like.graph.lockstep import Lockstep
+from dali_like.graph.steps import Feed
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Batch, BatchKey, Sizes
 from dali_like.workers.memory import SharedSpace

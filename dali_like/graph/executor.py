@@ -15,7 +15,8 @@ from time import monotonic_ns
 
 from dali_like.errors import OutOfMemoryError
 from dali_like.graph.computation import Computation, Place, TensorList
-from dali_like.graph.lockstep import Lockstep, Position
+from dali_like.graph.lockstep import Lockstep
+from dali_like.graph.steps import Position
 from dali_like.interrupts import PATIENCE_S, check_interrupts
 from dali_like.sharding import ALONE, Shard
 from dali_like.workers.batch import Batch, Output

@@ -17,96 +17,12 @@ import sys
 from bisect import insort
 from collections import deque
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from dali_like.errors import CheckpointError
-from dali_like.sharding import ALONE, Shard
-from dali_like.workers.base import Pool
-from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey, Output, Sizes
-
-
-@dataclass(frozen=True)
-class Feed:
-    """One source: the pool that computes it, its number there, and how far ahead.
-
-    Attributes:
-        ahead: batches that are on their way while the user has one.
-        parallel: whether submitting costs the main process next to nothing. Where it does for all sources, one batch more is
-            on its way while the user waits.
-        worker: the only one that can compute it, or ANY_WORKER.
-        goes_on: whether an epoch begins where the one before has left off.
-        sizes: how many samples the batches of an epoch have; None: full ones, until StopIteration.
-        shard: which of the batches are this process's.
-        batch: whether it makes whole batches, which are numbered through all shards; of samples, positions are.
-    """
-
-    pool: Pool
-    index: int
-    ahead: int
-    parallel: bool
-    worker: int = ANY_WORKER
-    goes_on: bool = False
-    sizes: Sizes | None = None
-    shard: Shard = ALONE
-    batch: bool = False
-
-    def number(self, iteration: int) -> int:
-        """How the source calls the batch of an iteration."""
-        return int(self.shard.batch(iteration)) if self.batch else iteration
-
-
-class Position(NamedTuple):
-    """How far a pipeline has come.
-
-    Attributes:
-        epoch, iteration: of the batch that is delivered next.
-        passed: for each source that goes on from epoch to epoch, how many batches have been taken from it; 0 for others.
-    """
-
-    epoch: int
-    iteration: int
-    passed: tuple[int, ...]
-
-
-#: Where an epoch ends: before an iteration, or within it; or neither is known. Members of an enumeration take longer.
-_BEFORE, _WITHIN, _UNKNOWN = range(3)
-
-
-class _Step:
-    """One iteration."""
-
-    def __init__(self, epoch: int, iteration: int, turn: int, num_sources: int, *, is_beyond: bool) -> None:
-        self.epoch = epoch
-        self.iteration = iteration
-        self.turn = turn
-        self.batches: list[Batch | None] = [None] * num_sources
-        self.is_beyond = is_beyond  # behind an end that is known without asking
-        self.is_submitted = is_beyond
-
-    @property
-    def complete(self) -> bool:
-        for batch in self.batches:  # noqa: SIM110  # a generator would take three times as long, here and below
-            if batch is None or batch.outcome is None:
-                return False
-        return True
-
-    @property
-    def end(self) -> int:
-        """Where a source is known to have ended."""
-        end = _BEFORE if self.is_beyond else _UNKNOWN
-        for batch in self.batches:
-            if batch is not None:
-                if batch.outcome.__class__ is StopIteration:
-                    return _BEFORE
-                if batch.is_last and end == _UNKNOWN:
-                    end = _WITHIN
-        return end
-
-    def empty(self) -> None:
-        """Forget the batches: the epoch has ended before."""
-        self.batches = [None] * len(self.batches)
-        self.is_beyond = self.is_submitted = True
+from dali_like.graph.steps import BEFORE, UNKNOWN, WITHIN, Feed, Position, Step
+from dali_like.workers.batch import Batch, BatchKey, Output
 
 
 class Lockstep:
@@ -128,7 +44,7 @@ class Lockstep:
         self._epoch, self._iteration, passed = position or Position(0, 0, (0,) * len(feeds))
         self._any_goes_on = any(feed.goes_on for feed in feeds)
         self._finished = False
-        self._window: deque[_Step] = deque()
+        self._window: deque[Step] = deque()
         self._turn = 0
         #: Of each source that goes on: how many batches have been delivered, how many submitted, and those that an epoch has
         #: left over.
@@ -175,7 +91,7 @@ class Lockstep:
         """
         self._poll()
         self._fill(serial=False)
-        step = next((step for step in self._window if step.end != _BEFORE), None)
+        step = next((step for step in self._window if step.end != BEFORE), None)
         if step is None:
             step = self._make_step(self._epoch + 1, 0)
             self._window.append(step)
@@ -205,7 +121,7 @@ class Lockstep:
             self._fill(serial=False, more=1)  # what will be due when this one is here: there is time for that now
         outputs = []
         failure: Exception | None = None
-        batches = step.batches if step.end != _BEFORE else []
+        batches = step.batches if step.end != BEFORE else []
         for feed, batch in zip(self._feeds, batches):  # noqa: B905  # there may be none
             assert batch is not None
             try:
@@ -217,7 +133,7 @@ class Lockstep:
                     raise  # of no batch, such as the death of a worker: the iteration is still to come
                 failure = failure or error
         end = step.end
-        if end == _BEFORE:  # whatever another source has met here is beyond the end
+        if end == BEFORE:  # whatever another source has met here is beyond the end
             self._finished = True
             self._poll()
             self._fill(serial=False)
@@ -225,7 +141,7 @@ class Lockstep:
         self._iteration += 1
         if self._any_goes_on:
             self._passed = [count + feed.goes_on for count, feed in zip(self._passed, self._feeds, strict=True)]
-        if end == _WITHIN:
+        if end == WITHIN:
             self._end_behind(step)
         self._window.popleft()
         if failure is not None:
@@ -245,7 +161,7 @@ class Lockstep:
             self._poll()
             self._fill(serial=True)
             step = self._window[0]
-            if not step.complete and step.end != _BEFORE:
+            if not step.complete and step.end != BEFORE:
                 return None
         return self.next()
 
@@ -313,7 +229,7 @@ class Lockstep:
             last = self._window[-1] if self._window else None
             if last is None:
                 self._window.append(self._make_step(self._epoch, self._iteration))
-            elif last.end != _BEFORE:
+            elif last.end != BEFORE:
                 self._window.append(self._make_step(last.epoch, last.iteration + 1))
             elif self._overlaps_epochs:
                 self._window.append(self._make_step(last.epoch + 1, 0))
@@ -323,17 +239,17 @@ class Lockstep:
         for position, step in enumerate(self._window):
             if not step.is_submitted:
                 submitted |= self._submit(step, position - more, serial)
-                if not self._overlaps_epochs and step.end != _UNKNOWN:
+                if not self._overlaps_epochs and step.end != UNKNOWN:
                     break
         if submitted and not self._overlaps_epochs:
             self._truncate()
 
-    def _make_step(self, epoch: int, iteration: int) -> _Step:
+    def _make_step(self, epoch: int, iteration: int) -> Step:
         self._turn += 1
         is_beyond = self._num_iterations is not None and iteration >= self._num_iterations
-        return _Step(epoch, iteration, self._turn, len(self._feeds), is_beyond=is_beyond)
+        return Step(epoch, iteration, self._turn, len(self._feeds), is_beyond=is_beyond)
 
-    def _submit(self, step: _Step, position: int, serial: bool) -> bool:
+    def _submit(self, step: Step, position: int, serial: bool) -> bool:
         """Submit the batches of a step that are due; whether there were any."""
         submitted = False
         for i, feed in enumerate(self._feeds):
@@ -343,7 +259,7 @@ class Lockstep:
         step.is_submitted = None not in step.batches
         return submitted
 
-    def _begin(self, step: _Step, i: int) -> Batch:
+    def _begin(self, step: Step, i: int) -> Batch:
         feed = self._feeds[i]
         if self._left_over[i]:
             return self._left_over[i].pop(0)
@@ -351,7 +267,7 @@ class Lockstep:
         self._submitted[i] += feed.goes_on
         return batch
 
-    def _key(self, step: _Step, i: int) -> BatchKey:
+    def _key(self, step: Step, i: int) -> BatchKey:
         feed = self._feeds[i]
         epoch, iteration = (0, self._submitted[i]) if feed.goes_on else (step.epoch, step.iteration)
         size = self._batch_size
@@ -360,7 +276,7 @@ class Lockstep:
         first = feed.shard.first(iteration, self._batch_size)
         return BatchKey(feed.index, epoch, feed.number(iteration), first, size, feed.worker, step.turn)
 
-    def _end_behind(self, step: _Step) -> None:
+    def _end_behind(self, step: Step) -> None:
         """Let the epoch end behind the first step."""
         if len(self._window) == 1:
             self._window.append(self._make_step(step.epoch, step.iteration + 1))
@@ -378,8 +294,8 @@ class Lockstep:
                 self._drop(step)
                 step.empty()
             end = step.end
-            ends_here = end == _WITHIN
-            if end == _BEFORE:
+            ends_here = end == WITHIN
+            if end == BEFORE:
                 ended = step.epoch
         for step in behind:
             self._drop(step)
@@ -387,20 +303,20 @@ class Lockstep:
 
     def _drop_behind_no_end(self) -> None:
         """Drop the epochs that were begun because the one before was over, where it no longer is."""
-        kept: deque[_Step] = deque()
-        while self._window and not (kept and kept[-1].epoch != self._window[0].epoch and kept[-1].end != _BEFORE):
+        kept: deque[Step] = deque()
+        while self._window and not (kept and kept[-1].epoch != self._window[0].epoch and kept[-1].end != BEFORE):
             kept.append(self._window.popleft())
         for step in self._window:
             self._drop(step)
         self._window = kept
 
-    def _drop(self, step: _Step) -> None:
+    def _drop(self, step: Step) -> None:
         self._leave_over(step)
         for feed, batch in zip(self._feeds, step.batches, strict=True):
             if batch is not None:
                 feed.pool.cancel(batch)
 
-    def _leave_over(self, step: _Step) -> None:
+    def _leave_over(self, step: Step) -> None:
         """Keep those batches of a step for later that cannot be had again."""
         for i, (feed, batch) in enumerate(zip(self._feeds, step.batches, strict=True)):
             if feed.goes_on and batch is not None:

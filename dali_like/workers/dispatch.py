@@ -12,29 +12,23 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
 
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
 from dali_like.workers.batch import ANY_WORKER, Batch
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
-from dali_like.workers.protocol import CELL_PID, DONE, NO_TICKET, TASK, WORD_BYTES, Header, Status, cell_offset
+from dali_like.workers.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.workers.recovery import Debt
+from dali_like.workers.reports import NO_WORKER, failure_of, is_plausible, note_report
 from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import Stage
 from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.transport import add_note, read_message, unpack_exception
 
 #: As many reports as fit into a page of a pipe are read at a time.
 _REPORT_BYTES = 4096 // DONE.size * DONE.size
-_LITTLE: Literal["little"] = "little"
-#: In the place of the task that failed: the batch ended by StopIteration.
-_STOPPED = -2
 _NO_LIMIT = 1 << 64
-#: In the place of the worker that reported a failure: nobody did.
-_NO_WORKER = -1
 
 
 class Dispatcher:
@@ -239,26 +233,12 @@ class Dispatcher:
         batch = self._in_flight.get(ticket)
         if batch is None or not batch.open_tasks >> task & 1:
             return
-        if not self._is_plausible(batch, worker, status, value):
+        if not is_plausible(batch, worker, status, value, self._num_workers):
             self._report_corruption(
                 f"says what no worker says (task {task}, worker {worker}, status {status}, value {value})"
             )
             return
-        if status == Status.DENSE:
-            pass
-        elif status == Status.DESCRIBED:
-            batch.described |= 1 << task
-            batch.region_bytes += value
-            batch.largest_region_bytes = max(batch.largest_region_bytes, value)
-        elif status == Status.STOPPED:
-            batch.fail(value, _STOPPED, worker)
-        elif status == Status.FAILED:
-            batch.fail(value, task, worker)
-        elif status == Status.TOO_LARGE:
-            batch.grow(value, task)
-        elif status == Status.NO_MEMORY:
-            batch.lack(value, task)
-        batch.open_tasks &= ~(1 << task)
+        note_report(batch, task, worker, status, value)
         self._open_tasks -= 1
         if not batch.open_tasks:
             self._complete(batch)
@@ -272,20 +252,6 @@ class Dispatcher:
                 f"a report {what}; a callback has written where it must not, into memory or into a file descriptor that is "
                 "not its own"
             )
-        )
-
-    def _is_plausible(self, batch: Batch, worker: int, status: int, value: int) -> bool:
-        if (worker >= self._num_workers and worker != _NO_WORKER) or value < 0:
-            return False
-        assert batch.slot is not None
-        geometry = batch.slot.geometry
-        return (
-            (status == Status.DENSE and geometry.all_dense)
-            or (status == Status.DESCRIBED and value <= geometry.region_bytes)
-            or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.stop)
-            or (status == Status.TOO_LARGE and value > geometry.region_bytes)
-            or (status == Status.SKIPPED and batch.cancelled)
-            or (status == Status.NO_MEMORY and value > 0)
         )
 
     def _complete(self, batch: Batch) -> None:
@@ -304,7 +270,7 @@ class Dispatcher:
         try:
             batch.size = stage.end_of(batch, slot)
             if batch.failed_sample < min(batch.first_unmade, batch.size):
-                batch.outcome = self._read_failure(batch, slot, stage)
+                batch.outcome = failure_of(batch, slot, stage, self._space, self._unit)
         except CorruptionError as error:
             batch.outcome = error
         if batch.outcome is not None:
@@ -332,18 +298,6 @@ class Dispatcher:
     def _queue_again(self, batch: Batch) -> None:
         # Sources are not equally far ahead, so that the backlog as it is need not be in order.
         self._backlog = deque(sorted((*self._backlog, batch), key=_order_of))
-
-    def _read_failure(self, batch: Batch, slot: Slot, stage: Stage) -> Exception:
-        if batch.failed_task == _STOPPED:
-            return StopIteration()
-        if batch.fatal is not None and batch.failed_worker < 0:
-            return batch.fatal
-        start = slot.offset + slot.geometry.region_offset(batch.failed_task)
-        error = unpack_exception(read_message(self._space, start, int(slot.marks[batch.failed_task])))
-        worker = batch.failed_worker
-        where = f", in worker {worker} ({self._unit} {pid_in_cell(self._space, worker)})"
-        add_note(error, f"raised by {stage.source.name} for {stage.describe(batch.key, batch.failed_sample)}{where}")
-        return error
 
     # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
 
@@ -390,7 +344,7 @@ class Dispatcher:
     def give_up(self, debt: Debt, error: WorkerError) -> None:
         if debt.sample < debt.batch.failed_sample:
             debt.batch.fatal = error
-        self._note(debt.batch.ticket, debt.task, _NO_WORKER, Status.FAILED, debt.sample)
+        self._note(debt.batch.ticket, debt.task, NO_WORKER, Status.FAILED, debt.sample)
 
     def hold(self, debt: Debt) -> Lease[Slot]:
         slot = debt.batch.slot
@@ -420,13 +374,13 @@ class Dispatcher:
         """Take the tasks back that no worker has taken; all are of batches that nobody wants."""
         for worker in range(self._num_workers):
             for ticket, _, task in self._own_tasks.take_back(worker):
-                self._note(ticket, task, _NO_WORKER, Status.SKIPPED, 0)
+                self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
         # The main process has only the end that is written to.
         fd = os.open(f"/proc/self/fd/{self._tasks.fileno()}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             while records := os.read(fd, TASK.size * 256):
                 for ticket, _, task in TASK.iter_unpack(records):
-                    self._note(ticket, task, _NO_WORKER, Status.SKIPPED, 0)
+                    self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
         except BlockingIOError:
             pass  # that was all
         finally:
@@ -444,12 +398,6 @@ def _order_of(batch: Batch) -> tuple[int, int]:
 def _part_done(batch: Batch) -> float:
     assert batch.slot is not None
     return 1 - batch.open_tasks.bit_count() / batch.slot.geometry.num_tasks(batch.key.size)
-
-
-def pid_in_cell(space: SharedSpace, worker: int) -> int:
-    """The process id of a worker; 0 if none has started there."""
-    begin = cell_offset(worker) + CELL_PID
-    return int.from_bytes(space.map[begin : begin + WORD_BYTES], _LITTLE)
 
 
 def _wake_all(in_flight: dict[int, Batch], tasks: Descriptor, num_workers: int) -> None:

@@ -37,7 +37,7 @@ from dali_like.interrupts import PATIENCE_S, interruptible
 from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.crew import Crew, Workers
-from dali_like.workers.dispatch import Dispatcher, pid_in_cell
+from dali_like.workers.dispatch import Dispatcher
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, meter_words, read_meters
@@ -51,6 +51,7 @@ from dali_like.workers.protocol import (
     notice_offset,
 )
 from dali_like.workers.recovery import Recovery
+from dali_like.workers.reports import pid_in_cell
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource
