@@ -280,8 +280,9 @@ def _are(kind: type, values: Sequence[Any]) -> bool:
 def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
     """Write arrays of the right dtype and shape, one after the other."""
     if 0 < place.nbytes <= _MOST_JOINED_BYTES * len(arrays):
+        buffers: Sequence[Any] = arrays
         try:
-            joined = b"".join(arrays)  # type: ignore[arg-type]  # arrays are buffers
+            joined = b"".join(buffers)
         except TypeError:  # one is not contiguous
             pass
         else:

@@ -241,7 +241,7 @@ def _cmyk_to(output_type: DALIImageType, cmyk: NDArray[np.uint8], *, inverted: b
     rgb = (passed[:, :, :3] * passed[:, :, 3:] // 255).astype(np.uint8)
     if output_type == GRAY:
         light = rgb * np.array([0.299, 0.587, 0.114], dtype=np.float32)
-        gray: NDArray[np.float32] = light.sum(axis=2, keepdims=True)
+        gray: NDArray[np.float32] = light.sum(axis=2, keepdims=True, dtype=np.float32)
         return gray.astype(np.uint8)
     return np.ascontiguousarray(rgb[:, :, ::-1]) if output_type == BGR else rgb
 

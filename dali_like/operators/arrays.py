@@ -230,7 +230,7 @@ def one_hot(
 
 
 def _along(numbers: Array, axis: int, ndim: int) -> Array:
-    return np.expand_dims(numbers, [i for i in range(ndim + 1) if i != axis % (ndim + 1)])
+    return np.expand_dims(numbers, tuple(i for i in range(ndim + 1) if i != axis % (ndim + 1)))
 
 
 def _cut(value: float, dtype: np.dtype[Any]) -> Array:
