@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+README = DOCS.parent / "README.md"
 FROM_PYTORCH = DOCS / "migrating-from-pytorch.md"
 SCALING = DOCS / "scaling.md"
 

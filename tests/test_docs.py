@@ -8,15 +8,15 @@ import re
 from pathlib import Path
 
 import pytest
-from documents import FROM_PYTORCH, SCALING, run_program_of
+from documents import FROM_PYTORCH, README, SCALING, run_program_of
 
 from dali_like import errors
 from dali_like.data.options import LoaderOptions
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+DOCUMENTS = [README, *sorted((ROOT / "docs").glob("**/*.md"))]
 #: Those whose programs need nothing but this library, and say all that they need.
-WITH_PROGRAMS = [FROM_PYTORCH, ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
+WITH_PROGRAMS = [README, FROM_PYTORCH, ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 PACKAGE = ROOT / "dali_like"
 MIGRATING = ROOT / "docs" / "migrating-from-dali.md"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from documents import FROM_PYTORCH, run_program_of
+from documents import FROM_PYTORCH, README, run_program_of
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.peers
 
 
-def test_programs_run() -> None:
-    run_program_of(FROM_PYTORCH, "python torch")
+@pytest.mark.parametrize("document", [README, FROM_PYTORCH], ids=lambda path: path.stem)
+def test_programs_run(document: Path) -> None:
+    run_program_of(document, "python torch")
