@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import builtins
 import inspect
 import re
@@ -32,15 +33,37 @@ def rows_of_errors() -> list[list[str]]:
     return [row for row in rows[1:] if not row[-1].endswith("*")]
 
 
-def files_of_architecture() -> set[str]:
-    """The files and folders of the package that docs/architecture.md tells of, one by one."""
+def files_of_row(row: str) -> set[str]:
+    """What a row of the tables in docs/architecture.md names; a name without a folder is beside the first one."""
+    first, *others = re.findall(r"`(\w[\w/]*(?:\.py|/))`", row)
+    folder = Path(first if first.endswith("/") else Path(first).parent)
+    return {first, *(name if "/" in name else str(folder / name) for name in others)}
+
+
+def levels_of_architecture() -> dict[str, int]:
+    """Which files and folders of the package docs/architecture.md tells of, and in which group, counted from the top.
+
+    Those of the engine are one group.
+    """
     _, _, text = ARCHITECTURE.read_text("utf-8").partition("## File by file")
-    named = set()
-    for row in re.findall(r"^\| `.*", text, re.MULTILINE):
-        first, *others = re.findall(r"`(\w[\w/]*(?:\.py|/))`", row)
-        folder = Path(first if first.endswith("/") else Path(first).parent)
-        named |= {first, *(name if "/" in name else str(folder / name) for name in others)}
-    return named
+    titles = re.findall(r"^### (.*)", text, re.MULTILINE)
+    groups = list(dict.fromkeys(title.partition(":")[0] for title in titles))
+    return {
+        name: groups.index(part.partition("\n")[0].partition(":")[0])
+        for part in re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+        for row in re.findall(r"^\| `.*", part, re.MULTILINE)
+        for name in files_of_row(row)
+    }
+
+
+def imports_when_imported(path: Path) -> set[str]:
+    """The modules of this package that a module imports at its outermost level, type annotations apart: as files."""
+    found = set()
+    for statement in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(statement, ast.ImportFrom) and str(statement.module).startswith("dali_like."):
+            module = str(statement.module).removeprefix("dali_like.").replace(".", "/")
+            found |= {f"{module}.py", *(f"{module}/{name.name}.py" for name in statement.names)}
+    return found
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -51,14 +74,28 @@ def test_links_lead_somewhere(document: Path) -> None:
 
 
 def test_the_architecture_tells_of_files_that_are_there() -> None:
-    assert [name for name in files_of_architecture() if not (PACKAGE / name).exists()] == []
+    assert [name for name in levels_of_architecture() if not (PACKAGE / name).exists()] == []
 
 
 def test_the_architecture_tells_of_every_module() -> None:
     modules = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if not path.name.startswith("__")}
-    told = files_of_architecture()
+    told = levels_of_architecture()
 
     assert [name for name in modules if name not in told and f"{Path(name).parent}/" not in told] == []
+
+
+def test_imports_point_downwards_in_the_groups_of_the_architecture() -> None:
+    levels = levels_of_architecture()
+
+    upwards = [
+        (name, other)
+        for name, level in levels.items()
+        if name.endswith(".py")
+        for other in imports_when_imported(PACKAGE / name)
+        if levels.get(other, level) < level
+    ]
+
+    assert upwards == []
 
 
 @pytest.mark.parametrize(("situation", "theirs", "ours"), rows_of_errors(), ids=[row[0] for row in rows_of_errors()])
