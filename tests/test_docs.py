@@ -9,18 +9,21 @@ import re
 from pathlib import Path
 
 import pytest
-from documents import FROM_PYTORCH, README, SCALING, run_program_of
+from documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
 
 from dali_like import errors
 from dali_like.data.options import LoaderOptions
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [README, *sorted((ROOT / "docs").glob("**/*.md"))]
+DOCUMENTS = [README, *sorted(DOCS.glob("**/*.md"))]
+MIGRATING = DOCS / "migrating-from-dali.md"
 #: Those whose programs need nothing but this library, and say all that they need.
-WITH_PROGRAMS = [README, FROM_PYTORCH, ROOT / "docs" / "tutorial.md", *sorted((ROOT / "docs" / "how-to").glob("*.md"))]
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+WITH_PROGRAMS = [
+    *(README, FROM_PYTORCH, MIGRATING, DOCS / "tutorial.md", DOCS / "performance.md"),
+    *sorted((DOCS / "how-to").glob("*.md")),
+]
+ARCHITECTURE = DOCS / "architecture.md"
 PACKAGE = ROOT / "dali_like"
-MIGRATING = ROOT / "docs" / "migrating-from-dali.md"
 
 
 def rows_of_errors() -> list[list[str]]:
