@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from documents import FROM_PYTORCH, README, run_program_of
+from documents import DOCS, FROM_PYTORCH, README, run_program_of
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.peers
 
 
-@pytest.mark.parametrize("document", [README, FROM_PYTORCH], ids=lambda path: path.stem)
+@pytest.mark.parametrize("document", [README, FROM_PYTORCH, DOCS / "how-to" / "pytorch.md"], ids=lambda path: path.stem)
 def test_programs_run(document: Path) -> None:
     run_program_of(document, "python torch")
