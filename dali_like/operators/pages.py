@@ -91,7 +91,7 @@ def _section(description: Description) -> Iterator[str]:
     yield "| argument | kind | default | |"
     yield "|---|---|---|---|"
     for names, what in arguments:
-        yield _row(description, names, what)
+        yield from _rows(description, names, what)
     ignored = [name for name in description.common if name not in ("device", "name", "preserve", "bytes_per_sample_hint")]
     yield ""
     if returned:
@@ -107,15 +107,22 @@ def _example(path: str) -> str:
     return ", ".join(arguments) if arguments else "the defaults"
 
 
-def _row(description: Description, names: list[str], what: str) -> str:
-    first = names[0]
-    shown = ", ".join(f"`{name}`" for name in names)
-    if first in description.inputs:
-        return f"| {shown} | input | | {_as_markdown(what)} |"
-    parameters = [description.parameters[name] for name in names if name in description.parameters]
-    kinds = dict.fromkeys(map(_kind, parameters))
-    defaults = dict.fromkeys(map(_default, parameters))
-    return f"| {shown} | {'; '.join(kinds)} | {'; '.join(defaults)} | {_as_markdown(what)} |"
+def _rows(description: Description, names: list[str], what: str) -> Iterator[str]:
+    """Arguments that share a line of the docstring: a row for those that are of the same kind and have the same default."""
+    if names[0] in description.inputs:
+        yield f"| {_as_code(names)} | input | | {_as_markdown(what)} |"
+        return
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in names:
+        parameter = description.parameters.get(name)
+        alike[("", "") if parameter is None else (_kind(parameter), _default(parameter))].append(name)
+    for (kind, default), members in alike.items():
+        yield f"| {_as_code(members)} | {kind} | {default} | {_as_markdown(what)} |"
+        what = "likewise."
+
+
+def _as_code(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _parts_of(doc: str) -> tuple[str, list[tuple[list[str], str]], str]:
