@@ -174,6 +174,11 @@ class RemoteFiles:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sessions": {}}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._cache is not None:
+            self._cache.close()  # it opens its database when it is unpickled, in a thread that will not use it
+
 
 def is_transient(error: BaseException) -> bool:
     """Whether it may help to try again: a connection is lost or late, or the server is busy.
@@ -312,14 +317,16 @@ def _open_cache(directory: Path) -> Any:
     diskcache = optional("diskcache", "RemoteFiles(cache_dir=...)", "remote")
     import sqlite3  # noqa: PLC0415
 
+    cache = diskcache.Cache.__new__(diskcache.Cache)
     try:
         # Nothing is ever thrown out, so that nothing is to be looked for either.
-        cache = diskcache.Cache(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
+        cache.__init__(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
     except sqlite3.DatabaseError as error:
         raise ArgumentError(
             f"cache_dir: the cache in {directory} cannot be opened ({error}); if it is damaged, delete the folder"
         ) from error
-    cache.close()  # databases that are open do not survive a fork
+    finally:
+        cache.close()  # databases that are open do not survive a fork, and one that is damaged is open as well
     return cache
 
 

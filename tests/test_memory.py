@@ -473,7 +473,7 @@ def test_no_address_space_at_all_is_an_error() -> None:
         from dali_like import errors
         from dali_like.workers.memory import SharedSpace
         used = int(open("/proc/self/statm").read().split()[0]) * mmap.PAGESIZE
-        resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20), resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
         try:
             SharedSpace.create()
         except errors.OutOfMemoryError as error:

@@ -577,7 +577,7 @@ def test_ctrl_c_while_a_pipeline_grows_loses_no_batch(make_pipeline: MakePipelin
 
     wait_until(run, "some batches after an interrupt")
     assert made == list(range(len(made)))
-    assert pipe.statistics().settings.num_workers == len([pid for pid in pipe.py_worker_pids if pid])
+    wait_until(lambda: len(pipe.py_worker_pids) == pipe.statistics().settings.num_workers, "the start of all workers")
 
 
 def test_a_loader_makes_as_many_batches_ahead_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,7 @@ def test_operators_in_threads_have_tracks_of_their_own() -> None:
             pass
     pipe.close()
     spans = spans_of(trace.records, "operators")
-    assert [span.details["iteration"] for span in spans] == list(range(BATCHES))
+    assert sorted(span.details["iteration"] for span in spans) == list(range(BATCHES))  # two threads end as they come
     assert MAIN_THREAD not in {span.track for span in spans}
 
 

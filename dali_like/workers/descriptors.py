@@ -11,8 +11,7 @@ import errno
 import fcntl
 import os
 import weakref
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from typing import ClassVar
 
 from dali_like.errors import DescriptorLimitError
@@ -57,20 +56,31 @@ class Descriptor:
                 descriptor.close()
 
 
-@contextmanager
-def enough_descriptors(whose: str) -> Iterator[None]:
+class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
     """A context in which workers are started, and the error says what to do if there are no descriptors for that.
+
+    It is no generator: from Python 3.12 on, the frame of one would keep itself and what failed alive, and with it the
+    descriptors that are there.
+
+    Args:
+        whose: what they are for, for the message.
 
     Raises:
         DescriptorLimitError: there are not.
     """
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.EMFILE, errno.ENFILE):
-            raise
-        raise DescriptorLimitError(
-            error.errno,
-            f"no file descriptors are left for {whose}, which needs 8 and up to three for each worker; close some, or raise "
-            "`ulimit -n`",
-        ) from error
+
+    __slots__ = ("_whose",)
+
+    def __init__(self, whose: str) -> None:
+        self._whose = whose
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise DescriptorLimitError(
+                error.errno,
+                f"no file descriptors are left for {self._whose}, which needs 8 and up to three for each worker; close some, or "
+                "raise `ulimit -n`",
+            ) from error
