@@ -81,6 +81,6 @@ class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise DescriptorLimitError(
                 error.errno,
-                f"no file descriptors are left for {self._whose}, which needs 8 and up to three for each worker; close some, or "
-                "raise `ulimit -n`",
+                f"no file descriptors are left for {self._whose}, which needs 8 and up to three for each worker; "
+                "close some, or raise `ulimit -n`",
             ) from error
