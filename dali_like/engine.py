@@ -10,7 +10,7 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from dali_like import pickling
@@ -146,7 +146,7 @@ class Engine:
                 self._buffers,
                 self.arguments.num_threads or len(os.sched_getaffinity(0)),
                 self._batch_size,
-                self.inputs,
+                _layouts_seen(serial, self.inline_pool, self.inputs),
                 copier,
                 self._cpus,
             )
@@ -348,6 +348,15 @@ class Engine:
             feed = Feed(pool, index, ahead, external.parallel, worker, external.goes_on, sizes, shard, external.batch)
             feeds.append(feed)
         return feeds
+
+
+def _layouts_seen(
+    serial: Sequence[SourceNode], pool: InlinePool, inputs: Mapping[SourceNode, InputPool]
+) -> dict[SourceNode, Sequence[str]]:
+    """The layouts of what the sources in this process give, as far as that has been seen."""
+    made = zip(serial, (stage.source.seen_layouts for stage in pool.stages), strict=True)
+    fed = {node: pool.layouts for node, pool in inputs.items()}
+    return {**fed, **{node: layouts for node, layouts in made if layouts is not None}}
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:

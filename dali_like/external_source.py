@@ -189,6 +189,8 @@ class ExternalSource:
             worker_teardown=arguments.worker_teardown,
             seeds=seeds,
             takes_gpu=self.may_be_on_gpu,
+            layouts=self.layouts,
+            seen_layouts=None if self.parallel else list(self.layouts),
         )
 
     def _division(self, batch_size: int) -> Division | None:

@@ -46,7 +46,8 @@ def external_source(
         device: where the data is wanted: "cpu" or "gpu". On the GPU, a source that is not parallel may return arrays that
             are there: of CuPy, PyTorch, or whatever has ``__cuda_array_interface__``. They are copied when all samples of
             the batch have been made. For arrays on the CPU, ``.gpu()`` is the faster way.
-        layout: a letter for each dimension of a sample, such as "HWC"; a list has one for each output.
+        layout: a letter for each dimension of a sample, such as "HWC"; a list has one for each output. Default: that of the
+            tensors, if a source in the main process returns such.
         dtype: the element type, as a `dali_like.types.DALIDataType`, NumPy dtype or name; a list has one for each output.
             Without it, the first batch fixes the type. ``types.OBJECT``: any Python objects, which are pickled on the way,
             and delivered as a list.

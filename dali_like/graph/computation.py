@@ -24,7 +24,6 @@ from dali_like.errors import BatchSizeError
 from dali_like.gpu_tensor_lists import TensorListGPU
 from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
 from dali_like.graph.gpu_sources import kind_of_samples
-from dali_like.graph.inputs import InputPool
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operators import Call, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
@@ -54,11 +53,11 @@ class Computation:
 
     Args:
         graph: what to compute.
-        place: decides where its operators run, given the layouts of inputs that what was fed says.
+        place: decides where its operators run, given the layouts that the data of sources has turned out to have.
         buffers: for the results of operators.
         num_threads: for operators.
         capacity: the size of the batches of a graph without sources.
-        inputs: those of the sources that are fed.
+        layouts: of the outputs of sources whose data may say more than was declared; they are changed as it is seen.
         copier: copies outputs to the GPU; None: all are on the CPU.
         cpus: what the threads are bound to; None: they are not.
 
@@ -71,19 +70,19 @@ class Computation:
     def __init__(
         self,
         graph: Graph,
-        place: Callable[[Mapping[SourceNode, str]], Placement],
+        place: Callable[[Mapping[SourceNode, Sequence[str]]], Placement],
         buffers: BufferPool,
         num_threads: int,
         capacity: int,
-        inputs: Mapping[SourceNode, InputPool],
+        layouts: Mapping[SourceNode, Sequence[str]],
         copier: Copier | None = None,
         cpus: set[int] | None = None,
     ) -> None:
         self._graph = graph
         self._place = place
-        self._fed: dict[SourceNode, str] = {}
-        self._placement = placement = place(self._fed)
-        self._inputs = inputs
+        self._seen: dict[SourceNode, tuple[str, ...]] = {}
+        self._placement = placement = place(self._seen)
+        self._layouts = layouts
         self._copier = copier
         self._deliveries = [(key(node), node.device, self._delivery(node)) for node in graph.outputs]
         self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
@@ -97,11 +96,11 @@ class Computation:
         self.is_trivial = self.threads is None and copier is None
 
     def heed_layouts(self) -> None:
-        """Place the operators anew where an input has been fed data of a layout that was not declared."""
-        pairs = ((node, pool.layout) for node, pool in self._inputs.items())
-        fed = {node: layout for node, layout in pairs if layout != node.external.layouts[0]}
-        if fed != self._fed:
-            self._placement, self._fed = self._place(fed), fed
+        """Place the operators anew where data has a layout that was not declared."""
+        pairs = ((node, tuple(layouts)) for node, layouts in self._layouts.items())
+        seen = {node: layouts for node, layouts in pairs if layouts != node.external.layouts}
+        if seen != self._seen:
+            self._placement, self._seen = self._place(seen), seen
 
     def settle(self) -> None:
         """Let go of what has been copied to the GPU."""
@@ -263,8 +262,8 @@ class Computation:
         if isinstance(producer, SourceNode):
             if producer.external.is_object(output):
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
-            if (pool := self._inputs.get(producer)) is not None:
-                return lambda samples: kind.of_arrays(samples, pool.layout)
+            if (layouts := self._layouts.get(producer)) is not None:
+                return lambda samples: kind.of_arrays(samples, layouts[output])
         if isinstance(producer, OperatorNode):  # which may make several numbers of dimensions
             return lambda samples: kind.of_arrays(
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))

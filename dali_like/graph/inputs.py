@@ -65,8 +65,8 @@ class InputPool:
         self._waiting: deque[Batch] = deque()
         self._news = threading.Condition()
         self._closed = False
-        #: The layout of what is fed.
-        self.layout = external.layouts[0]
+        #: The layout of what is fed; there is one output.
+        self.layouts = [external.layouts[0]]
 
     def check(self, data: Any, layout: str | None, cuda_stream: Any = None, use_copy_kernel: bool | None = None) -> Fed:
         """A batch as it may be fed. For the last two arguments see `dali_like.graph.gpu_sources.take_in`.
@@ -90,7 +90,7 @@ class InputPool:
             if isinstance(fed.output, DeviceArray) or len(fed.output):
                 dtype, ndim = kind_of_samples(fed.output)
                 self._expected = OutputLayout(DTYPE_CODES[dtype], ndim)
-                self.layout = fed.layout or self.layout
+                self.layouts[0] = fed.layout or self.layouts[0]
             self._queue.append(fed.output)
             self._news.notify_all()
 
@@ -160,8 +160,8 @@ class InputPool:
             return
         if len(layout) != ndim:
             raise NdimMismatchError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
-        if self.layout not in ("", layout):
-            raise LayoutMismatchError(f'{self._source.name}: Expected data with layout: "{self.layout}" and got: "{layout}"')
+        if (known := self.layouts[0]) not in ("", layout):
+            raise LayoutMismatchError(f'{self._source.name}: Expected data with layout: "{known}" and got: "{layout}"')
 
 
 def _copy(output: Output) -> Output:

@@ -237,19 +237,19 @@ def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
         raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
 
 
-def adapted_operators(graph: Graph, fed: Mapping[SourceNode, str]) -> dict[OperatorNode, Operator]:
-    """The operators of a graph, for what is fed to its inputs.
+def adapted_operators(graph: Graph, seen: Mapping[SourceNode, Sequence[str]]) -> dict[OperatorNode, Operator]:
+    """The operators of a graph, for the data that its sources have.
 
     Args:
-        fed: the layouts of inputs, where they are not those that were declared.
+        seen: the layouts of that, where they are not those that were declared.
 
     Raises:
         ArgumentError: an operator does not work on data of such a layout.
     """
-    if not fed:
+    if not seen:
         return {node: node.operator for node in graph.operators}
     layouts: dict[Producer, Sequence[str]] = {constant: constant.layouts for constant in graph.constants}
-    layouts |= {source: (fed[source],) if source in fed else source.layouts for source in graph.sources}
+    layouts |= {source: seen.get(source, source.layouts) for source in graph.sources}
     operators = {}
     for node in graph.operators:
         inputs = [layouts[data.producer][data.output] for data in node.inputs]

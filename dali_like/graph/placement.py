@@ -88,18 +88,18 @@ class Placement:
 
 
 def place(
-    graph: Graph, arguments: Arguments, entropy: int, fed: Mapping[SourceNode, str] = MappingProxyType({})
+    graph: Graph, arguments: Arguments, entropy: int, seen: Mapping[SourceNode, Sequence[str]] = MappingProxyType({})
 ) -> Placement:
     """Decide where the operators of a graph run.
 
     Args:
         entropy: the seed of the pipeline.
-        fed: the layouts of inputs, where they are not those that were declared.
+        seen: the layouts of the data of sources, where they are not those that were declared.
 
     Raises:
         ArgumentError: an operator does not work on data of the layout that it would get.
     """
-    facts = Facts(adapted_operators(graph, fed), fed, _random_keys(graph.operators, entropy))
+    facts = Facts(adapted_operators(graph, seen), seen, _random_keys(graph.operators, entropy))
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
         homes = _homes(graph.operators)

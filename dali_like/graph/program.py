@@ -34,20 +34,20 @@ class Facts(NamedTuple):
 
     Attributes:
         operators: of the nodes.
-        fed: the layouts of inputs, where they are not those that were declared.
+        seen: the layouts of the data of sources, where they are not those that were declared.
         random_keys: of the nodes that have random numbers.
     """
 
     operators: Mapping[OperatorNode, Operator]
-    fed: Mapping[SourceNode, str]
+    seen: Mapping[SourceNode, Sequence[str]]
     random_keys: Mapping[OperatorNode, RandomKey]
 
     def layouts_of(self, data: DataNode) -> str:
         """The layouts that data may have."""
         if isinstance(data.producer, OperatorNode):
             return self.operators[data.producer].layouts[data.output]
-        if isinstance(data.producer, SourceNode) and data.producer in self.fed:
-            return self.fed[data.producer]
+        if isinstance(data.producer, SourceNode) and data.producer in self.seen:
+            return self.seen[data.producer][data.output]
         return data.producer.layouts[data.output]
 
 

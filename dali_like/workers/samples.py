@@ -6,16 +6,18 @@ import enum
 import inspect
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn
 
 import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.capsules import array_of_capsule, is_capsule
 from dali_like.errors import (
     BatchSizeError,
     DtypeMismatchError,
+    LayoutMismatchError,
     NdimMismatchError,
     OutputCountError,
     SampleDtypeError,
@@ -26,6 +28,8 @@ from dali_like.workers.streams import Stream
 
 #: ``kDLCUDA``, see ``__dlpack_device__`` in the array API standard.
 _DLPACK_CUDA = 2
+#: Of which whatever is an array has one.
+_INTERFACES = ("__array_interface__", "__array__", "__dlpack__")
 _FORGOTTEN = "does every way through the callback end in a return?"
 
 
@@ -62,6 +66,8 @@ class Source:
         seeds: what `SampleInfo.rng` depends on besides the sample: the pipeline's seed, and the number of the source.
         verb: how messages call what it does.
         takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.gpu_sources`.
+        layouts: of each output, as declared, or empty.
+        seen_layouts: likewise; where nothing was declared, as tensors say that have been seen. None: they are not asked.
     """
 
     name: str
@@ -80,6 +86,8 @@ class Source:
     seeds: tuple[int, int] = (0, 0)
     verb: str = "returned"
     takes_gpu: bool = False
+    layouts: tuple[str, ...] = ()
+    seen_layouts: list[str] | None = field(default=None, compare=False)
 
     @property
     def output_count(self) -> int:
@@ -164,6 +172,7 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
             "tuple of them"
         )
     if callable(getattr(value, "is_dense_tensor", None)) and callable(getattr(value, "at", None)):  # a TensorList
+        _heed_layout(value, source, output)
         return [value.at(i) for i in range(len(value))]
     array = as_array(value, source, output, max_ndim=MAX_NDIM + 1)
     if not array.ndim:
@@ -267,6 +276,7 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     if value is None:
         _refuse(value, source, output, _FORGOTTEN)
     _refuse_unawaited(value, source)
+    _heed_layout(value, source, output)
     if isinstance(value, (list, tuple)):
         several = ", or say num_outputs= if it is several outputs" if source.num_outputs is None else ""
         _refuse(value, source, output, f"wrap it in np.array(){several}")
@@ -279,9 +289,11 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
         )
     if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False):
         _refuse(value, source, output, "an array on a GPU; callbacks return CPU arrays, and .gpu() moves the batch")
-    if not any(hasattr(value, name) for name in ("__array_interface__", "__array__", "__dlpack__")):
+    if not is_capsule(value) and not any(hasattr(value, name) for name in _INTERFACES):
         _refuse(value, source, output, "not an array; dtype=types.OBJECT allows any object")
     try:
+        if is_capsule(value):
+            return array_of_capsule(value)
         if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
             return np.asarray(value)
         return np.from_dlpack(value)
@@ -289,6 +301,20 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
         raise SampleTypeError(
             f"{source.name} {source.verb} {_describe(value)} in output {output}, which NumPy cannot read: {error}"
         ) from error
+
+
+def _heed_layout(value: Any, source: Source, output: int) -> None:
+    """Note the layout of what may be a `dali_like.tensors.TensorCPU`, or a list of such.
+
+    Raises:
+        LayoutMismatchError: another one has been seen before.
+    """
+    if source.seen_layouts is None or source.layouts[output] or not callable(layout_of := getattr(value, "layout", None)):
+        return
+    layout, known = layout_of(), source.seen_layouts[output]
+    if known not in ("", layout) and layout:
+        raise LayoutMismatchError(f'{source.name}: Expected data with layout: "{known}" and got: "{layout}"')
+    source.seen_layouts[output] = layout or known
 
 
 def is_on_gpu(value: Any) -> bool:
