@@ -1,4 +1,4 @@
-"""DLPack's capsules, which some programs hand over in the place of arrays: as ``torch.utils.dlpack.to_dlpack`` makes them."""
+"""DLPack's capsules, which some programs hand over in the place of arrays: ``torch.utils.dlpack.to_dlpack`` makes them."""
 
 from __future__ import annotations
 

@@ -88,6 +88,11 @@ class Constant(Expression):
         return to_dali_type(self.array.dtype)
 
     @property
+    def value(self) -> Any:
+        """The number, or nested lists of numbers, as Python's."""
+        return self.array.tolist()
+
+    @property
     def shape(self) -> list[int]:
         """The extents of the dimensions of a sample."""
         return list(self.array.shape)
@@ -182,11 +187,6 @@ class ScalarConstant(Constant):
             raise ArgumentTypeError(f"Expected scalar value of type 'bool', 'int' or 'float', got {type(value)}.")
         own = value.dtype if isinstance(value, np.generic) else None
         super().__init__(value, own if dtype is None else dtype)
-
-    @property
-    def value(self) -> float:
-        """The number, as Python's."""
-        return self.array.item()  # type: ignore[no-any-return]
 
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)

@@ -23,6 +23,7 @@ from dali_like.cpu_tensors import (
     numbers_in,
     reinterpreted,
     text_of,
+    view_of,
 )
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, RaggedError, SampleIndexError
 from dali_like.tensor_arguments import checked_layout, checked_shape
@@ -31,16 +32,20 @@ from dali_like.types import DALIDataType, to_dali_type
 if TYPE_CHECKING:
     from dali_like.gpu_tensor_lists import TensorListGPU
 
-#: The texts of batches of more samples show the first and the last ones.
-_MOST_SHOWN = 16
+#: The texts of batches of more samples show the first and the last shapes.
+_MOST_SHAPES_SHOWN = 16
+#: Those of batches of more elements, in samples of several shapes, show the first and the last samples (as NumPy would),
+_MOST_ELEMENTS_SHOWN = 1000
+#: unless there are no more samples than these.
+_FEW_SAMPLES = 5
 
 
 class TensorListCPU:
     """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        data: an array whose first dimension counts the samples (a dense batch); a sequence of arrays, or of tensors; or
-            another list, whose memory this one shares.
+        data: an array whose first dimension counts the samples (a dense batch), bytes, or a capsule of DLPack; a sequence of
+            arrays, or of tensors; or another list, whose memory this one shares.
         layout: the layout of each sample. Default: that of the tensors, or of the other list.
         is_pinned: without effect.
 
@@ -74,7 +79,7 @@ class TensorListCPU:
                 _check_alike("layouts", layouts)
                 layout = layouts[0] if layouts else None
         else:
-            samples = np.asarray(data)
+            samples = view_of(data)
             if samples.ndim == 0:
                 raise ArgumentClashError("Cannot create TensorList from 0-dim array")
         self._hold(samples, layout or "")
@@ -251,14 +256,16 @@ class TensorListCPU:
         return text_of("TensorListCPU", self._facts())
 
     def __str__(self) -> str:
-        if self._dense is not None or not len(self):
+        if self.is_dense_tensor():
             numbers = numbers_in(self.as_array())
         else:
-            numbers = "[" + "\n    ".join(_edges(range(len(self)), lambda i: numbers_in(self.at(i)))) + "]"
+            most = len(self) if sum(map(math.prod, self.shape())) <= _MOST_ELEMENTS_SHOWN else _FEW_SAMPLES
+            samples = _edges(range(len(self)), lambda i: numbers_in(self.at(i)), most)
+            numbers = "[" + ("\n" * self.ndim() + "    ").join(samples) + "]"  # as NumPy has lines between them
         return text_of("TensorListCPU", [numbers, *self._facts()])
 
     def _facts(self) -> list[str]:
-        shapes = ", ".join(_edges(self.shape(), str))
+        shapes = ", ".join(_edges(self.shape(), str, _MOST_SHAPES_SHOWN))
         return [f"dtype={self.dtype}", *layout_fact(self._layout), f"num_samples={len(self)}", f"shape=[{shapes}]"]
 
 
@@ -268,9 +275,9 @@ def _check_alike(what: str, values: Sequence[Any]) -> None:
         raise ArgumentTypeError(f"the samples of a batch cannot have different {what}; these have {found}")
 
 
-def _edges(values: Sequence[Any], text: Callable[[Any], str]) -> list[str]:
-    """The texts of the values, or of the first and the last ones if there are many."""
-    if len(values) <= _MOST_SHOWN:
+def _edges(values: Sequence[Any], text: Callable[[Any], str], most: int) -> list[str]:
+    """The texts of the values, or of the first and the last ones if there are more than `most`."""
+    if len(values) <= most:
         return [text(value) for value in values]
     first, last = range(SHOWN_AT_EDGES), range(len(values) - SHOWN_AT_EDGES, len(values))
     return [*(text(values[i]) for i in first), "...", *(text(values[i]) for i in last)]

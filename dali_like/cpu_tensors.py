@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.capsules import array_of_capsule, is_capsule
 from dali_like.tensor_arguments import axes_of_extent_1, checked_address, checked_layout, type_to_reinterpret, without_axes
 from dali_like.types import DALIDataType, to_dali_type
 
@@ -30,7 +31,7 @@ class TensorCPU:
     ``np.asarray(tensor)`` and ``torch.from_dlpack(tensor)`` are views of it.
 
     Args:
-        data: an array, or what NumPy can make a view of.
+        data: an array, or what NumPy can make a view of; bytes, or a capsule of DLPack.
         layout: a letter for each dimension, such as "HWC", or nothing.
         is_pinned: without effect.
 
@@ -45,7 +46,7 @@ class TensorCPU:
     __slots__ = ("__weakref__", "_array", "_layout")
 
     def __init__(self, data: Any, layout: str | None = None, is_pinned: bool = False) -> None:
-        array = np.asarray(data)
+        array = view_of(data)
         to_dali_type(array.dtype)
         self._array = array
         self._layout = checked_layout(layout, array.ndim)
@@ -156,6 +157,13 @@ class TensorCPU:
 
     def _facts(self) -> list[str]:
         return [f"dtype={self.dtype}", *layout_fact(self._layout), f"shape={self.shape()}"]
+
+
+def view_of(data: Any) -> NDArray[Any]:
+    """The array that some data is, if need be as bytes."""
+    if is_capsule(data):
+        return array_of_capsule(data)
+    return np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
 
 
 def reinterpreted(array: NDArray[Any], dtype: Any) -> NDArray[Any]:

@@ -36,8 +36,13 @@ __all__ = [
     "INT16",
     "INT32",
     "INT64",
+    "NCHW",
+    "NFCHW",
+    "NFHWC",
+    "NHWC",
     "OBJECT",
     "RGB",
+    "SAME",
     "UINT8",
     "UINT16",
     "UINT32",
@@ -248,6 +253,13 @@ INTERP_LANCZOS3 = DALIInterpType.INTERP_LANCZOS3
 INTERP_TRIANGULAR = DALIInterpType.INTERP_TRIANGULAR
 INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
 
+#: Older names of layouts; SAME is that of the input.
+NCHW = "CHW"
+NHWC = "HWC"
+NFHWC = "FHWC"
+NFCHW = "FCHW"
+SAME = ""
+
 _NUMPY_TYPES: dict[DALIDataType, np.dtype[Any]] = {
     UINT8: np.dtype(np.uint8),
     UINT16: np.dtype(np.uint16),
@@ -276,7 +288,7 @@ def to_numpy_type(dtype: DALIDataType | int) -> np.dtype[Any]:
 
 
 def to_dali_type(dtype: Any) -> DALIDataType:
-    """The `DALIDataType` of anything that names a data type: one of our own, a NumPy dtype, its name, a scalar type.
+    """The `DALIDataType` of what names a data type: one of our own, a dtype of NumPy or PyTorch, its name, a scalar type.
 
     Raises:
         ArgumentError: `dtype` is not a data type, or one that tensors cannot have.
@@ -287,8 +299,9 @@ def to_dali_type(dtype: Any) -> DALIDataType:
     if isinstance(dtype, DALIDataType):
         return dtype
     try:
-        # NumPy takes None for float64.
-        return _DALI_TYPES[np.dtype("O" if dtype is None else dtype).newbyteorder("=")]
+        # NumPy takes None for float64, and does not know PyTorch's.
+        name = str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
+        return _DALI_TYPES[np.dtype("O" if name is None else name).newbyteorder("=")]
     except (TypeError, KeyError):
         names = ", ".join(member.name for member in _DALI_TYPES.values())
         kind = ArgumentClashError if isinstance(dtype, int) else ArgumentTypeError

@@ -12,7 +12,17 @@ import dali_like
 
 #: What a program needs that defines pipelines of sources.
 FOR_DEFINING = {
-    *("arguments", "checkpoints", "checks", "constants", "cpu_tensor_lists", "cpu_tensors", "defining", "definition"),
+    *(
+        "arguments",
+        "capsules",
+        "checkpoints",
+        "checks",
+        "constants",
+        "cpu_tensor_lists",
+        "cpu_tensors",
+        "defining",
+        "definition",
+    ),
     *("errors", "expressions", "external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random"),
     *("fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators", "graph.randomness"),
     *("graph.scratch", "interrupts", "monitor", "monitor.loops", "monitor.monitored", "notices", "pipeline"),
@@ -24,7 +34,7 @@ FOR_DEFINING = {
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.
 FOR_WORKING = {
-    *("errors", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
+    *("capsules", "errors", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),

@@ -396,7 +396,7 @@ def test_repr_of_a_list_shows_its_properties(dense: TensorListCPU, ragged: Tenso
 
 def test_str_of_a_list_shows_its_samples_too(dense: TensorListCPU, ragged: TensorListCPU) -> None:
     assert "[18. 19. 20.]" in str(dense)
-    assert "[[1 1 1]]\n    [[4 4 4]" in str(ragged)
+    assert "[[1 1 1]]\n\n    [[4 4 4]" in str(ragged)
     for tensors in (dense, ragged):
         assert str(tensors).endswith(repr(tensors).removeprefix("TensorListCPU("))
 

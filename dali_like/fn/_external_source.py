@@ -11,6 +11,7 @@ from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.external_source import SourceArguments, SourceOptions, make_external_source
 from dali_like.graph.nodes import DataNode, SourceNode
+from dali_like.notices import warn
 
 
 @overload
@@ -104,12 +105,18 @@ def external_source(
     Raises:
         ArgumentError, DefinitionError, DeviceError: an argument is wrong, or the source cannot be used like that.
     """
-    unknown = sorted(set(options) - {field.name for field in dataclasses.fields(SourceArguments)})
+    given: dict[str, Any] = dict(options)
+    if given.pop("seed", None) is not None:  # which every operator of DALI may be given
+        warn("external_source: seed has no effect, since there are no random numbers", DeprecationWarning)
+    unknown = sorted(set(given) - {field.name for field in dataclasses.fields(SourceArguments)})
     if unknown:
         raise ArgumentTypeError(f"external_source got unexpected arguments: {', '.join(unknown)}")
-    external = make_external_source(source, num_outputs, SourceArguments(**options))
+    external = make_external_source(source, num_outputs, SourceArguments(**given))
     node = SourceNode(external)
-    nodes = [DataNode(f"{external.name}[{i}]", "cpu", node, i) for i in range(len(external.declared))]
+    names = [f"{external.name}[{i}]" for i in range(len(external.declared))]
+    if num_outputs is None and external.key is not None:
+        names = [external.key]
+    nodes = [DataNode(name, "cpu", node, i) for i, name in enumerate(names)]
     outputs = nodes if external.arguments.device == "cpu" else [node.gpu() for node in nodes]
     if external.arguments.preserve:
         _preserve(outputs)

@@ -96,7 +96,7 @@ class Description:
     def class_path(self) -> str:
         """Its name in ``ops``: "decoders.Image"."""
         *modules, name = self.path.split(".")
-        return ".".join((*modules, "".join(_ACRONYMS.get(part, part.capitalize()) for part in name.split("_"))))
+        return ".".join((*modules, class_name(name)))
 
     @property
     def all_parameters(self) -> Mapping[str, Parameter]:
@@ -147,6 +147,11 @@ class Description:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return description_of, (self.path,)
+
+
+def class_name(name: str) -> str:
+    """What a function of ``fn`` is called in ``ops``."""
+    return "".join(_ACRONYMS.get(part, part.capitalize()) for part in name.split("_"))
 
 
 @dataclass(frozen=True)

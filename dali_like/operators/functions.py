@@ -14,8 +14,10 @@ from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
-from dali_like.operators.description import BoundOperator, Description, descriptions
+from dali_like.notices import warn
+from dali_like.operators.description import BoundOperator, Description, class_name, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
+from dali_like.operators.older_names import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.parameters import REQUIRED
 
 
@@ -34,7 +36,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         ArgumentError, DefinitionError, DeviceError: something is not allowed; the message says what is.
     """
     sets = _input_sets(description, inputs)
-    given = {name: value for name, value in given.items() if value is not None}
+    given = current_arguments(description, {name: value for name, value in given.items() if value is not None})
     _check_names(description, given)
     device = _device_of_output(description, given.get("device", "cpu"))
     nodes, constants = {}, {}
@@ -161,8 +163,15 @@ def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
 
 def publish(module_name: str) -> list[str]:
     """Put the operators of a module of ``fn`` or ``ops`` into it: their names."""
+    module = sys.modules[module_name]
     if module_name.startswith("dali_like.fn"):
+        if module_name == "dali_like.fn":
+            for older, path in OPERATORS.items():
+                setattr(module, older, _older_function(older, descriptions()[path]))
         return _publish(module_name, "dali_like.fn", lambda description: description.path, make_function)
+    if module_name == "dali_like.ops":
+        for older, path in OPERATORS.items():
+            setattr(module, class_name(older), _older_class(class_name(older), descriptions()[path]))
     return _publish(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
 
 
@@ -217,7 +226,7 @@ class OperatorClass:
     description: typing.ClassVar[Description]
 
     def __init__(self, **arguments: Any) -> None:
-        unknown = sorted(set(arguments) - set(self.description.all_parameters))
+        unknown = sorted(set(arguments) - known_arguments(self.description))
         if unknown:
             raise ArgumentTypeError(f"ops.{self.description.class_path} got unexpected arguments: {', '.join(unknown)}")
         self._arguments = arguments
@@ -235,3 +244,25 @@ def make_class(description: Description) -> type[OperatorClass]:
     """The class of ``ops``."""
     name = description.class_path.rsplit(".", 1)[-1]
     return type(name, (OperatorClass,), {"description": description, "__doc__": description.function.__doc__})
+
+
+def _older_function(name: str, description: Description) -> Callable[..., Any]:
+    """A function of ``fn`` by its older name."""
+    plain = make_function(description)
+
+    @functools.wraps(plain)
+    def function(*inputs: Any, **arguments: Any) -> Any:
+        warn(f"fn.{name} is an older name of {description.name}", DeprecationWarning)
+        return plain(*inputs, **arguments)
+
+    return function
+
+
+def _older_class(name: str, description: Description) -> type[OperatorClass]:
+    """A class of ``ops`` by its older name."""
+
+    def __init__(self: OperatorClass, **arguments: Any) -> None:  # noqa: N807
+        warn(f"ops.{name} is an older name of ops.{description.class_path}", DeprecationWarning)
+        OperatorClass.__init__(self, **arguments)
+
+    return type(name, (make_class(description),), {"__init__": __init__})

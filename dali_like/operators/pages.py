@@ -38,7 +38,11 @@ Every operator also takes `device` ("cpu"), `name` (of the node, for messages), 
 the result) and `bytes_per_sample_hint` (without effect); random ones take `seed`. Where a table says "or node", the argument
 may be a `DataNode`, with a value for each sample. None stands for an argument that is not given. A list of nodes in place of
 an input gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
-when it is called with the inputs.
+when it is called with the inputs; `ops.Compose` makes one of several that follow each other.
+
+Operators and arguments that DALI has renamed have their older names as well, with a DeprecationWarning: `fn.image_decoder`,
+`fn.coin_flip`, `fn.uniform`, `fn.normal_distribution`, `output_dtype` for `dtype`; so has a `seed` where there are no random
+numbers.
 
 Operators run in the workers, right behind a parallel source, or in threads; results are the same. `Pipeline.operator_places`
 says which runs where, and [architecture.md](../architecture.md#operators) why.

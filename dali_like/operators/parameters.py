@@ -7,7 +7,7 @@ annotation            what the user may give                                    
 ====================  ============================================================  =============================
 ``int``, ``float``,   a number, True or False, a string                             the same
 ``bool``, ``str``
-``Ints``, ``Floats``  a number, a list or tuple of them, a one-dimensional array    a tuple
+``Ints``, ``Floats``  a number, a list or tuple of them, an array                   a tuple
 ``Strings``           a string, or a list or tuple of them                          a tuple
 ``FloatArray``        a number, nested lists of them, an array                      an array of float32
 an IntEnum            a member, or its number                                       the member
@@ -269,7 +269,7 @@ def _text(value: Any) -> str:
 def _tuple_of(check: Callable[[Any], T], what: str) -> Callable[[Any], tuple[T, ...]]:
     def convert(value: Any) -> tuple[T, ...]:
         if isinstance(value, np.ndarray):
-            value = value.tolist()
+            value = value.ravel().tolist()
         parts = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
         try:
             return tuple(check(part) for part in parts)

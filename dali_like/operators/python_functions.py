@@ -136,9 +136,9 @@ def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
 
 
 def _as_outputs(result: Any, count: int) -> tuple[Any, ...]:
-    if count == 1:
-        return result if isinstance(result, tuple) and len(result) == 1 else (result,)
     if not isinstance(result, tuple):
+        if count == 1:
+            return (result,)
         raise SampleTypeError(f"the function has {count} outputs and must return a tuple, not a {type(result).__qualname__}")
     if len(result) != count:
         raise OutputCountError(f"unexpected number of outputs of the function: got {len(result)}, expected {count}")

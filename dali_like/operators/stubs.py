@@ -40,7 +40,11 @@ _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 '''
-_OURS = {"fn": "external_source", "ops": "ExternalSource"}
+#: What else there is, and in which modules.
+_OURS = {
+    "fn": {"external_source": "_external_source"},
+    "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
+}
 _NAMES: dict[Any, str] = {
     Ints: "_Ints",
     Floats: "_Floats",
@@ -68,9 +72,9 @@ def stubs() -> dict[str, str]:
 
 
 def _imports(root: str, modules: dict[str, list[Description]]) -> str:
-    name = _OURS[root]
     lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(modules) if module]
-    return "\n".join([*lines, f"from dali_like.{root}._external_source import {name} as {name}", ""])
+    lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
+    return "\n".join([*lines, ""])
 
 
 def _function(description: Description) -> str:

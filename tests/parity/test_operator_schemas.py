@@ -11,6 +11,7 @@ import pytest
 backend = pytest.importorskip("nvidia.dali.backend")
 
 from dali_like.operators.description import Description, descriptions  # noqa: E402
+from dali_like.operators.older_names import ARGUMENTS  # noqa: E402
 from dali_like.operators.parameters import REQUIRED, Parameter  # noqa: E402
 from dali_like.types import to_dali_type  # noqa: E402
 
@@ -18,10 +19,7 @@ pytestmark = pytest.mark.peers
 
 #: Arguments of DALI's that we do not have, and why.
 LEFT_OUT = {
-    "output_dtype": "deprecated in favour of dtype",
     "image_type": "deprecated, without effect",
-    ("peek_image_shape", "type"): "deprecated in favour of dtype",
-    ("shapes", "type"): "deprecated in favour of dtype",
 }
 #: Arguments that may be nodes for DALI, but not for us: on them depends how many dimensions the result has, and its layout.
 NO_NODES = {("reshape", "src_dims"), ("reinterpret", "src_dims"), ("squeeze", "axes"), ("expand_dims", "axes")}
@@ -67,11 +65,19 @@ def test_arguments(path):
     description = descriptions()[path]
     schema = schema_of(description)
 
-    theirs = set(schema.GetArgumentNames())
+    theirs = {name for name in schema.GetArgumentNames() if name not in ARGUMENTS.get(path, ())}
     ours = set(description.all_parameters)
     missing = {name for name in theirs - ours if name not in LEFT_OUT and (path, name) not in LEFT_OUT}
     more = {name for name in ours - theirs - COMMON if (path, name) not in ADDED}
     assert (missing, more) == (set(), set())
+
+
+@pytest.mark.parametrize("path", ARGUMENTS)
+def test_older_names_of_arguments(path):
+    schema = schema_of(descriptions()[path])
+
+    renamed = {name: schema.DeprecatedArgInfo(name)["renamed_to"] for name in ARGUMENTS[path]}
+    assert renamed == ARGUMENTS[path]
 
 
 @pytest.mark.parametrize("path", descriptions())

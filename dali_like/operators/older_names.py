@@ -1,0 +1,58 @@
+"""What programs for earlier versions of DALI say: DALI calls it deprecated, and so do warnings here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dali_like.errors import ArgumentClashError
+from dali_like.notices import warn
+from dali_like.operators.description import Description
+
+#: Operators: their older names in ``fn``, and those that they have now.
+OPERATORS = {
+    "coin_flip": "random.coin_flip",
+    "image_decoder": "decoders.image",
+    "image_decoder_crop": "decoders.image_crop",
+    "image_decoder_random_crop": "decoders.image_random_crop",
+    "image_decoder_slice": "decoders.image_slice",
+    "normal_distribution": "random.normal",
+    "uniform": "random.uniform",
+}
+#: Arguments of operators: their older names, and those that they have now.
+ARGUMENTS = {
+    "crop": {"output_dtype": "dtype"},
+    "crop_mirror_normalize": {"output_dtype": "dtype"},
+    "lookup_table": {"output_dtype": "dtype"},
+    "peek_image_shape": {"type": "dtype"},
+    "rotate": {"output_dtype": "dtype"},
+    "shapes": {"type": "dtype"},
+    "slice": {"output_dtype": "dtype"},
+    "warp_affine": {"output_dtype": "dtype"},
+}
+#: An argument of all operators; those without random numbers do nothing with it.
+SEED = "seed"
+
+
+def known_arguments(description: Description) -> set[str]:
+    """The names of the arguments that an operator may be given."""
+    return {*description.all_parameters, *ARGUMENTS.get(description.path, ()), SEED}
+
+
+def current_arguments(description: Description, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by the names that they have now, without a seed that has no effect.
+
+    Raises:
+        ArgumentClashError: one is given by both of its names.
+    """
+    current = dict(given)
+    for older, name in ARGUMENTS.get(description.path, {}).items():
+        if older in current:
+            if name in current:
+                raise ArgumentClashError(f"{description.name}: {older} is an older name of {name}; give only that")
+            warn(f"{description.name}: the argument {older} is an older name of {name}", DeprecationWarning)
+            current[name] = current.pop(older)
+    if SEED in current and not description.random:
+        warn(f"{description.name}: seed has no effect, since there are no random numbers", DeprecationWarning)
+        del current[SEED]
+    return current

@@ -1,0 +1,44 @@
+"""``ops.Compose``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dali_like.errors import DefinitionError
+
+
+class Compose:
+    """Operators one behind the other, as in ``nvidia.dali.ops.Compose``.
+
+    Args:
+        op_list: operators of `dali_like.ops`, or others that are made of such. The first one is called with what this object
+            is called with, and each other one with the results of the one before it.
+
+    Raises:
+        DefinitionError: one of them cannot be called.
+
+    >>> import numpy as np
+    >>> from dali_like import Pipeline, ops, types
+    >>> halve = ops.Compose([ops.Cast(dtype=types.FLOAT), ops.Reshape(shape=[2, -1])])
+    >>> pipe = Pipeline(batch_size=1)
+    >>> pipe.set_outputs(halve(types.Constant([1, 2, 3, 4])))
+    >>> pipe.run()[0].at(0)
+    array([[1., 2.],
+           [3., 4.]], dtype=float32)
+    >>> pipe.close()
+    """
+
+    def __init__(self, op_list: Sequence[Callable[..., Any]]) -> None:
+        for operator in op_list:
+            if not callable(operator):
+                raise DefinitionError(f"ops.Compose is made of operators, not of a {type(operator).__qualname__}")
+        self._operators = tuple(op_list)
+
+    def __call__(self, *inputs: Any, **arguments: Any) -> Any:
+        """Add the nodes: what the last one gives. The arguments are for the first one."""
+        results: Any = inputs
+        for operator in self._operators:
+            results = operator(*results, **arguments)
+            results, arguments = results if isinstance(results, (list, tuple)) else (results,), {}
+        return results[0] if len(results) == 1 else list(results)
