@@ -160,6 +160,7 @@ class TestErrors:
             (lambda a: None, {}, SampleTypeError, r"must return arrays of numbers, not a NoneType"),
             (lambda a: a, {"num_outputs": 2}, SampleTypeError, "has 2 outputs and must return a tuple, not a ndarray"),
             (lambda a: (a,) * 3, {"num_outputs": 2}, OutputCountError, "got 3, expected 2"),
+            (lambda a: (a, a), {}, OutputCountError, "got 2, expected 1"),
             (lambda a: a[:2], {"batch_processing": True}, OutputCountError, "the 4 samples of the batch, not 2 samples"),
             (
                 np.stack,
