@@ -17,15 +17,15 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.data.iteration import (
+from dali_like.data.index_iterators import (
     BatchIterator,
     DrawingIterator,
     Draws,
     EpochIterator,
     ItemIterator,
     SequenceIterator,
-    resumable,
 )
+from dali_like.data.iteration import resumable
 from dali_like.data.randomness import NumpyRandomness, Randomness, as_generator
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingMethodError
 

@@ -9,7 +9,8 @@ import torch
 import torch.utils.data as torch_data
 
 from dali_like.data import samplers as own_samplers
-from dali_like.data.iteration import BatchIterator, resumable
+from dali_like.data.index_iterators import BatchIterator
+from dali_like.data.iteration import resumable
 from dali_like.data.randomness import TorchRandomness
 
 

@@ -1,0 +1,220 @@
+"""The iterators of this package's samplers: over indices that are known, computed or drawn, and over batches of them.
+
+See `dali_like.data.iteration`. What is drawn is drawn in blocks: a state holds the state of the random generator before the
+block that is under way, and how many of its indices have been taken. So one block is drawn again, and nothing is skipped
+one by one; and the generator is left as it was, so that later passes are the same, too.
+"""
+
+from __future__ import annotations
+
+import abc
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.data.iteration import SamplerIterator, count_in, part_in
+from dali_like.data.randomness import Randomness, randomness_of
+from dali_like.errors import CheckpointError
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class IndexIterator(SamplerIterator[T_co]):
+    """A pass over indices, which come in lists of any length as fast as one by one."""
+
+    def __next__(self) -> T_co:
+        for index in self.take(1):
+            return index
+        raise StopIteration
+
+    @abc.abstractmethod
+    def take(self, count: int) -> list[T_co]: ...
+
+
+class SequenceIterator(IndexIterator[int]):
+    """A pass over indices that are known beforehand."""
+
+    def __init__(self, indices: Sequence[int]) -> None:
+        self._indices = indices
+        self._taken = 0
+
+    def take(self, count: int) -> list[int]:
+        indices = list(self._indices[self._taken : self._taken + count])
+        self._taken += len(indices)
+        return indices
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"total": len(self._indices), "taken": self._taken}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        _check_total(state_dict, len(self._indices))
+        self._taken = count_in(state_dict, "taken", len(self._indices))
+
+
+class EpochIterator(IndexIterator[int]):
+    """A pass over indices that are a function of a seed and of the number of the epoch."""
+
+    def __init__(self, indices_of: Callable[[int, int], NDArray[np.int64]], seed: int, epoch: int) -> None:
+        self._indices_of = indices_of
+        self._begin(seed, epoch)
+
+    def _begin(self, seed: int, epoch: int) -> None:
+        self._seed, self._epoch = seed, epoch
+        self._indices = SequenceIterator(self._indices_of(seed, epoch).data)  # a memoryview, whose items are int
+
+    def take(self, count: int) -> list[int]:
+        return self._indices.take(count)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seed": self._seed, "epoch": self._epoch, **self._indices.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self._begin(part_in(state_dict, "seed", int), part_in(state_dict, "epoch", int))
+        self._indices.load_state_dict(state_dict)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What a pass over a random sampler draws.
+
+    Attributes:
+        total: how many indices there are.
+        block: how many are drawn at once.
+        blocks: how often. There may be an empty block at the end, which is drawn all the same.
+        draw: makes a block of so many.
+    """
+
+    total: int
+    block: int
+    blocks: int
+    draw: Callable[[Randomness, int], NDArray[np.int64]]
+
+    def size(self, number: int) -> int:
+        """How many indices the block of this number has."""
+        return min(self.block, self.total - number * self.block)
+
+
+class DrawingIterator(IndexIterator[int]):
+    """A pass over indices that are drawn from a generator, block by block, when they are needed.
+
+    Args:
+        draws: what is drawn.
+        generator: what it is drawn from. None: a fresh generator, made when the first number or the state is asked for.
+        kind: makes fresh generators.
+    """
+
+    def __init__(self, draws: Draws, generator: Any, kind: type[Randomness]) -> None:
+        self._draws = draws
+        self._kind = kind
+        self._is_fresh = generator is None
+        self._source = None if generator is None else randomness_of(generator)
+        self._block: NDArray[np.int64] = np.empty(0, np.int64)
+        self._drawn = 0
+        self._taken = 0
+        self._before: dict[str, Any] = {}
+
+    def take(self, count: int) -> list[int]:
+        taken: list[int] = []
+        while len(taken) < count and (self._taken < len(self._block) or self._draw()):
+            part = self._block[self._taken : self._taken + count - len(taken)].tolist()
+            self._taken += len(part)
+            taken += part
+        return taken
+
+    def finish(self) -> None:
+        while not self._is_fresh and self._draw():
+            pass
+
+    def state_dict(self) -> dict[str, Any]:
+        if not self._drawn:
+            self._before = self._randomness().state()
+        return {"total": self._draws.total, "drawn": self._drawn, "taken": self._taken, "generator": self._before}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        draws = self._draws
+        _check_total(state_dict, draws.total)
+        drawn = count_in(state_dict, "drawn", draws.blocks)
+        taken = count_in(state_dict, "taken", draws.size(drawn - 1) if drawn else 0)
+        if self._source is None:
+            self._source = self._kind.of_epoch(0, 0)  # a fresh one would take a number from the global state
+        self._randomness().restore(part_in(state_dict, "generator", Mapping))
+        self._block, self._taken, self._drawn = self._block[:0], 0, max(0, drawn - 1)
+        if drawn:
+            self._draw()
+            self._taken = taken
+
+    def _draw(self) -> bool:
+        """Draw the next block, unless that was the last."""
+        if self._drawn == self._draws.blocks:
+            return False
+        source = self._randomness()
+        self._before = source.state()
+        self._block = self._draws.draw(source, self._draws.size(self._drawn))
+        self._drawn, self._taken = self._drawn + 1, 0
+        return True
+
+    def _randomness(self) -> Randomness:
+        if self._source is None:
+            self._source = self._kind.fresh()
+        return self._source
+
+
+class ItemIterator(IndexIterator[T_co]):
+    """A pass over the items of a sequence whose positions another pass gives."""
+
+    def __init__(self, items: Sequence[T_co], positions: SamplerIterator[int]) -> None:
+        self._items = items
+        self._positions = positions
+
+    def take(self, count: int) -> list[T_co]:
+        return [self._items[position] for position in self._positions.take(count)]
+
+    def finish(self) -> None:
+        self._positions.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._positions.state_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self._positions.load_state_dict(state_dict)
+
+
+class BatchIterator(SamplerIterator[list[T_co]]):
+    """A pass over lists of indices; each takes as many from another pass as it needs, and not before.
+
+    The other pass begins when something is asked for, as in PyTorch: until then its sampler may be changed.
+    """
+
+    def __init__(self, begin: Callable[[], SamplerIterator[T_co]], batch_size: int, drop_last: bool) -> None:
+        self._begin = begin
+        self._batch_size = batch_size
+        self._smallest = batch_size if drop_last else 1
+
+    @functools.cached_property
+    def _indices(self) -> SamplerIterator[T_co]:
+        return self._begin()
+
+    def __next__(self) -> list[T_co]:
+        batch = self._indices.take(self._batch_size)
+        if len(batch) < self._smallest:
+            raise StopIteration
+        return batch
+
+    def finish(self) -> None:
+        self._indices.finish()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sampler": self._indices.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self._indices.load_state_dict(part_in(state_dict, "sampler", Mapping))
+
+
+def _check_total(state: Mapping[str, Any], total: int) -> None:
+    of_state = count_in(state, "total")
+    if of_state != total:
+        raise CheckpointError(f"Invalid state_dict: it is of a pass over {of_state} indices, this is one over {total}")
