@@ -17,11 +17,13 @@ from typing import Any
 
 from dali_like.data.ahead import PassAhead, state_of_samplers
 from dali_like.data.iteration import changes_sampler
-from dali_like.data.passes import Pass, SerialPass, WorkerPass
+from dali_like.data.passes import Pass
 from dali_like.data.progress import STATE_VERSION, Plan, Progress, checked_state
 from dali_like.data.randomness import randomness_of
+from dali_like.data.serial_pass import SerialPass
 from dali_like.data.staffing import Staffed
 from dali_like.data.walks import restore
+from dali_like.data.worker_pass import WorkerPass
 from dali_like.interrupts import InterruptSafeLock
 from dali_like.monitor.gathering import num_cpus
 from dali_like.monitor.loops import LoopMeter
