@@ -26,10 +26,10 @@ FOR_DEFINING = {
     *("errors", "expressions", "external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random"),
     *("fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators", "graph.randomness"),
     *("graph.scratch", "interrupts", "monitor", "monitor.loops", "monitor.monitored", "notices", "pipeline"),
-    *("publishing", "ranks", "reporting", "resuming", "saving", "scheduling", "sharding", "sources", "tensor_arguments"),
-    *("tensors", "tracing", "types", "workers", "workers.batch", "workers.descriptors", "workers.geometry"),
-    *("workers.limits", "workers.memory", "workers.meters", "workers.protocol", "workers.ring", "workers.samples"),
-    *("workers.settings", "workers.states", "workers.streams", "workers.transport"),
+    *("publishing", "ranks", "reporting", "resuming", "saving", "scheduling", "sharding", "source_checks", "sources"),
+    *("tensor_arguments", "tensors", "tracing", "types", "workers", "workers.batch", "workers.descriptors"),
+    *("workers.geometry", "workers.limits", "workers.memory", "workers.meters", "workers.protocol", "workers.ring"),
+    *("workers.samples", "workers.settings", "workers.states", "workers.streams", "workers.transport"),
 }
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.

@@ -9,9 +9,10 @@ from typing import Any, Unpack, overload
 
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
-from dali_like.external_source import SourceArguments, SourceOptions, make_external_source
+from dali_like.external_source import SourceArguments, SourceOptions
 from dali_like.graph.nodes import DataNode, SourceNode
 from dali_like.notices import warn
+from dali_like.source_checks import make_external_source
 
 
 @overload
