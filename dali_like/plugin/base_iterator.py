@@ -9,7 +9,6 @@ within one of the iterator, they have fewer samples than the size says, and the 
 
 from __future__ import annotations
 
-import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
@@ -26,6 +25,7 @@ from dali_like.errors import (
 )
 from dali_like.pipeline import Pipeline
 from dali_like.plugin._bars import EpochBar
+from dali_like.plugin._pipelines import Pipelines
 from dali_like.plugin.progress import LastBatchPolicy, Progress
 from dali_like.tensors import TensorListCPU
 
@@ -98,26 +98,23 @@ class BaseIterator(ABC, Generic[Value, Batch]):
                 "are those of the sources, or have the size that you give"
             )
         self.output_map = _checked_output_map(output_map)
-        self._pipelines = _checked_pipelines(pipelines)
+        self._pipelines = Pipelines(pipelines, self.output_map)
         self._size = _checked_size(size)
         self._auto_reset = _checked_auto_reset(auto_reset)
         self._policy = _checked_policy(last_batch_policy, fill_last_batch)
-        step = len(self._pipelines) * self.batch_size
+        step = self._pipelines.step_size
         self._progress = Progress(self._size, self._policy, last_batch_padded, step)
         if self._progress.is_complete:
             raise ArgumentClashError(f"with DROP, nothing is left of an epoch of {size} samples: a full batch has {step}")
-        self._is_checkpointed = _checked_checkpointing(self._pipelines)
-        self._gathered: list[Sequence[Any]] = []  # what pipelines have given for the next step
-        self._initial_checkpoints: list[Checkpoint] | None = None  # of pipelines that are ahead by the first batch
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end
         self._goes_on = False  # whether it began within an epoch of the pipelines
         self._bar = EpochBar([pipe._loop_meter for pipe in self._pipelines]) if progress else None
         self._restore()
-        self._build()
+        self._pipelines.build()
         self._prepares = prepare_first_batch
         if prepare_first_batch:
-            self._prepare()
+            self._pipelines.prepare()
 
     @abstractmethod
     def _convert(self, name: str, output: TensorListCPU) -> Value:
@@ -133,7 +130,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     @property
     def batch_size(self) -> int:
         """Samples in a full batch of one pipeline."""
-        return self._pipelines[0].max_batch_size or 0
+        return self._pipelines.batch_size
 
     @property
     def size(self) -> int:
@@ -149,7 +146,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             TypeError: there is no size, and a source does not say how long its epochs are.
         """
         if self._size < 0:
-            return min(len(pipe) for pipe in self._pipelines)
+            return min(map(len, self._pipelines))
         return self._progress.num_batches(of_next=self._ended)
 
     def __iter__(self) -> Self:
@@ -200,7 +197,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             self._begun = self._ended = False
             self._goes_on = True
             if drops_one:
-                self._drop()
+                self._pipelines.drop()
         elif self._begun or self._ended:
             self._restart_pipelines()
             self._progress.begin_anew()
@@ -237,20 +234,17 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         saved = [Checkpoint.of_words(each) for each in words]
         if len(saved) != len(self._pipelines):
             raise CheckpointError(f"the state is of an iterator over {len(saved)} pipelines, not {len(self._pipelines)}")
-        self._gathered.clear()
-        self._initial_checkpoints = None
-        for pipe, checkpoint in zip(self._pipelines, saved, strict=True):
-            pipe.load_state_dict(checkpoint.words())
+        self._pipelines.load(saved)
         self._progress.begin_anew()
         self._begun = self._ended = self._goes_on = False
         self._restore()
         if self._prepares:
-            self._prepare()
+            self._pipelines.prepare()
 
     def _take_checkpoints(self) -> list[Checkpoint]:
-        if not self._is_checkpointed:
+        if not self._pipelines.are_checkpointed:
             raise ArgumentClashError("state_dict() and checkpoints() need pipelines made with enable_checkpointing=True")
-        saved = self._initial_checkpoints if self._initial_checkpoints is not None else self._current_checkpoints()
+        saved = self._pipelines.checkpoints()
         if self._size < 0:
             return saved
         position = IteratorPosition(self._size, *self._progress.position, self._goes_on, self._ended)
@@ -258,13 +252,12 @@ class BaseIterator(ABC, Generic[Value, Batch]):
 
     def _restore(self) -> None:
         """Go on from where an iterator was whose checkpoints the pipelines go on from."""
-        restored = [pipe._restored for pipe in self._pipelines]
+        restored = self._pipelines.restored
         positions = {None if checkpoint is None else checkpoint.iterator for checkpoint in restored}
         if positions == {None}:
-            self._begun = any(checkpoint is not None and checkpoint.iteration > 0 for checkpoint in restored)
-            self._ended = any(
-                checkpoint is not None and checkpoint.ended for checkpoint in restored
-            )  # the first to be asked
+            known = [checkpoint for checkpoint in restored if checkpoint is not None]
+            self._begun = any(checkpoint.iteration > 0 for checkpoint in known)
+            self._ended = any(checkpoint.ended for checkpoint in known)  # one is enough to end the epoch of all
             return
         position = positions.pop()
         if positions or position is None:
@@ -274,18 +267,6 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._progress.position = position.first, position.count
         self._begun = position.count > position.first
         self._goes_on, self._ended = position.goes_on, position.ended
-
-    def _build(self) -> None:
-        for pipe in self._pipelines:
-            pipe.start_py_workers()  # all are forked before any of the pipelines uses CUDA or threads
-        for pipe in self._pipelines:
-            pipe.build()
-
-    def _prepare(self) -> None:
-        if self._is_checkpointed:
-            self._initial_checkpoints = self._current_checkpoints()
-        with contextlib.suppress(StopIteration):  # which will be raised again when somebody asks for the batch
-            self._gather()
 
     def _take(self) -> list[Sequence[TensorListCPU]]:
         """What the pipelines give for the next batch that is to be delivered."""
@@ -317,59 +298,21 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     def _next_step(self) -> list[Sequence[TensorListCPU]]:
         """The next batch of each pipeline."""
         try:
-            self._gather()
+            return self._pipelines.take()
         except StopIteration:
             if not self._goes_on:
                 raise
-            self._restart_pipelines()
-            self._gather()
-        outputs, self._gathered = self._gathered, []
-        self._initial_checkpoints = None
-        return outputs
-
-    def _gather(self) -> None:
-        """Have a batch of each pipeline. What some have given is kept when another one raises."""
-        for pipe in self._pipelines[len(self._gathered) :]:
-            outputs = pipe.run()
-            if len(outputs) != len(self.output_map):
-                raise OutputMapError(f"output_map must name {len(outputs)} outputs of a pipeline, not {self.output_map!r}")
-            self._gathered.append(outputs)
-
-    def _drop(self) -> None:
-        """Leave a step out, unless the pipelines end here anyway."""
-        with contextlib.suppress(StopIteration):
-            self._gather()
-        self._gathered.clear()
+        self._restart_pipelines()
+        return self._pipelines.take()
 
     def _restart_pipelines(self) -> None:
         """Let the next step be the first of an epoch of the pipelines."""
-        self._gathered.clear()
-        self._initial_checkpoints = None
         self._goes_on = False
-        for pipe in self._pipelines:
-            pipe.reset()
-
-    def _current_checkpoints(self) -> list[Checkpoint]:
-        return [pipe._take_checkpoint() for pipe in self._pipelines]
+        self._pipelines.reset()
 
 
 def _length(outputs: Sequence[TensorListCPU]) -> int:
     return len(outputs[0])
-
-
-def _checked_pipelines(given: Any) -> list[Pipeline]:
-    pipelines = list(given) if isinstance(given, (list, tuple)) else [given]
-    if given is None or not pipelines:
-        raise IteratorArgumentError("pipelines must be a pipeline, or a list of at least one")
-    for pipe in pipelines:
-        if not isinstance(pipe, Pipeline):
-            raise ArgumentTypeError(
-                f"pipelines must be pipelines, not {pipe!r}; call a function under pipeline_def to have one"
-            )
-    sizes = {pipe.max_batch_size for pipe in pipelines}
-    if len(sizes) > 1:
-        raise IteratorArgumentError(f"pipelines must have the same batch size; these have {sorted(sizes)}")
-    return pipelines
 
 
 def _checked_output_map(output_map: Any) -> list[str]:
@@ -404,12 +347,3 @@ def _checked_policy(policy: Any, fill: Any) -> LastBatchPolicy:
     if not isinstance(policy, LastBatchPolicy):
         raise ArgumentTypeError(f"last_batch_policy must be a LastBatchPolicy, not {policy!r}")
     return policy
-
-
-def _checked_checkpointing(pipelines: list[Pipeline]) -> bool:
-    enabled = {bool(pipe.enable_checkpointing) for pipe in pipelines}
-    if len(enabled) > 1:
-        raise IteratorArgumentError(
-            "pipelines must have the same enable_checkpointing; some of these have it, some have not"
-        )
-    return enabled == {True}

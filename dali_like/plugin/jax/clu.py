@@ -59,7 +59,7 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
         self._peeked: tuple[dict[str, Any], _Extent] | None = None
         self._spec: dict[str, jax.ShapeDtypeStruct] | None = None
         super().__init__(*args, **kwargs)
-        step = len(self._pipelines) * self.batch_size
+        step = self._pipelines.step_size
         self._taken = self._given = _Extent(step, step)
 
     def __next__(self) -> dict[str, Any]:
