@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
+from dali_like.calls import OneCall
 from dali_like.defining import Definable
-from dali_like.errors import ClosedError, DefinitionError, ForkedError, PipelineStateError
+from dali_like.errors import ClosedError, DefinitionError, ForkedError
 from dali_like.feeding import Feedable
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
 from dali_like.graph.nodes import DataNode
-from dali_like.interrupts import InterruptSafeLock
 from dali_like.monitor.loops import LoopMeter
 from dali_like.reporting import Reporting
 from dali_like.resuming import Resumable
@@ -175,8 +174,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             max_held_bytes=max_held_bytes,
         )
         self._adopt(arguments)
-        self._lock = InterruptSafeLock()
-        self._call: _Call = _Call(self)
+        self._call: OneCall = OneCall(self)
         self._engine: Engine | None = None
         self._expectations: tuple[Expectation, ...] = ()
         self._meter = LoopMeter()
@@ -310,9 +308,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
         self._closed = True
         if (engine := self._engine) is not None:
             engine.stop_waiting()  # which ends a run() that another thread may be in
-        with self._lock:
-            if not self._lock.is_nested:  # else the call that this one interrupts does it when it ends
-                self._close()
+        self._call.close()
 
     def _close(self) -> None:
         if self._final_statistics is not None:
@@ -385,42 +381,3 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             raise ForkedError(
                 f"this pipeline belongs to process {self._engine.pid}, which this one was forked from; make another one here"
             )
-
-
-def _never() -> bool:
-    return False
-
-
-class _Call:
-    """The context of a call that uses or changes what a pipeline consists of: one at a time, from whatever thread.
-
-    A callback or a signal handler may interrupt such a call by another one. Only `close` makes sense there, and takes
-    effect when the interrupted call ends.
-    """
-
-    def __init__(self, pipe: Pipeline) -> None:
-        self._pipe = weakref.proxy(pipe)
-
-    def __enter__(self) -> None:
-        self.begin_unless(_never)
-
-    def begin_unless(self, is_needless: Callable[[], bool]) -> bool:
-        """Begin the call, unless that has become needless while another one is under way; whether it has begun."""
-        pipe = self._pipe
-        pipe._check_open()  # before the lock, which a thread may have held when this process was forked
-        if not pipe._lock.take_unless(is_needless):
-            return False
-        if pipe._lock.is_nested:
-            pipe._lock.__exit__(None)
-            raise PipelineStateError(
-                "a pipeline can be used neither by its own callbacks nor by signal handlers during a call"
-            )
-        return True
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        pipe = self._pipe
-        try:
-            if pipe._closed:
-                pipe._close()
-        finally:
-            pipe._lock.__exit__(kind)

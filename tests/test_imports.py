@@ -12,19 +12,10 @@ import dali_like
 
 #: What a program needs that defines pipelines of sources.
 FOR_DEFINING = {
-    *(
-        "arguments",
-        "capsules",
-        "checkpoints",
-        "checks",
-        "constants",
-        "cpu_tensor_lists",
-        "cpu_tensors",
-        "defining",
-        "definition",
-    ),
-    *("errors", "expressions", "external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random"),
-    *("fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators", "graph.randomness"),
+    *("arguments", "calls", "capsules", "checkpoints", "checks", "constants", "cpu_tensor_lists", "cpu_tensors"),
+    *("defining", "definition", "errors", "expressions", "external_source", "feeding", "fn", "fn._external_source"),
+    *("fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators"),
+    "graph.randomness",
     *("graph.scratch", "interrupts", "monitor", "monitor.loops", "monitor.monitored", "notices", "pipeline"),
     *("publishing", "ranks", "reporting", "resuming", "saving", "scheduling", "sharding", "source_checks", "sources"),
     *("tensor_arguments", "tensors", "tracing", "types", "workers", "workers.batch", "workers.descriptors"),
