@@ -28,7 +28,8 @@ FOR_WORKING = {
     *("capsules", "errors", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
-    *("workers.parcels", "workers.protocol", "workers.requests", "workers.ring", "workers.runner", "workers.samples"),
+    *("workers.parcels", "workers.protocol", "workers.replacing", "workers.requests", "workers.ring", "workers.runner"),
+    "workers.samples",
     *("workers.shipment", "workers.stages", "workers.states", "workers.streams", "workers.task", "workers.task_log"),
     *("workers.template", "workers.transport", "workers.worker"),
 }

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
-import logging
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +23,7 @@ from dali_like.workers.batch import BatchKey
 from dali_like.workers.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.workers.meters import Stopwatch
 from dali_like.workers.parcels import Reducers
+from dali_like.workers.replacing import note_replacement
 from dali_like.workers.requests import Request
 
 #: The global generators are seeded so often in a batch. A fixed number: what is random in a sample depends on it.
@@ -34,8 +34,6 @@ _MOST_WALKS = 16
 
 #: A step through an iterable dataset that fails more often than this is not tried again.
 _MOST_FAILURES = 1000
-
-_log = logging.getLogger("dali_like")
 
 
 class Desk:
@@ -285,7 +283,7 @@ class BatchMaker:
                 if callable(self.on_error):
                     samples.append(self._replacement(asked.number, error))
                     by = "what on_error returned"
-                self._note_replacement("an item of the dataset", by, error, request)
+                note_replacement(request.cell, "an item of the dataset", by, error)
         return samples
 
     def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | Desk) -> Any:
@@ -298,7 +296,7 @@ class BatchMaker:
                 raise
             if callable(self.on_error):
                 sample = self._replacement(keys[i], error)
-                self._note_replacement(f"sample {keys[i]!r}", "what on_error returned", error, request)
+                note_replacement(request.cell, f"sample {keys[i]!r}", "what on_error returned", error)
                 return sample
             return self._get_another(keys, i, error, request)
 
@@ -313,7 +311,7 @@ class BatchMaker:
                 sample = self.dataset[key]
             except Exception:  # that one too: on to the next
                 continue
-            self._note_replacement(f"sample {keys[i]!r}", f"sample {key!r}", error, request)
+            note_replacement(request.cell, f"sample {keys[i]!r}", f"sample {key!r}", error)
             return sample
         raise error
 
@@ -323,10 +321,6 @@ class BatchMaker:
             return self.on_error(key, error)
         except StopIteration as stop:
             raise RuntimeError("on_error raised StopIteration; only the dataset ends the epoch") from stop
-
-    def _note_replacement(self, what: str, by: str, error: Exception, request: Request | Desk) -> None:
-        request.cell[1] += 1
-        _log.warning("%s is replaced by %s: %s", what, by, repr(error))
 
     def _seed(self, seed: int | None, *position: int) -> None:
         if seed is not None:

@@ -11,10 +11,9 @@ slot.
 
 from __future__ import annotations
 
-import logging
+import functools
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from dali_like.workers.event_loop import LazyEventLoop
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Meter, Reading, Stopwatch
 from dali_like.workers.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
+from dali_like.workers.replacing import Replacer
 from dali_like.workers.requests import answer
 from dali_like.workers.samples import LastBatch, Source, as_columns, is_on_gpu, split_outputs
 from dali_like.workers.streams import Stream
@@ -34,11 +34,6 @@ from dali_like.workers.task import NoMemoryError, Region, RegionFullError, SlotV
 #: slots; many more only while somebody holds many batches.
 _MAX_VIEWS = 256
 _MAX_CELLS = 1 << 16
-
-#: So many indices are tried in the place of one that fails.
-_MAX_SKIPPED = 1000
-
-_log = logging.getLogger("dali_like")
 
 
 class TaskRunner:
@@ -62,6 +57,7 @@ class TaskRunner:
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, SlotView] = {}
         self._loop = LazyEventLoop()
+        self._replacer = Replacer(cell, self._loop)
         #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
         #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
@@ -168,7 +164,7 @@ class TaskRunner:
         except Exception as error:
             if source.on_error == "raise":
                 raise
-            self._replace_batch(task, info, error)
+            self._replacer.replace(info, error, source, task.callback, functools.partial(self._put_batch, task))
 
     def _put_batch(self, task: Task, batch: Any, source: Source) -> None:
         try:
@@ -192,19 +188,6 @@ class TaskRunner:
             source.callback.put_back(batch)
         else:
             self.homeless = batch
-
-    def _replace_batch(self, task: Task, info: BatchInfo, error: Exception) -> None:
-        source = task.source
-        if callable(source.on_error):
-            replacer = replace(source, name=f"on_error of {source.name}")  # for what is wrong with its result
-            self._put_batch(task, self._call_on_error(replacer, info, error), replacer)
-            by = "what on_error returned"
-        else:
-            other = self._next_that_succeeds(
-                info.iteration, lambda i: self._put_batch(task, task.callback(BatchInfo(i, info.epoch_idx)), source), error
-            )
-            by = f"that of iteration {other}"
-        self._note_replacement(f"{source.name}: the batch of iteration {info.iteration}", by, error)
 
     # Sample by sample
 
@@ -330,23 +313,10 @@ class TaskRunner:
         """Put another sample in the place of one that could not be made.
 
         Raises:
-            Exception: the original one, if no other can be found either.
+            Exception: see `Replacer.replace`.
         """
-        source = task.source
-        index = task.first + i
-        if callable(source.on_error):
-            replacer = replace(source, name=f"on_error of {source.name}")  # for what is wrong with its result
-            info = SampleInfo(index, i, task.iteration, task.epoch)
-            self._put(task, i, self._call_on_error(replacer, info, error), replacer)
-            by = "what on_error returned"
-        else:
-            other = self._next_that_succeeds(
-                index,
-                lambda index: self._put(task, i, task.callback(SampleInfo(index, i, task.iteration, task.epoch)), source),
-                error,
-            )
-            by = f"that of idx_in_epoch {other}"
-        self._note_replacement(f"{source.name}: the sample of idx_in_epoch {index}", by, error)
+        info = SampleInfo(task.first + i, i, task.iteration, task.epoch)
+        self._replacer.replace(info, error, task.source, task.callback, functools.partial(self._put, task, i))
 
     def _put(self, task: Task, i: int, sample: Any, source: Source) -> None:
         """Write any sample that may be written, and describe where it is."""
@@ -359,37 +329,6 @@ class TaskRunner:
         except (RegionFullError, NoMemoryError):
             self.homeless = sample if source.num_outputs is None else outputs
             raise
-
-    # Replacements, of samples and of batches
-
-    def _next_that_succeeds(self, index: int, make: Callable[[int], None], error: Exception) -> int:
-        """The first index after `index` for which `make` succeeds.
-
-        Raises:
-            Exception: `error`, if there is none.
-        """
-        for other in range(index + 1, index + 1 + _MAX_SKIPPED):
-            try:
-                make(other)
-            except (RegionFullError, NoMemoryError):
-                raise
-            except StopIteration:
-                raise error from None
-            except Exception:  # that one too: on to the next
-                continue
-            return other
-        raise error
-
-    def _call_on_error(self, source: Source, info: SampleInfo | BatchInfo, error: Exception) -> Any:
-        assert callable(source.on_error)
-        try:
-            return self.call(source.on_error, info, error)
-        except StopIteration as stop:
-            raise RuntimeError(f"{source.name} raised StopIteration; only the callback ends the epoch") from stop
-
-    def _note_replacement(self, what: str, by: str, error: Exception) -> None:
-        self._cell[1] += 1
-        _log.warning("%s is replaced by %s: %r", what, by, repr(error))
 
     def _awaiting(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
         return lambda info: self.call(callback, info)
