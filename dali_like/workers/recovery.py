@@ -16,7 +16,7 @@ import signal
 import time
 from collections import Counter, deque
 from collections.abc import Hashable
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from dali_like.errors import (
     CorruptionError,
@@ -28,24 +28,13 @@ from dali_like.errors import (
 )
 from dali_like.interrupts import PATIENCE_S
 from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.cells import Cells
 from dali_like.workers.crew import TEMPLATE, End, Workers
 from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import (
-    CELL_BUSY,
-    CELL_PID,
-    CELL_REPLACED,
-    CELL_SAMPLE,
-    CELL_SKIPPED,
-    MESSAGE_BYTES,
-    TASK,
-    WORD_BYTES,
-    cell_offset,
-    message_offset,
-)
 from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.transport import read_message, unpack_exception
+from dali_like.workers.transport import unpack_exception
 from dali_like.workers.worker import START_FAILED
 
 #: The time over which restarts of a worker are counted against its allowance.
@@ -71,8 +60,6 @@ _STAYS_TEXT = (
 
 #: Somebody may want to close the pipeline meanwhile.
 _POLL_MS = PATIENCE_S * 1000
-
-_LITTLE: Literal["little"] = "little"
 
 
 class Debt(NamedTuple):
@@ -151,6 +138,7 @@ class Recovery:
     def __init__(self, crew: Workers, space: SharedSpace, options: WorkerOptions) -> None:
         self._crew = crew
         self._space = space
+        self._cells = Cells(space, options.num_workers)
         self._options = options
         self._unit = options.unit
         self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
@@ -158,7 +146,6 @@ class Recovery:
         self._hangs: Counter[tuple[BatchKey, int]] = Counter()
         self._hung: dict[int, WorkerTimeoutError] = {}
         self._hung_at_start: set[int] = set()
-        self._replaced_before = 0
         self._suspects: deque[Debt] = deque()
         self._absent: set[int] = set()
         self._lost: set[int] = set()
@@ -184,7 +171,7 @@ class Recovery:
     @property
     def num_replaced(self) -> int:
         """How many samples workers have replaced by what a source's ``on_error`` says."""
-        return self._replaced_before + sum(map(self._replaced_by, range(self._options.num_workers)))
+        return self._cells.num_replaced
 
     def grow(self, num_workers: int) -> None:
         """Start workers until there are so many; not while those that there are come to an end."""
@@ -255,7 +242,7 @@ class Recovery:
         if end.worker == TEMPLATE:
             work.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
             return
-        if end.exitcode == START_FAILED and not self._resting and (message := self._last_words(end.worker)):
+        if end.exitcode == START_FAILED and not self._resting and (message := self._cells.last_words(end.worker)):
             work.fail_at_once(_start_error(f"worker {end.worker} ({self._unit} {end.pid})", message))
             return
         debt = self._debt_of(end.worker, work)
@@ -263,7 +250,7 @@ class Recovery:
             work.give_up(debt, WorkerDiedError("ended in the middle of what nobody wanted", end.pid, end.exitcode))
             debt = None
         if (self._retiring or self._resting) and debt is None:
-            self._clear_traces(end.worker)
+            self._forget(end.worker)
             self._absent.add(end.worker)
             return
         error: WorkerError | None = self._hung.pop(end.worker, None)
@@ -284,7 +271,7 @@ class Recovery:
                 work.fail_at_once(error)
             return
         self.num_restarts += 1
-        self._clear_traces(end.worker)
+        self._forget(end.worker)
         work.take_back(end.worker)
         if debt is not None and end.keep is not None:
             end.keep(work.hold(debt))
@@ -366,13 +353,12 @@ class Recovery:
 
     def _state_of(self, worker: int, debt: Debt | None, waiting: bool, watch: HangWatch) -> Hashable:
         """What a worker must not stay in for too long; None where it may."""
-        cell = cell_offset(worker)
         if debt is not None:
             # On its way to an item of an iterable, it passes those before.
-            return debt.batch.ticket, debt.task, debt.sample, self._word(cell + CELL_SKIPPED)
+            return debt.batch.ticket, debt.task, debt.sample, self._cells.num_skipped(worker)
         if waiting and watch.is_stopped(worker):
             return "stopped"  # it leaves tasks lying
-        return None if self._word(cell + CELL_PID) else _STARTS
+        return None if self._cells.has_started(worker) else _STARTS
 
     def _may_restart(self, worker: int) -> bool:
         allowed = self._options.restarts
@@ -387,17 +373,12 @@ class Recovery:
         recent.append(now)
         return True
 
-    def _last_words(self, worker: int) -> bytes:
-        """What a worker has left that could not start; empty for one that ended otherwise."""
-        return read_message(self._space, message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
-
     def _debts(self, work: Work) -> list[Debt | None]:
         return [self._debt_of(worker, work) for worker in range(self._options.num_workers)]
 
     def _debt_of(self, worker: int, work: Work) -> Debt | None:
         """What a worker owes: the task that its cell names, if that is still open."""
-        cell = cell_offset(worker)
-        ticket, _, task = TASK.unpack_from(self._space.map, cell)
+        ticket, task = self._cells.task_of(worker)
         batch = work.batch_of(ticket, task)
         if batch is None or batch.slot is None:
             return None
@@ -405,23 +386,14 @@ class Recovery:
         # A worker that has only just taken the task may not have said yet which sample it begins with.
         key = batch.key
         stop = key.parts if key.parts > 1 else min((task + 1) * task_size, key.size)
-        sample = min(max(self._word(cell + CELL_SAMPLE), task * task_size), stop - 1)
+        sample = min(max(self._cells.sample_of(worker), task * task_size), stop - 1)
         return Debt(batch, task, sample)
 
-    def _clear_traces(self, worker: int) -> None:
-        """The cell of a dead worker must not name a task that somebody else may have by then."""
-        self._replaced_before += self._replaced_by(worker)
-        cell = cell_offset(worker)
-        self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # what it has measured stays
-        self._space.discard(message_offset(worker, self._options.num_workers), MESSAGE_BYTES)
+    def _forget(self, worker: int) -> None:
+        """Another one may come in the place of a worker that has ended."""
+        self._cells.clear(worker)
         if self._watch is not None:
             self._watch.forget(worker)
-
-    def _replaced_by(self, worker: int) -> int:
-        return self._word(cell_offset(worker) + CELL_REPLACED)
-
-    def _word(self, offset: int) -> int:
-        return int.from_bytes(self._space.map[offset : offset + WORD_BYTES], _LITTLE)
 
 
 def _start_error(worker: str, message: bytes) -> WorkerStartError:
