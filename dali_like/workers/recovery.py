@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections import Counter, deque
+from collections import defaultdict, deque
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
@@ -32,18 +32,11 @@ from dali_like.workers.cells import Cells
 from dali_like.workers.crew import TEMPLATE, End, Workers
 from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.patience import RestartAllowance, Toll
 from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import unpack_exception
 from dali_like.workers.worker import START_FAILED
-
-#: The time over which restarts of a worker are counted against its allowance.
-_RESTART_PERIOD_S = 60.0
-#: So many workers may die of the same sample before it runs alone, and in all.
-_DEATHS_TO_SUSPECT = 2
-_DEATHS_TO_GIVE_UP = 3
-#: One that hangs is tried once more.
-_HANGS_TO_GIVE_UP = 2
 
 #: How long workers have to finish their sample when they are to rest; then they are killed.
 _REST_GRACE_S = 0.5
@@ -141,9 +134,8 @@ class Recovery:
         self._cells = Cells(space, options.num_workers)
         self._options = options
         self._unit = options.unit
-        self._restarts: list[deque[float]] = [deque() for _ in range(options.num_workers)]
-        self._deaths: Counter[tuple[BatchKey, int]] = Counter()
-        self._hangs: Counter[tuple[BatchKey, int]] = Counter()
+        self._allowance = RestartAllowance(options.restarts, options.num_workers)
+        self._tolls: defaultdict[tuple[BatchKey, int], Toll] = defaultdict(Toll)
         self._hung: dict[int, WorkerTimeoutError] = {}
         self._hung_at_start: set[int] = set()
         self._suspects: deque[Debt] = deque()
@@ -237,6 +229,7 @@ class Recovery:
         ]
 
     def _handle(self, end: End, work: Work) -> None:
+        """Deal with the end of a worker, or of the template."""
         # What it has completed before counts.
         work.read_reports()
         if end.worker == TEMPLATE:
@@ -261,15 +254,13 @@ class Recovery:
             doing = "while it was idle" if debt is None else f"while {work.describe(debt)}"
             what = f"worker {end.worker} ({self._unit} {end.pid}) {self._crew.describe_exit(end)} {doing}"
             error = WorkerDiedError(what, end.pid, end.exitcode)
-        if not self._may_restart(end.worker):
-            self._lost.add(end.worker)
-            # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
-            others = len(self._lost) + len(self._absent) < self.num_workers
-            if others and not self._suspects and not work.depends_on(end.worker):
-                work.fail(error, debt.batch if debt is not None else None)
-            else:
-                work.fail_at_once(error)
-            return
+        if self._allowance.take(end.worker):
+            self._replace(end, debt, error, work)
+        else:
+            self._lose(end.worker, debt, error, work)
+
+    def _replace(self, end: End, debt: Debt | None, error: WorkerError, work: Work) -> None:
+        """Start another worker in the place of one that has ended, and see to what that one owes."""
         self.num_restarts += 1
         self._forget(end.worker)
         work.take_back(end.worker)
@@ -283,17 +274,29 @@ class Recovery:
             self._settle(debt, error, work)
         self._crew.start(end.worker)
 
+    def _lose(self, worker: int, debt: Debt | None, error: WorkerError, work: Work) -> None:
+        """Go without a worker that may not be replaced any more, up to what it owes."""
+        self._lost.add(worker)
+        # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
+        others = len(self._lost) + len(self._absent) < self.num_workers
+        if others and not self._suspects and not work.depends_on(worker):
+            work.fail(error, debt.batch if debt is not None else None)
+        else:
+            work.fail_at_once(error)
+
     def _settle(self, debt: Debt, error: WorkerError, work: Work) -> None:
         """Decide about the task of a dead worker."""
-        key = (debt.batch.key, debt.sample)
+        toll = self._tolls[debt.batch.key, debt.sample]
         hangs = isinstance(error, WorkerTimeoutError)
-        (self._hangs if hangs else self._deaths)[key] += 1
-        is_hopeless = self._hangs[key] >= _HANGS_TO_GIVE_UP or self._deaths[key] >= _DEATHS_TO_GIVE_UP
-        if debt.batch.cancelled or is_hopeless:
-            ends = self._hangs[key] + self._deaths[key]
+        if hangs:
+            toll.hangs += 1
+        else:
+            toll.deaths += 1
+        if debt.batch.cancelled or toll.is_hopeless:
+            ends = toll.hangs + toll.deaths
             error.add_note(f"worker number {ends} that has come to its end on this sample, which is given up")
             work.give_up(debt, error)
-        elif not hangs and self._deaths[key] >= _DEATHS_TO_SUSPECT and not (self._isolated or self._lost):
+        elif not hangs and toll.is_suspicious and not (self._isolated or self._lost):
             self._suspects.append(debt)
         else:
             work.post_in_turn(debt)
@@ -359,19 +362,6 @@ class Recovery:
         if waiting and watch.is_stopped(worker):
             return "stopped"  # it leaves tasks lying
         return None if self._cells.has_started(worker) else _STARTS
-
-    def _may_restart(self, worker: int) -> bool:
-        allowed = self._options.restarts
-        if allowed is None:
-            return True
-        recent = self._restarts[worker]
-        now = time.monotonic()
-        while recent and recent[0] < now - _RESTART_PERIOD_S:
-            recent.popleft()
-        if len(recent) >= allowed:
-            return False
-        recent.append(now)
-        return True
 
     def _debts(self, work: Work) -> list[Debt | None]:
         return [self._debt_of(worker, work) for worker in range(self._options.num_workers)]

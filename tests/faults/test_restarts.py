@@ -24,7 +24,7 @@ from conftest import is_running, wait_until
 from dali_like import Pipeline
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
-from dali_like.workers import recovery
+from dali_like.workers import patience
 from dali_like.workers.protocol import DONE, TASK
 from faults.processes import children_of, kill_and_wait, wait_until_idle, workers_of
 from faults.programs import time_limit
@@ -325,7 +325,7 @@ class TestTheNumberOfRestarts:
     def test_begins_anew_after_a_minute(
         self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(recovery, "_RESTART_PERIOD_S", 0.0)
+        monkeypatch.setattr(patience, "_RESTART_PERIOD_S", 0.0)
         source = Disturbed(Noise(), in_first_epochs(range(0, 48, 6)), die_of_sigkill, tmp_path)
         pipe = make_pipeline(source, "fork", workers=1)
 
