@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import time
@@ -187,9 +186,7 @@ class Crew:
 
     def wait_for_news(self, timeout_s: float) -> None:
         """Wait until there is news, and take note of it."""
-        poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.poll(timeout_s * 1000)
+        self.control.wait(timeout_s)
         self.read_news()
 
     def take_end(self) -> End | None:
@@ -267,11 +264,9 @@ def _stop(
         control.close()
 
 
-def _reap(template_pid: int, control: Descriptor, deadline: float, pids: list[int], exitcodes: dict[int, int]) -> None:
+def _reap(template_pid: int, control: Descriptor, deadline_s: float, pids: list[int], exitcodes: dict[int, int]) -> None:
     """Wait for the template to end, or end it, and note how the workers have ended."""
-    poll = select.poll()
-    poll.register(control, select.POLLIN)
-    while poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+    while control.wait(max(0.0, deadline_s - time.monotonic())):
         try:
             if not (message := os.read(control.fileno(), MESSAGE.size)):
                 break

@@ -10,8 +10,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
 import weakref
 from collections.abc import Collection
+from contextlib import suppress
 from typing import ClassVar
 
 from dali_like.errors import DescriptorLimitError
@@ -39,6 +41,12 @@ class Descriptor:
         """The number; -1 when closed."""
         return self._fd
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until there is something to be read, or nothing will be any more; whether that is so in time."""
+        poll = select.poll()
+        poll.register(self, select.POLLIN)
+        return bool(poll.poll(timeout_s * 1000))
+
     def close(self) -> None:
         """Close it, unless that has been done."""
         fd, self._fd = self._fd, -1
@@ -54,6 +62,22 @@ class Descriptor:
         for descriptor in list(cls._open):
             if descriptor not in kept:
                 descriptor.close()
+
+
+class Alarm(Descriptor):
+    """A descriptor by which a thread of this process wakes another one that waits for it to be readable."""
+
+    def __init__(self) -> None:
+        super().__init__(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+
+    def ring(self) -> None:
+        """Let it be readable."""
+        os.eventfd_write(self.fileno(), 1)
+
+    def clear(self) -> None:
+        """Let it not be, until it rings again."""
+        with suppress(BlockingIOError):  # it has not rung
+            os.eventfd_read(self.fileno())
 
 
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib

@@ -1,14 +1,11 @@
-"""Which workers have ended, where a thread of the main process notes it, and not a process of its own."""
+"""Which workers have ended, where no template says so: threads of the main process do, of threads and of actors."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 from collections import deque
 
 from dali_like.workers.crew import End
-from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.descriptors import Alarm
 
 
 class Ends:
@@ -19,24 +16,21 @@ class Ends:
     """
 
     def __init__(self) -> None:
-        self.control = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self.control = Alarm()
         self._ends: deque[End] = deque()
 
     def add(self, end: End) -> None:
         """A worker has ended."""
         self._ends.append(end)
-        os.eventfd_write(self.control.fileno(), 1)
+        self.control.ring()
 
     def read_news(self) -> None:
         """Take note that there has been news."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.control.fileno())
+        self.control.clear()
 
     def wait_for_news(self, timeout_s: float) -> None:
         """Wait until there is news."""
-        poll = select.poll()
-        poll.register(self.control, select.POLLIN)
-        poll.poll(timeout_s * 1000)
+        self.control.wait(timeout_s)
         self.read_news()
 
     def take_end(self) -> End | None:

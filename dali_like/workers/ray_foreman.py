@@ -43,7 +43,7 @@ from typing import Any
 
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.crew import TEMPLATE, End
-from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.descriptors import Alarm, Descriptor
 from dali_like.workers.ends import Ends
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import (
@@ -112,7 +112,7 @@ class Foreman:
         #: By source: about how long a task takes.
         self._task_s: dict[int, float] = {}
         self._answers: deque[tuple[Actor, Callable[[Any], None], Future[Any]]] = deque()
-        self._alarm = Descriptor(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        self._alarm = Alarm()
         self._bytes: dict[Order, int] = {}
         self._is_stopping = False
         #: The highest ticket of a task that an actor has been lost with. Up to that one, none shares a call.
@@ -143,7 +143,7 @@ class Foreman:
         """Let the actors and the thread end, soon."""
         if self._pid == os.getpid():
             self._is_stopping = True
-            self._wake()
+            self._alarm.ring()
 
     def finish(self) -> None:
         """`stop`, and wait for it."""
@@ -151,12 +151,9 @@ class Foreman:
         if self._pid == os.getpid() and self.thread.ident not in (None, threading.get_ident()):
             self.thread.join()
 
-    def _wake(self) -> None:
-        os.eventfd_write(self._alarm.fileno(), 1)
-
     def _note_answer(self, actor: Actor, then: Callable[[Any], None], future: Future[Any]) -> None:
         self._answers.append((actor, then, future))
-        self._wake()
+        self._alarm.ring()
 
     # The thread
 
@@ -166,7 +163,7 @@ class Foreman:
                 with self._lock:
                     poll = self._poll()
                 poll.poll()
-                self._listen()
+                self._alarm.clear()
                 with self._lock:
                     self._take_answers()
                     self._hand_out()
@@ -182,10 +179,6 @@ class Foreman:
         self._orders.watch(poll, [actor.index for actor in self._actors_with_room() if not actor.is_bound])
         return poll
 
-    def _listen(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._alarm.fileno())
-
     def _wind_up(self) -> None:
         """Let actors finish what they are at, and end them."""
         with self._lock:
@@ -193,11 +186,9 @@ class Foreman:
                 if actor is not None and actor.is_ready:
                     self._tell_to_end(actor)
         deadline_s = time.monotonic() + _GRACE_S
-        poll = select.poll()
-        poll.register(self._alarm, select.POLLIN)
         while self._is_anyone_ending() and (left_s := deadline_s - time.monotonic()) > 0:
-            poll.poll(left_s * 1000)
-            self._listen()
+            self._alarm.wait(left_s)
+            self._alarm.clear()
             with self._lock:
                 self._take_answers()
         with self._lock:
