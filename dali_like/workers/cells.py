@@ -53,7 +53,8 @@ class Cells:
 
     def last_words(self, worker: int) -> bytes:
         """What it has left that could not start; empty for one that ended otherwise."""
-        return read_message(self._space, message_offset(worker, self._num_workers), MESSAGE_BYTES)
+        start = message_offset(worker, self._num_workers)
+        return read_message(self._space, start, MESSAGE_BYTES - WORD_BYTES)
 
     @property
     def num_replaced(self) -> int:

@@ -27,6 +27,7 @@ from dali_like.workers.protocol import (
 from dali_like.workers.ray_worker import Report, samples_of
 from dali_like.workers.task import NoMemoryError, Region, SlotView
 from dali_like.workers.task_log import TaskLog
+from dali_like.workers.transport import write_message
 
 #: Views of so many slots are kept for reuse; beyond that they start anew.
 _MAX_VIEWS = 64
@@ -126,9 +127,7 @@ class Slots:
     def leave_message(self, worker: int, message: bytes) -> None:
         """Say why a worker could not start."""
         start = message_offset(worker, self._num_workers)
-        message = message[: MESSAGE_BYTES - WORD_BYTES]
-        self._space.map[start : start + WORD_BYTES] = len(message).to_bytes(WORD_BYTES, "little")
-        self._space.map[start + WORD_BYTES : start + WORD_BYTES + len(message)] = message
+        write_message(self._space, start, MESSAGE_BYTES - WORD_BYTES, message)
 
     def _view_of(self, page: int, header: NDArray[np.int64]) -> SlotView:
         view = self._views.get(page)

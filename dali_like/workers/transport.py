@@ -93,6 +93,13 @@ def read_message(space: SharedSpace, start: int, limit: int) -> bytes:
     return bytes(space.map[start + WORD_BYTES : start + WORD_BYTES + length])
 
 
+def write_message(space: SharedSpace, start: int, limit: int, message: bytes) -> None:
+    """Leave a message, or the first `limit` bytes of it, at `start`, behind its length."""
+    message = message[:limit]
+    space.map[start : start + WORD_BYTES] = len(message).to_bytes(WORD_BYTES, "little")
+    space.map[start + WORD_BYTES : start + WORD_BYTES + len(message)] = message
+
+
 def _pack(error: Exception) -> bytes:
     for dumps in (pickle.dumps, cloudpickle.dumps):
         try:

@@ -46,7 +46,7 @@ from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, RegionFullError
 from dali_like.workers.task_log import TaskLog
-from dali_like.workers.transport import pack_exception, read_message
+from dali_like.workers.transport import pack_exception, read_message, write_message
 
 #: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
 STACK_SIGNAL = signal.SIGRTMAX - 1
@@ -211,10 +211,8 @@ def answer_with_stack(index: int, channels: Channels) -> None:
 
 def leave_message(index: int, channels: Channels, message: bytes) -> None:
     """Write into the message area of a worker: why it could not start, or its stack."""
-    offset = message_offset(index, channels.num_workers)
-    message = message[: MESSAGE_BYTES - WORD_BYTES]
-    channels.space.map[offset : offset + WORD_BYTES] = len(message).to_bytes(WORD_BYTES, "little")
-    channels.space.map[offset + WORD_BYTES : offset + WORD_BYTES + len(message)] = message
+    start = message_offset(index, channels.num_workers)
+    write_message(channels.space, start, MESSAGE_BYTES - WORD_BYTES, message)
 
 
 def limit_threads(threads: int | None) -> None:
