@@ -211,6 +211,30 @@ def test_setup_and_teardown_are_called_here(gpus: Gpus) -> None:
     assert calls == ["setup", "teardown"]
 
 
+def test_each_teardown_is_called_even_if_another_one_raises(gpus: Gpus) -> None:
+    calls: list[str] = []
+
+    def fail() -> None:
+        raise ConnectionError("lost")
+
+    async def note() -> None:
+        calls.append("teardown")
+
+    @pipeline_def(batch_size=BATCH, num_threads=1, device_id=0)
+    def pipeline() -> Any:
+        return tuple(
+            fn.external_source(on_gpu, device="gpu", batch=False, worker_teardown=hook) for hook in (note, fail, note)
+        )
+
+    pipe = pipeline()
+    pipe.run()
+
+    with pytest.raises(ConnectionError, match="lost"):
+        pipe.close()
+
+    assert calls == ["teardown", "teardown"]
+
+
 def test_a_batch_that_finds_no_room_waits_for_it(gpus: Gpus) -> None:
     with closing(define(on_gpu)) as pipe:
         held = [pipe.run()]

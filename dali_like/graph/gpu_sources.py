@@ -25,10 +25,10 @@ from dali_like.types import SampleInfo
 from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey, position_note
 from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.inline_runner import InlineRunner
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, Span
 from dali_like.workers.protocol import DTYPE_CODES, Status
-from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import LastBatch, Source, as_array, check_array, is_on_gpu
 from dali_like.workers.transport import add_note
 
@@ -105,17 +105,15 @@ class GpuSourcePool:
         self._expected = [list(external.declared) for external, _ in externals]
         self._capacity = capacity
         self._copier = copier
-        self._cell = memoryview(bytearray(24)).cast("q")
-        self._runner = TaskRunner(space, [source for _, source in externals], self._cell)
+        self._runner = InlineRunner(space, [source for _, source in externals])
         #: What has been made, and has not found room on the GPU.
         self._homeless: dict[Batch, Gathering] = {}
-        self._set_up = 0
         self._closed = False
 
     @property
     def num_replaced(self) -> int:
         """How many samples were replaced by what a source's ``on_error`` says."""
-        return int(self._cell[1])
+        return self._runner.num_replaced
 
     @property
     def readings(self) -> list[Reading]:
@@ -125,11 +123,7 @@ class GpuSourcePool:
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
-        for _, source in self._externals[self._set_up :]:
-            if source.worker_setup is not None:
-                with interruptible():
-                    self._runner.call(source.worker_setup)
-            self._set_up += 1
+        self._runner.set_up()
         batch = Batch(key)
         source = self._externals[key.source][1]
         task = Gathering(source, key)
@@ -138,10 +132,7 @@ class GpuSourcePool:
         if status is Status.STOPPED or (not task.stop and not source.batch):
             batch.outcome = StopIteration()
         elif status is Status.FAILED:
-            error, self._runner.error = self._runner.error, None
-            assert error is not None
-            add_note(error, position_note(batch, source, value, ""))
-            batch.outcome = error
+            batch.outcome = self._runner.take_error(batch, value)
         else:
             batch.size = task.stop
             batch.is_last = task.stop < key.size and not source.batch
@@ -169,9 +160,6 @@ class GpuSourcePool:
         self._closed = True
         self._homeless.clear()
         self._runner.close()
-        for _, source in reversed(self._externals[: self._set_up]):
-            if source.worker_teardown is not None:
-                self._runner.call(source.worker_teardown)
 
     def _place(self, batch: Batch) -> None:
         """Put a batch together.

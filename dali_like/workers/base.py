@@ -1,8 +1,8 @@
 """The seam between those who want batches and those who compute them.
 
 A pool makes batches of numbered sources. There are two: `dali_like.workers.pool.ProcessPool`, which has workers, mostly
-processes, and `InlinePool`, which computes in the calling thread. Both write through the same `TaskRunner` into slots of the
-same kind, and so give the same batches.
+processes, and `InlinePool`, which computes in the calling thread. Both write by the same code, that of
+`dali_like.workers.runner`, into slots of the same kind, and so give the same batches.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ from dali_like.errors import (
 )
 from dali_like.interrupts import interruptible
 from dali_like.types import current_call
-from dali_like.workers.batch import Batch, BatchKey, Output, position_note
+from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.inline_runner import InlineRunner
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading
 from dali_like.workers.protocol import Status
 from dali_like.workers.ring import Lease, SampleList, Slot
-from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Pickled, Source
 from dali_like.workers.stages import ArrayStage, Stage
-from dali_like.workers.transport import add_note
 
 
 class Pool(Protocol):
@@ -63,18 +62,16 @@ class InlinePool:
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputLayout]]], capacity: int, space: SharedSpace) -> None:
         self._stages = [ArrayStage(space, source, capacity, declared, 0) for source, declared in sources]
-        self._cell = memoryview(bytearray(24)).cast("q")
-        self._runner = TaskRunner(space, [source for source, _ in sources], self._cell)
+        self._runner = InlineRunner(space, [source for source, _ in sources])
         self._due: deque[Batch] = deque()
         #: The first samples of the batch that is due. The source may not be able to make them again.
         self._samples: deque[Any] = deque()
-        self._set_up = 0  # how many sources have been
         self._closed = False
 
     @property
     def num_replaced(self) -> int:
         """How many samples were replaced by what a source's ``on_error`` says."""
-        return int(self._cell[1])
+        return self._runner.num_replaced
 
     @property
     def stages(self) -> Sequence[Stage]:
@@ -89,7 +86,7 @@ class InlinePool:
     def submit(self, key: BatchKey) -> Batch:
         if self._closed:
             raise ClosedError("the pipeline has been closed")
-        self._set_up_sources()
+        self._runner.set_up()
         batch = Batch(key)
         self._due.append(batch)
         try:
@@ -126,20 +123,10 @@ class InlinePool:
         self._closed = True
         self._due.clear()
         self._samples.clear()
-        with contextlib.ExitStack() as stack:  # all are called, even if one raises
+        with contextlib.ExitStack() as stack:  # all of it happens, even if a teardown raises
             for stage in self._stages:
                 stack.callback(stage.ring.close)
             stack.callback(self._runner.close)
-            for stage in reversed(self._stages[: self._set_up]):
-                if stage.source.worker_teardown is not None:
-                    stack.callback(self._runner.call, stage.source.worker_teardown)
-
-    def _set_up_sources(self) -> None:
-        for stage in self._stages[self._set_up :]:
-            if stage.source.worker_setup is not None:
-                with interruptible():
-                    self._runner.call(stage.source.worker_setup)
-            self._set_up += 1
 
     def _compute_due(self) -> OutOfMemoryError | None:
         """Compute what has been submitted, in that order; or why there is no memory to do so."""
@@ -192,14 +179,7 @@ class InlinePool:
         else:
             self._samples.clear()
             stage.ring.release(slot)
-            batch.outcome = StopIteration() if status is Status.STOPPED else self._failure(batch, stage, value)
-
-    def _failure(self, batch: Batch, stage: Stage, sample: int) -> Exception:
-        error = self._runner.error
-        self._runner.error = None
-        assert error is not None
-        add_note(error, position_note(batch, stage.source, sample, ""))
-        return error
+            batch.outcome = StopIteration() if status is Status.STOPPED else self._runner.take_error(batch, value)
 
     def _made(self, slot: Slot, stage: Stage) -> deque[Any]:
         """The samples that lie in a slot which has become too small, and the one that it was too small for."""
@@ -208,7 +188,7 @@ class InlinePool:
             stage.ring.release(slot)
             return deque([homeless] if stage.source.batch and homeless is not None else [])
         lease = Lease(stage.ring, slot)
-        count = int(self._cell[0])
+        count = self._runner.sample
         outputs: list[Sequence[Any]] = [
             SampleList(lease, slot.space.address + slot.offset, slot.descriptors[:count, j])
             for j in range(len(slot.geometry.outputs))
