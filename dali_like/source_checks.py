@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dali_like.checks import error_policy
+from dali_like.checks import error_policy, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.external_source import ExternalSource, SourceArguments
 from dali_like.ranks import choose_shard
@@ -33,7 +33,7 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
         ArgumentError, DefinitionError, DeviceError: an argument is wrong; the message says which, and what is allowed.
     """
     if num_outputs is not None:
-        _check_at_least_one("num_outputs", num_outputs)
+        num_outputs = positive("num_outputs", num_outputs)
     parallel = bool(arguments.parallel)
     batch = not parallel if arguments.batch is None else bool(arguments.batch)
     _check_flags(arguments)
@@ -156,7 +156,7 @@ def _check_with_source(arguments: SourceArguments, label: str, *, batch: bool, p
         if value is not None:
             if not parallel:
                 raise ArgumentError(f"{name} of an external source needs parallel=True")
-            _check_at_least_one(name, value)
+            positive(name, value)
     if parallel and arguments.no_copy is False:
         raise ArgumentError(f"{label}: the parallel external source never copies; leave no_copy=False out")
     if arguments.sharded and not parallel:
@@ -181,7 +181,7 @@ def _check_length(arguments: SourceArguments, kind: Kind, label: str) -> int | N
 
 def _check_kind(kind: Kind, arguments: SourceArguments, label: str, *, batch: bool) -> None:
     if arguments.concurrency is not None:
-        _check_at_least_one("concurrency", arguments.concurrency)
+        positive("concurrency", arguments.concurrency)
         if not kind.is_async:
             raise ArgumentError(f"{label}: concurrency is for sources that are `async def`")
         if batch:
@@ -224,13 +224,6 @@ def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> lis
         if entry is not rest and not isinstance(entry, kind):
             raise ArgumentTypeError(f"{name} must be of type {kind.__name__} or a list of it, not {entry!r}")
     return values + [rest] * (count - len(values))
-
-
-def _check_at_least_one(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
-    if value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, not {value!r}")
 
 
 def _name_of(source: Any) -> str:

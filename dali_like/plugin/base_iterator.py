@@ -13,9 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
-import numpy as np
-
 from dali_like.checkpoints import Checkpoint, IteratorPosition
+from dali_like.checks import is_int
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -324,7 +323,7 @@ def _checked_output_map(output_map: Any) -> list[str]:
 
 
 def _checked_size(size: Any) -> int:
-    if not isinstance(size, (int, np.integer)) or isinstance(size, bool):
+    if not is_int(size):
         raise ArgumentTypeError(f"size must be an integer, not {size!r}")
     if size < -1 or size == 0:
         raise IteratorArgumentError(
