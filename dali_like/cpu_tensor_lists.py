@@ -25,8 +25,8 @@ from dali_like.cpu_tensors import (
     text_of,
     view_of,
 )
-from dali_like.errors import ArgumentClashError, ArgumentTypeError, RaggedError, SampleIndexError
-from dali_like.tensor_arguments import checked_layout, checked_shape
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
+from dali_like.tensor_arguments import check_one_shape, checked_layout, checked_shape
 from dali_like.types import DALIDataType, to_dali_type
 
 if TYPE_CHECKING:
@@ -177,12 +177,7 @@ class TensorListCPU:
             RaggedError: the samples have different shapes.
         """
         if self._dense is None:
-            if not self.is_dense_tensor():
-                shapes = sorted(set(self.shape()))
-                raise RaggedError(
-                    f"Tensors in the list must have the same shape to make one array; these have {len(shapes)} different "
-                    f"ones, from {shapes[0]} to {shapes[-1]}. Use at(i) or iterate, or make them equal before"
-                )
+            check_one_shape(self.shape(), "array")
             self._dense = np.stack(list(self._samples)) if len(self) else np.empty((0,), np.uint8)
             self._samples = self._dense
         return self._dense

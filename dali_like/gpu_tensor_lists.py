@@ -14,9 +14,9 @@ from dali_like.device.copier import DeviceSamples
 from dali_like.device.memory import Dropped
 from dali_like.device.protocol import DeviceFence
 from dali_like.device.streams import stream_handle
-from dali_like.errors import ArgumentClashError, ArgumentTypeError, RaggedError, SampleIndexError
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
 from dali_like.gpu_tensors import TensorGPU, adopted, copy_to_external, reinterpreted
-from dali_like.tensor_arguments import checked_layout, checked_shape
+from dali_like.tensor_arguments import check_one_shape, checked_layout, checked_shape
 from dali_like.types import DALIDataType, to_dali_type
 from dali_like.workers.ring import Lease
 
@@ -240,12 +240,7 @@ class TensorListGPU:
         return self._samples[0]
 
     def _dense_shape(self) -> tuple[int, ...]:
-        if not self.is_dense_tensor():
-            shapes = sorted(set(self.shape()))
-            raise RaggedError(
-                f"Tensors in the list must have the same shape to make one tensor; these have {len(shapes)} different "
-                f"ones, from {shapes[0]} to {shapes[-1]}. Use at(i) or iterate, or make them equal before"
-            )
+        check_one_shape(self.shape(), "tensor")
         return len(self), *self._first().shape
 
     def _put_together(self, shape: tuple[int, ...]) -> DeviceArray:

@@ -1,4 +1,4 @@
-"""Arguments of the methods of tensors and batches, checked: the same in host memory and on a GPU."""
+"""What the methods of tensors and batches need, checked: the same in host memory and on a GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.errors import ArgumentClashError, ArgumentError, RaggedError
 from dali_like.types import to_dali_type, to_numpy_type
 
 
@@ -35,6 +35,20 @@ def checked_shape(shape: Sequence[int], size: int) -> tuple[int, ...]:
     if min(shape, default=0) < 0 or math.prod(shape) != size:
         raise ArgumentClashError(f"the batch has {size} elements, and not as many as the shape {shape}")
     return shape
+
+
+def check_one_shape(shapes: Sequence[tuple[int, ...]], whole: str) -> None:
+    """Check that the samples of a batch have one shape, so that they can be one array or tensor, as `whole` says.
+
+    Raises:
+        RaggedError: they have several.
+    """
+    different = sorted(set(shapes))
+    if len(different) > 1:
+        raise RaggedError(
+            f"Tensors in the list must have the same shape to make one {whole}; these have {len(different)} different "
+            f"ones, from {different[0]} to {different[-1]}. Use at(i) or iterate, or make them equal before"
+        )
 
 
 def axes_of_extent_1(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:

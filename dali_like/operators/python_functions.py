@@ -5,6 +5,7 @@ They run in the main process, one call at a time and in the order of the samples
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -30,7 +31,9 @@ def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
     return given["output_layouts"] or ()
 
 
-@operator(
+#: Describes an operator that calls a function of the user's.
+_calls_function = functools.partial(
+    operator,
     check=_check,
     min_inputs=0,
     num_outputs=lambda given: given["num_outputs"],
@@ -39,6 +42,9 @@ def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
     in_order=True,
     preserve=True,
 )
+
+
+@_calls_function()
 def python_function(
     call: Call,
     *inputs: list[Array],
@@ -64,15 +70,7 @@ def python_function(
     return _results(calls(function, inputs, call.count, num_outputs), num_outputs, np.asarray)
 
 
-@operator(
-    check=_check,
-    min_inputs=0,
-    num_outputs=lambda given: given["num_outputs"],
-    output_layout=_layouts,
-    per_sample=False,
-    in_order=True,
-    preserve=True,
-)
+@_calls_function()
 def torch_python_function(
     call: Call,
     *inputs: list[Array],
