@@ -49,7 +49,7 @@ class LoaderCrew:
     Args:
         maker: what they do.
         base_seed: what their global generators depend on.
-        batch_size: samples in the largest batch; None where batches are made as ones.
+        batch_size: samples in the largest batch; None where batches are made as wholes.
         is_bound: whether each batch is to be made by one certain worker.
         is_kept: whether they go on when a pass ends.
         tally: of the loader; what has happened is added to it in the end.
@@ -99,7 +99,7 @@ class LoaderCrew:
         self._turns = itertools.count()
         self._walks = itertools.count()
         self._lock = InterruptSafeLock()
-        self._left: deque[list[Batch]] = deque()
+        self._ended_passes: deque[list[Batch]] = deque()
         self._pid = os.getpid()
         self._tuner = tuner
         most, first = (num_workers, None) if tuner is None else (tuner.most_workers, tuner.settings.num_workers)
@@ -185,8 +185,8 @@ class LoaderCrew:
         """The turn of the next batch: those that are asked for first are made first."""
         return next(self._turns)
 
-    def join(self) -> int:
-        """Another pass is to be worked for, until `leave`; a number for it."""
+    def begin_pass(self) -> int:
+        """Another pass is to be worked for, until `end_pass`; a number for it."""
         self._num_passes += 1
         return next(self._walks)
 
@@ -261,7 +261,7 @@ class LoaderCrew:
             nobody = [f"no worker is on anything; {started} of {self._pool.num_workers} have started"]
             return self._pool.describe_workers_on(batch) or nobody
 
-    def leave(self, pending: Iterable[Batch]) -> None:
+    def end_pass(self, pending: Iterable[Batch]) -> None:
         """A pass has ended, and will not ask for what is still pending. The workers end, unless they are kept.
 
         Finalizers call this, at any instruction and in any thread: workers that others may be using at this moment hear of
@@ -269,7 +269,7 @@ class LoaderCrew:
         """
         if self._pid != os.getpid():
             return
-        self._left.append(list(pending))
+        self._ended_passes.append(list(pending))
         if self._is_kept or self.is_in_use:
             return
         # If somebody has the lock, it is to wait for what nobody will make.
@@ -285,8 +285,8 @@ class LoaderCrew:
 
     def _settle(self) -> None:
         """Cancel what passes that have ended had begun."""
-        while self._left:
-            pending = self._left.popleft()
+        while self._ended_passes:
+            pending = self._ended_passes.popleft()
             self._num_passes -= 1
             for batch in pending:
                 if not self._pool.is_closed:
@@ -301,7 +301,7 @@ class LoaderCrew:
     @property
     def is_in_use(self) -> bool:
         """Whether there are passes that it works for."""
-        return self._num_passes > len(self._left)
+        return self._num_passes > len(self._ended_passes)
 
     def can_go_on(self, is_kept: bool) -> bool:
         """Whether it can work for another pass: it has not failed, and is at rest or kept."""

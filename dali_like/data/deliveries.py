@@ -1,4 +1,4 @@
-"""Batches of what workers have made sample by sample, or as ones: in the main process, when a pass delivers them."""
+"""Batches of what workers have made sample by sample, or as wholes: in the main process, when a pass delivers them."""
 
 from __future__ import annotations
 

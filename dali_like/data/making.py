@@ -36,8 +36,8 @@ _MOST_WALKS = 16
 _MOST_FAILURES = 1000
 
 
-class Desk:
-    """For who makes a batch where there is no `Request`: what a request has of these names."""
+class LocalRequest:
+    """In the place of a `Request`, where a batch is made for the calling process itself: what is used of one then."""
 
     def __init__(self) -> None:
         self.cell = [0, 0]
@@ -56,7 +56,7 @@ class BatchMaker:
         seed_every: so many samples are made between two seeds of the global generators.
         on_error: what happens when the dataset raises; see `DataLoader`.
         worker_init_fn: called in each worker with its number.
-        whole: whether batches are made as ones. Becomes so when samples turn out to have no form.
+        whole: whether batches are made as wholes. Becomes so when samples turn out to have no form.
     """
 
     dataset: Any
@@ -150,7 +150,7 @@ class BatchMaker:
         """See `dali_like.workers.requests.Maker`. Only walks cannot do a step again."""
         asked = pickle.loads(request.text)
         if isinstance(asked, Step) and isinstance(message, Whole):
-            self._walks[asked.walk].homeless[asked.number] = message
+            self._walks[asked.walk].unplaced[asked.number] = message
 
     def _fill(self, asked: Keys, request: Request) -> MadeSamples | None:
         """Make samples and write them into their rows, for as long as they are of the expected form."""
@@ -201,7 +201,7 @@ class BatchMaker:
 
     # Wherever batches are made
 
-    def fetch(self, asked: Keys, request: Request | Desk) -> Any:
+    def fetch(self, asked: Keys, request: Request | LocalRequest) -> Any:
         """Make a batch of a map-style dataset, or one sample."""
         seed, number, keys, _ = asked
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
@@ -221,16 +221,16 @@ class BatchMaker:
         request.cell[0] = len(keys)
         return self.collate_fn(samples)
 
-    def step(self, asked: Step, request: Request | Desk) -> Whole:
+    def step(self, asked: Step, request: Request | LocalRequest) -> Whole:
         """Take the next step of a walk through an iterable dataset.
 
         Raises:
             StopIteration: the walk has ended.
         """
         walk = self._walk_of(asked)
-        if asked.number in walk.homeless:
-            homeless: Whole = walk.homeless.pop(asked.number)
-            return homeless
+        if asked.number in walk.unplaced:
+            unplaced: Whole = walk.unplaced.pop(asked.number)
+            return unplaced
         while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
             with contextlib.suppress(Exception):  # that has been raised before
                 self._take(walk, asked._replace(number=walk.steps), request)
@@ -255,7 +255,7 @@ class BatchMaker:
 
     def _walk_of(self, asked: Step) -> Walk:
         walk = self._walks.get(asked.walk)
-        if walk is None or (walk.steps > asked.number and asked.number not in walk.homeless):
+        if walk is None or (walk.steps > asked.number and asked.number not in walk.unplaced):
             self._seed(asked.seed, asked.worker)
             told = asked.told if asked.told is not None and asked.told["steps"] <= asked.number else None
             walk = self.open_walk(asked.walk, asked.shared_seed, told)
@@ -264,7 +264,7 @@ class BatchMaker:
             self._walks.popitem(last=False)
         return walk
 
-    def _take(self, walk: Walk, asked: Step, request: Request | Desk) -> list[Any]:
+    def _take(self, walk: Walk, asked: Step, request: Request | LocalRequest) -> list[Any]:
         self._seed(asked.seed, asked.number, asked.worker)
         walk.steps += 1
         samples: list[Any] = []
@@ -286,7 +286,7 @@ class BatchMaker:
                 note_replacement(request.cell, "an item of the dataset", by, error)
         return samples
 
-    def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | Desk) -> Any:
+    def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | LocalRequest) -> Any:
         try:
             return dataset[keys[i]]
         except StopIteration:
@@ -300,7 +300,7 @@ class BatchMaker:
                 return sample
             return self._get_another(keys, i, error, request)
 
-    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | Desk) -> Any:
+    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | LocalRequest) -> Any:
         """The next sample of the batch that can be had.
 
         Raises:
@@ -340,7 +340,7 @@ class _MeasuredDataset:
         return self._get(key)
 
 
-def _measured(function: Callable[[Any], Any], request: Request | Desk) -> Callable[[Any], Any]:
+def _measured(function: Callable[[Any], Any], request: Request | LocalRequest) -> Callable[[Any], Any]:
     """A function; or one that is measured, if the request says so."""
     return function if request.watch is None else request.watch.timed(function)
 

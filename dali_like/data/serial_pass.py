@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dali_like.data.iteration import SamplerIterator
-from dali_like.data.making import BatchMaker, Desk, as_sequence
+from dali_like.data.making import BatchMaker, LocalRequest, as_sequence
 from dali_like.data.messages import Keys, Step
 from dali_like.data.passes import Pass
 from dali_like.data.progress import Plan, Progress
@@ -45,16 +45,16 @@ class SerialPass(Pass):
                 self._note(number)
 
     def _make(self, number: int) -> Any:
-        maker, asked, desk = self._maker, self._ask(number), Desk()
+        maker, asked, request = self._maker, self._ask(number), LocalRequest()
         self._count(asked)
         meter = self._tally.meter
-        desk.watch = watch = meter.begin()
+        request.watch = watch = meter.begin()
         try:
-            batch = self._step(asked, desk) if isinstance(asked, Step) else maker.fetch(asked, desk)
+            batch = self._step(asked, request) if isinstance(asked, Step) else maker.fetch(asked, request)
         except StopIteration:
             raise
         except Exception as error:
-            where = maker.describe_keys(asked, desk.cell[0]) if isinstance(asked, Keys) else f"batch {number}"
+            where = maker.describe_keys(asked, request.cell[0]) if isinstance(asked, Keys) else f"batch {number}"
             add_note(error, f"raised by {maker.name} for {where}")
             raise
         else:
@@ -62,10 +62,10 @@ class SerialPass(Pass):
             return batch
         finally:
             meter.end(watch, lambda: Span(self.progress.number, number, -1, 1))
-            self._tally.replaced += desk.cell[1]
+            self._tally.replaced += request.cell[1]
 
-    def _step(self, asked: Step, desk: Desk) -> Any:
-        made = self._maker.step(asked, desk)
+    def _step(self, asked: Step, request: LocalRequest) -> Any:
+        made = self._maker.step(asked, request)
         self.progress.tell(made.told)
         return made.batch
 

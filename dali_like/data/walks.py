@@ -30,14 +30,14 @@ class Walk:
         items: what is left of it.
         steps: how many have been taken.
         has_ended: whether nothing is left.
-        homeless: what steps have made that found no room, by their number: they will be asked for again.
+        unplaced: what steps have made that found no room, by their number: they will be asked for again.
         is_silent: whether it has turned out that nothing can be said of its state.
     """
 
     items: Iterator[Any]
     steps: int = 0
     has_ended: bool = False
-    homeless: dict[int, Any] = field(default_factory=dict)
+    unplaced: dict[int, Any] = field(default_factory=dict)
     is_silent: bool = False
 
 

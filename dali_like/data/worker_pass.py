@@ -36,7 +36,7 @@ class WorkerPass(Pass):
 
     def __init__(self, plan: Plan, progress: Progress, indices: SamplerIterator[Any], crew: LoaderCrew) -> None:
         self._pending: deque[Batch] = deque()
-        self._walk = crew.join()
+        self._walk = crew.begin_pass()
         self._crew: LoaderCrew | None = crew
         self._last_crew = weakref.ref(crew)
         self._handles: list[WorkerHandle] = []
@@ -83,7 +83,7 @@ class WorkerPass(Pass):
     def _leave(self) -> None:
         crew, self._crew = getattr(self, "_crew", None), None
         if crew is not None:
-            crew.leave(self._pending)
+            crew.end_pass(self._pending)
             self._pending.clear()
 
     def _next(self) -> Any:

@@ -40,7 +40,7 @@ TensorList = TensorListCPU | TensorListGPU
 _Samples = Output | Sequence[NDArray[Any]] | DeviceSamples
 
 
-class Place(NamedTuple):
+class BatchId(NamedTuple):
     """Which batch it is."""
 
     epoch: int
@@ -125,7 +125,7 @@ class Computation:
         """The batch of what the sources have given, where that is all there is to it: see `is_trivial`."""
         return self._wrap(self._by_node(outputs))
 
-    def compute(self, outputs: list[Sequence[Output]], place: Place) -> tuple[tuple[TensorList, ...], int]:
+    def compute(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> tuple[tuple[TensorList, ...], int]:
         """Run the operators over a batch, and begin the copies of what comes out; in one of the threads, if there are any.
 
         Returns:
@@ -142,7 +142,7 @@ class Computation:
         size = self._size(outputs)
         begin_ns = monotonic_ns()
         for stage in self._placement.stages:
-            self._run(stage, data, size, place)
+            self._run(stage, data, size, batch_id)
         operators_ns = monotonic_ns() - begin_ns
         return self._wrap(data), operators_ns
 
@@ -162,28 +162,28 @@ class Computation:
     def _size(self, outputs: list[Sequence[Output]]) -> int:
         return _length(outputs[0][0]) if outputs else self._capacity
 
-    def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, place: Place) -> None:
+    def _run(self, stage: Stage, data: dict[Key, _Samples], size: int, batch_id: BatchId) -> None:
         if not size:
             data |= {output: [] for output in stage.outputs}
             return
         inputs: list[Any] = [_on_host(data[given]) for given in stage.inputs]
         if isinstance(stage, BatchStage) and hasattr(stage.step.operator, "compute_on_gpu"):
-            data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], place)
+            data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], batch_id)
             return
         memory = [BatchMemory(self._buffers, size, self._habits[output]) for output in stage.outputs]
         if isinstance(stage, ProgramStage):
-            self._run_program(stage.program, inputs, memory, size, place)
+            self._run_program(stage.program, inputs, memory, size, batch_id)
         else:
-            self._run_on_batch(stage, inputs, memory, size, place)
+            self._run_on_batch(stage, inputs, memory, size, batch_id)
         for (producer, i), batch in zip(stage.outputs, memory, strict=True):
             assert isinstance(producer, OperatorNode)
             data[producer, i] = batch.finish(producer.operator.name)
 
     def _run_program(
-        self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: Place
+        self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
         def make(i: int) -> None:
-            info = SampleInfo(place.first + i, i, place.iteration, place.epoch)
+            info = SampleInfo(batch_id.first + i, i, batch_id.iteration, batch_id.epoch)
             samples = [_sample(samples, i) for samples in inputs]
             results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
             for output, result in zip(memory, results, strict=True):
@@ -192,17 +192,17 @@ class Computation:
         self._for_each(size, make)
 
     def _run_on_batch(
-        self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, place: Place
+        self, stage: BatchStage, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
         registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
         registers += [None] * len(stage.outputs)
-        info = SampleInfo(place.first, 0, place.iteration, place.epoch)
+        info = SampleInfo(batch_id.first, 0, batch_id.iteration, batch_id.epoch)
         stage.step.run(registers, info, count=size)
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
             for i, result in enumerate(results):
                 output.put(i, result)
 
-    def _run_on_gpu(self, stage: BatchStage, samples: Any, place: Place) -> DeviceSamples:
+    def _run_on_gpu(self, stage: BatchStage, samples: Any, batch_id: BatchId) -> DeviceSamples:
         operator: Any = stage.step.operator
         assert self._copier is not None
 
@@ -211,12 +211,12 @@ class Computation:
                 try:
                     function(i)
                 except Exception as error:
-                    error.add_note(f"raised by {operator.name} for sample {i} of iteration {place.iteration}")
+                    error.add_note(f"raised by {operator.name} for sample {i} of iteration {batch_id.iteration}")
                     raise
 
             self._for_each(count, call)
 
-        call = Call(SampleInfo(place.first, 0, place.iteration, place.epoch))
+        call = Call(SampleInfo(batch_id.first, 0, batch_id.iteration, batch_id.epoch))
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
         return made
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future, wait
 from time import monotonic_ns
 
 from dali_like.errors import OutOfMemoryError
-from dali_like.graph.computation import Computation, Place, TensorList
+from dali_like.graph.computation import BatchId, Computation, TensorList
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.steps import Position
 from dali_like.interrupts import PATIENCE_S, check_interrupts
@@ -26,9 +26,9 @@ from dali_like.workers.meters import Recorder
 class _Work:
     """An iteration that operators work on, with what the sources have given for it."""
 
-    def __init__(self, outputs: list[Sequence[Output]], place: Place) -> None:
+    def __init__(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> None:
         self.outputs = outputs
-        self.place = place
+        self.batch_id = batch_id
         self.operators_ns = 0  # how long these have taken
         self.future: Future[tuple[TensorList, ...]] = Future()
 
@@ -73,7 +73,7 @@ class Executor:
     def position(self) -> Position:
         """How far the user has come."""
         taken = self._lockstep.iteration
-        iteration = self._queue[0].place.iteration if self._queue else taken
+        iteration = self._queue[0].batch_id.iteration if self._queue else taken
         return Position(self._lockstep.epoch, iteration, self._lockstep.passed(taken - iteration))
 
     @property
@@ -145,8 +145,8 @@ class Executor:
     def _next_computed(self) -> tuple[TensorList, ...]:
         self._computation.settle()
         if not self._queue:
-            place = self._next_place()
-            self._begin(_Work(self._lockstep.next(), place))
+            batch_id = self._next_id()
+            self._begin(_Work(self._lockstep.next(), batch_id))
         self._work_ahead()
         work = self._queue[0]
         if not self.has_threads and not work.future.done():  # it was interrupted
@@ -178,24 +178,24 @@ class Executor:
     def _work_ahead(self) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
-            place = self._next_place()
+            batch_id = self._next_id()
             try:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:
                 # To be raised when it is its turn; StopIteration cannot travel in a future and is raised again then.
                 if isinstance(error, StopIteration):
                     return
-                work = _Work([], place)
+                work = _Work([], batch_id)
                 work.future.set_exception(error)
                 self._queue.append(work)
                 continue
             if outputs is None:
                 return
-            self._begin(_Work(outputs, place))
+            self._begin(_Work(outputs, batch_id))
 
-    def _next_place(self) -> Place:
+    def _next_id(self) -> BatchId:
         iteration = self._lockstep.iteration
-        return Place(self._lockstep.epoch, iteration, self._shard.first(iteration, self._capacity))
+        return BatchId(self._lockstep.epoch, iteration, self._shard.first(iteration, self._capacity))
 
     def _begin(self, work: _Work) -> None:
         self._computation.heed_layouts()
@@ -216,7 +216,7 @@ class Executor:
 
     def _compute(self, work: _Work) -> tuple[TensorList, ...]:
         """Make a batch; in a thread, if there are any."""
-        batch, work.operators_ns = self._computation.compute(work.outputs, work.place)
+        batch, work.operators_ns = self._computation.compute(work.outputs, work.batch_id)
         if not self._lockstep.any_goes_on:
             work.outputs = []  # nobody will want them back, and a slot is free when its copy has ended
         return batch

@@ -107,7 +107,7 @@ class GpuSourcePool:
         self._copier = copier
         self._runner = InlineRunner(space, [source for _, source in externals])
         #: What has been made, and has not found room on the GPU.
-        self._homeless: dict[Batch, Gathering] = {}
+        self._unplaced: dict[Batch, Gathering] = {}
         self._closed = False
 
     @property
@@ -136,7 +136,7 @@ class GpuSourcePool:
         else:
             batch.size = task.stop
             batch.is_last = task.stop < key.size and not source.batch
-            self._homeless[batch] = task
+            self._unplaced[batch] = task
             with contextlib.suppress(OutOfMemoryError):  # to be raised when the batch is asked for, if there is none then
                 self._place(batch)
         return batch
@@ -145,12 +145,12 @@ class GpuSourcePool:
         pass
 
     def wait(self, batch: Batch) -> Sequence[Any]:
-        if batch in self._homeless:
+        if batch in self._unplaced:
             self._place(batch)
         return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:
-        self._homeless.pop(batch, None)
+        self._unplaced.pop(batch, None)
         batch.outcome = None
         batch.cancelled = True
 
@@ -158,7 +158,7 @@ class GpuSourcePool:
         if self._closed:
             return
         self._closed = True
-        self._homeless.clear()
+        self._unplaced.clear()
         self._runner.close()
 
     def _place(self, batch: Batch) -> None:
@@ -167,7 +167,7 @@ class GpuSourcePool:
         Raises:
             OutOfMemoryError: there is no room for it on the GPU. It can be tried again.
         """
-        number, task = batch.key.source, self._homeless[batch]
+        number, task = batch.key.source, self._unplaced[batch]
         try:
             batch.outcome = [self._placed(number, output, column) for output, column in enumerate(task.columns)]
         except OutOfMemoryError:
@@ -175,7 +175,7 @@ class GpuSourcePool:
         except DaliLikeError as error:
             add_note(error, position_note(batch, task.source, 0, ""))
             batch.outcome = error
-        del self._homeless[batch]
+        del self._unplaced[batch]
 
     def _placed(self, number: int, output: int, column: _Column) -> Any:
         external, source = self._externals[number]

@@ -239,7 +239,7 @@ def _of_source(batch: Batch, stage: Stage, *_: Any) -> dict[str, Any]:
 
 
 def _of_work(work: Any, *_: Any) -> dict[str, Any]:
-    return work.place._asdict()  # type: ignore[no-any-return]
+    return work.batch_id._asdict()  # type: ignore[no-any-return]
 
 
 def _grow(grow: Callable[[int], None], logs: TaskLogs, num_workers: int) -> None:

@@ -183,10 +183,10 @@ class InlinePool:
 
     def _made(self, slot: Slot, stage: Stage) -> deque[Any]:
         """The samples that lie in a slot which has become too small, and the one that it was too small for."""
-        homeless, self._runner.homeless = self._runner.homeless, None
+        unplaced, self._runner.unplaced = self._runner.unplaced, None
         if stage.source.batch or stage.source.concurrency is not None:
             stage.ring.release(slot)
-            return deque([homeless] if stage.source.batch and homeless is not None else [])
+            return deque([unplaced] if stage.source.batch and unplaced is not None else [])
         lease = Lease(stage.ring, slot)
         count = self._runner.sample
         outputs: list[Sequence[Any]] = [
@@ -198,7 +198,7 @@ class InlinePool:
         ]
         single = stage.source.num_outputs is None
         made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))
-        made.append(_leave_slot(homeless, slot) if single else tuple(_leave_slot(value, slot) for value in homeless))
+        made.append(_leave_slot(unplaced, slot) if single else tuple(_leave_slot(value, slot) for value in unplaced))
         made.extend(self._samples)  # those of an earlier attempt that had not been reached
         return made
 

@@ -33,7 +33,7 @@ from dali_like.workers.task import NoMemoryError, Region, RegionFullError, SlotV
 #: Views of so many slots, and of so many samples in them, are kept for reuse; beyond that they start anew. A ring has a few
 #: slots; many more only while somebody holds many batches.
 _MAX_VIEWS = 256
-_MAX_CELLS = 1 << 16
+_MAX_TARGETS = 1 << 16
 
 
 class TaskRunner:
@@ -62,7 +62,7 @@ class TaskRunner:
         self.error: Exception | None = None
         #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
         #: iterable has been given it back.
-        self.homeless: Any = None
+        self.unplaced: Any = None
 
     @property
     def readings(self) -> list[Reading]:
@@ -83,7 +83,7 @@ class TaskRunner:
             return Status.SKIPPED, 0
         view = self._views.get(page)
         if view is None or view.geometry != words[Header.GEOMETRY]:
-            if len(self._views) >= _MAX_VIEWS or sum(view.num_cells for view in self._views.values()) > _MAX_CELLS:
+            if len(self._views) >= _MAX_VIEWS or sum(view.num_targets for view in self._views.values()) > _MAX_TARGETS:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
@@ -117,7 +117,7 @@ class TaskRunner:
 
     def _run(self, task: Task, made: deque[Any] | None, watch: Stopwatch | None) -> tuple[Status, int]:
         source = task.source
-        self.homeless = None
+        self.unplaced = None
         if source.concurrency is not None:
             task.callback = self._awaiting(source.callback)
         if watch is not None:
@@ -187,7 +187,7 @@ class TaskRunner:
         if isinstance(source.callback, Stream):
             source.callback.put_back(batch)
         else:
-            self.homeless = batch
+            self.unplaced = batch
 
     # Sample by sample
 
@@ -222,7 +222,7 @@ class TaskRunner:
         """Make samples for as long as they fit their rows: the index of the first that does not, and that sample."""
         callback, first, iteration, epoch, start = task.callback, task.first, task.iteration, task.epoch, task.start
         single, count = task.source.num_outputs is None, task.source.output_count
-        cell, cells, lent, new, ndarray = self._cell, task.cells, task.lent, tuple.__new__, np.ndarray
+        cell, targets, lent, new, ndarray = self._cell, task.targets, task.lent, tuple.__new__, np.ndarray
         for i in range(begin, task.stop):
             cell[0] = i
             sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
@@ -231,7 +231,7 @@ class TaskRunner:
                 return i, sample
             if lent and not single:
                 outputs = sample = task.disentangle(i, sample, task.source)
-            for array, (row, dtype, shape) in zip(outputs, cells[i - start]):  # noqa: B905
+            for array, (row, dtype, shape) in zip(outputs, targets[i - start]):  # noqa: B905
                 if array.__class__ is ndarray and (array.dtype is dtype or array.dtype == dtype) and array.shape == shape:
                     row[...] = array
                 else:
@@ -242,7 +242,7 @@ class TaskRunner:
     def _fill_two_rows(self, task: Task, begin: int) -> tuple[int, Any]:
         """As `_fill_rows`, for two outputs, such as data and a label: without the inner loop a sample takes 0.17 us less."""
         callback, first, iteration, epoch, start = task.callback, task.first, task.iteration, task.epoch, task.start
-        cell, cells, lent, new, ndarray = self._cell, task.cells, task.lent, tuple.__new__, np.ndarray
+        cell, targets, lent, new, ndarray = self._cell, task.targets, task.lent, tuple.__new__, np.ndarray
         for i in range(begin, task.stop):
             cell[0] = i
             sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
@@ -251,7 +251,7 @@ class TaskRunner:
             a, b = sample
             if lent and not (b.__class__ is ndarray and b.base is None):  # else it has memory of its own
                 a, b = sample = task.disentangle(i, sample, task.source)
-            (row_a, dtype_a, shape_a), (row_b, dtype_b, shape_b) = cells[i - start]
+            (row_a, dtype_a, shape_a), (row_b, dtype_b, shape_b) = targets[i - start]
             if (
                 a.__class__ is ndarray
                 and b.__class__ is ndarray
@@ -282,7 +282,7 @@ class TaskRunner:
                 if not put(i, outputs):
                     return i, sample
             except (RegionFullError, NoMemoryError):
-                self.homeless = sample
+                self.unplaced = sample
                 raise
             outputs = sample = None  # see above
         return task.stop, None
@@ -327,7 +327,7 @@ class TaskRunner:
             for output, value in enumerate(outputs):
                 task.put(i, output, value, source)
         except (RegionFullError, NoMemoryError):
-            self.homeless = sample if source.num_outputs is None else outputs
+            self.unplaced = sample if source.num_outputs is None else outputs
             raise
 
     def _awaiting(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:

@@ -60,7 +60,7 @@ class NoMemoryError(Exception):
         self.missing = missing
 
 
-class Cell(NamedTuple):
+class Target(NamedTuple):
     """Where one sample of one output goes, and what it must be for that."""
 
     row: NDArray[Any]
@@ -71,12 +71,12 @@ class Cell(NamedTuple):
 #: The dtypes and numbers of dimensions that arrays may have, as descriptors say it.
 _KINDS = {(dtype, ndim): (code, ndim) for dtype, code in DTYPE_CODES.items() for ndim in range(MAX_NDIM + 1)}
 
-#: In place of a cell where there are no rows: no array has this shape.
-_NO_CELL = Cell(np.empty(0), np.dtype(float), None)
+#: In place of a target where there are no rows: no array has this shape.
+_NO_TARGET = Target(np.empty(0), np.dtype(float), None)
 
 
-def _cell(rows: NDArray[Any] | None, i: int) -> Cell:
-    return _NO_CELL if rows is None else Cell(rows[i, ...], rows.dtype, rows.shape[1:])
+def _target(rows: NDArray[Any] | None, i: int) -> Target:
+    return _NO_TARGET if rows is None else Target(rows[i, ...], rows.dtype, rows.shape[1:])
 
 
 class SlotView:
@@ -106,22 +106,22 @@ class SlotView:
         self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
         self.offsets = [expected[Word.OFFSET] for expected in self.expected]
         self.has_rows = UNKNOWN not in self.offsets
-        self._cells: dict[int, list[tuple[Cell, ...]]] = {}
+        self._targets: dict[int, list[tuple[Target, ...]]] = {}
         self._capacity = capacity
         self.rows = [self._rows_of(space, expected) for expected in self.expected]
 
     @property
-    def num_cells(self) -> int:
+    def num_targets(self) -> int:
         """How many samples' rows are kept."""
-        return sum(map(len, self._cells.values()))
+        return sum(map(len, self._targets.values()))
 
-    def cells_of(self, task: int) -> list[tuple[Cell, ...]]:
+    def targets_of(self, task: int) -> list[tuple[Target, ...]]:
         """For each sample of a task, its row in each output."""
-        cells = self._cells.get(task)
-        if cells is None:
+        targets = self._targets.get(task)
+        if targets is None:
             samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
-            cells = self._cells[task] = [tuple(_cell(rows, i) for rows in self.rows) for i in samples]
-        return cells
+            targets = self._targets[task] = [tuple(_target(rows, i) for rows in self.rows) for i in samples]
+        return targets
 
     def _rows_of(self, space: SharedSpace, expected: list[int]) -> NDArray[Any] | None:
         if expected[Word.OFFSET] == UNKNOWN:
@@ -136,7 +136,7 @@ class Task:
     Attributes:
         start, stop: the samples of the batch that it consists of.
         first: idx_in_epoch of the batch's first sample.
-        cells: the rows of each sample.
+        targets: the rows of each sample.
         has_rows: whether each output has rows.
         region: where samples go that have no row; None as long as all had one.
         lent: the memory that the callback has been given to make samples in, by sample and output.
@@ -158,7 +158,7 @@ class Task:
         self.provisional = words[Header.PROVISIONAL]
         self.start = number * view.task_size
         self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
-        self.cells = view.cells_of(number)
+        self.targets = view.targets_of(number)
         self.has_rows = view.has_rows
         request = view.offset + words[Header.REQUEST_OFFSET]
         self.request = memoryview(space.map)[request : request + words[Header.REQUEST_BYTES]]
@@ -199,7 +199,7 @@ class Task:
         region = self.describe_all()
         array = as_array(value, source, output)
         self._check(array.dtype, array.ndim, output, source)
-        row, dtype, shape = self.cells[i - self.start][output]
+        row, dtype, shape = self.targets[i - self.start][output]
         if array.shape == shape and array.dtype == dtype:
             row[...] = array
             expected = self.view.expected[output]
@@ -226,8 +226,8 @@ class Task:
                 return False
             kinds.append(kind)
         place = view.descriptors_offset + i * len(kinds) * _DESCRIPTOR_BYTES
-        cells = self.cells[i - self.start]
-        for array, kind, (row, dtype, row_shape), rows_offset in zip(arrays, kinds, cells, view.offsets):  # noqa: B905
+        targets = self.targets[i - self.start]
+        for array, kind, (row, dtype, row_shape), rows_offset in zip(arrays, kinds, targets, view.offsets):  # noqa: B905
             shape, nbytes = array.shape, array.nbytes
             if shape == row_shape and array.dtype == dtype:
                 row[...] = array
@@ -268,7 +268,7 @@ class Task:
             return None
         if self._is_over or not 0 <= output < len(self.view.expected) or (i, output) in self.lent:
             return None
-        row, row_dtype, row_shape = self.cells[i - self.start][output]
+        row, row_dtype, row_shape = self.targets[i - self.start][output]
         if not (has_row := shape == row_shape and row_dtype == dtype):
             shape, dtype = plain_form(shape, dtype)
             has_row = shape == row_shape and row_dtype == dtype

@@ -40,8 +40,8 @@ from dali_like.workers.shipment import PickledSource
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.worker import STACK_SIGNAL, Channels, Take, leave_message, run_worker
 
-#: Of the crews that have not been stopped.
-_offices: weakref.WeakSet[_Office] = weakref.WeakSet()
+#: Of each crew that has not been stopped, what its threads share with it.
+_not_stopped: weakref.WeakSet[_Shared] = weakref.WeakSet()
 
 #: How long threads have to finish their tasks when they are told to stop; and their callbacks, when they have been asked to
 #: end at once.
@@ -49,7 +49,7 @@ _GRACE_S = 0.5
 _LAST_GRACE_S = 2.0
 
 
-class _Office:
+class _Shared:
     """What the threads of a crew share with it. It does not refer to the crew, which can so be dropped."""
 
     def __init__(self, channels: Channels, pipes: Sequence[Descriptor], farewell: Callable[[], None]) -> None:
@@ -59,16 +59,16 @@ class _Office:
         self.threads: set[_WorkerThread] = set()
         self.farewell = farewell
         self._pipes = pipes  # open for as long as a thread may use them
-        _offices.add(self)
+        _not_stopped.add(self)
 
 
 class _WorkerThread(threading.Thread):
     """One worker."""
 
-    def __init__(self, index: int, office: _Office, sources: Sequence[Source]) -> None:
+    def __init__(self, index: int, shared: _Shared, sources: Sequence[Source]) -> None:
         super().__init__(name=f"dali_like:{index}", daemon=True)
         self.index = index
-        self._office = office
+        self._shared = shared
         self._sources = sources
         self._lock = threading.Lock()
         self._is_busy = True  # with its start
@@ -85,7 +85,7 @@ class _WorkerThread(threading.Thread):
             with self._lock:
                 self._has_begun = True
             become_worker_thread()
-            status = run_worker(self.index, self._office.channels, self._make_sources, self._guarded)
+            status = run_worker(self.index, self._shared.channels, self._make_sources, self._guarded)
         except SystemExit as stop:
             status = _exit_status(stop)
         except BaseException:
@@ -103,7 +103,7 @@ class _WorkerThread(threading.Thread):
             _let_interrupt_come()
         del kept
         if not self._is_given_up:
-            self._office.ends.add(End(self.index, self.native_id or 0, status))
+            self._shared.ends.add(End(self.index, self.native_id or 0, status))
 
     def give_up(self) -> None:
         """Let another thread take its place, now or when it has ended."""
@@ -113,7 +113,7 @@ class _WorkerThread(threading.Thread):
                 return
             self._is_given_up = True
             self._interrupt()
-        self._office.ends.add(End(self.index, self.native_id or 0, 0, self._keep))
+        self._shared.ends.add(End(self.index, self.native_id or 0, 0, self._keep))
 
     def dismiss(self) -> None:
         """Let it take no task any more, and end as soon as it can."""
@@ -184,26 +184,26 @@ class ThreadCrew:
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False  # what a thread has taken is in its cell
         self._sources = sources
-        self._office = _Office(channels, (*tasks, done), farewell)
-        ends = self._office.ends
+        self._shared = _Shared(channels, (*tasks, done), farewell)
+        ends = self._shared.ends
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
         self._workers: dict[int, _WorkerThread] = {}
-        self._finalizer = weakref.finalize(self, _stop, self._office)
+        self._finalizer = weakref.finalize(self, _stop, self._shared)
         for worker in range(options.num_first):
             self.start(worker)
 
     def start(self, worker: int) -> None:
         """Start a worker that is not running, or that has been given up."""
-        thread = self._workers[worker] = _WorkerThread(worker, self._office, self._sources)
+        thread = self._workers[worker] = _WorkerThread(worker, self._shared, self._sources)
         thread.start()
-        self._office.threads = {thread, *filter(threading.Thread.is_alive, self._office.threads)}
+        self._shared.threads = {thread, *filter(threading.Thread.is_alive, self._shared.threads)}
         self.pids[worker] = thread.native_id or 0
 
     def signal(self, worker: int, number: int) -> None:
         """Give a thread up, or let its stack be written where a process would write it; other signals do not reach it."""
         if number == STACK_SIGNAL:
-            leave_message(worker, self._office.channels, self._workers[worker].stack().encode())
+            leave_message(worker, self._shared.channels, self._workers[worker].stack().encode())
         elif number == signal.SIGKILL:
             self._workers[worker].give_up()
 
@@ -227,18 +227,18 @@ class ThreadCrew:
                 )
 
 
-def _stop(office: _Office) -> Sequence[_WorkerThread]:
+def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
     """Let threads finish their tasks, ask those to end at once that do not, and wait; those that go on nevertheless."""
-    if office.pid != os.getpid() or office not in _offices:
+    if shared.pid != os.getpid() or shared not in _not_stopped:
         return ()
-    _offices.discard(office)
-    office.farewell()
-    _join(office, _GRACE_S)
-    for thread in list(office.threads):
+    _not_stopped.discard(shared)
+    shared.farewell()
+    _join(shared, _GRACE_S)
+    for thread in list(shared.threads):
         if thread is not threading.current_thread():
             thread.dismiss()
-    _join(office, _LAST_GRACE_S)
-    return [thread for thread in list(office.threads) if thread.is_alive() and thread is not threading.current_thread()]
+    _join(shared, _LAST_GRACE_S)
+    return [thread for thread in list(shared.threads) if thread.is_alive() and thread is not threading.current_thread()]
 
 
 def _let_interrupt_come() -> None:
@@ -252,16 +252,16 @@ def _let_interrupt_come() -> None:
             pass
 
 
-def _join(office: _Office, most_s: float) -> None:
+def _join(shared: _Shared, most_s: float) -> None:
     deadline_s = time.monotonic() + most_s
-    for thread in list(office.threads):
+    for thread in list(shared.threads):
         if thread is not threading.current_thread():  # whose callback closes the pipeline, say
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
 
 def _stop_all() -> None:
-    for office in list(_offices):
-        _stop(office)
+    for shared in list(_not_stopped):
+        _stop(shared)
 
 
 # When the program ends, before the thread pools that callbacks may use: these functions are called in the reverse order of
