@@ -32,14 +32,14 @@ from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import Graph, SourceNode
 from dali_like.graph.placement import place, source_with_operators
+from dali_like.graph.sent_states import SentStatesPool
 from dali_like.graph.shards import ShardsPool
 from dali_like.graph.steps import Feed, Position
-from dali_like.graph.telling import TellingPool
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.notices import warn
 from dali_like.preflight import check_runnable, check_shared_iterators, common_shard
 from dali_like.sharding import ALONE
-from dali_like.source_states import SourceStates, told_by
+from dali_like.source_states import SourceStates, state_before
 from dali_like.workers.base import InlinePool, Pool
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import enough_descriptors
@@ -48,9 +48,9 @@ from dali_like.workers.limits import available_cpus
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
+from dali_like.workers.sent_states import sending_states
 from dali_like.workers.settings import AUTO
 from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.telling import telling
 from dali_like.workers.tuner import Tuner
 
 
@@ -99,7 +99,7 @@ class Engine:
         self.tuner: Tuner | None = None
         self._shard = common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
-        self._telling: dict[int, TellingPool] = {}
+        self._sent_states: dict[int, SentStatesPool] = {}
         self._states = SourceStates([node.external for node in graph.sources])
         if arguments.checkpoint is not None:
             self._check(arguments.checkpoint)
@@ -175,15 +175,15 @@ class Engine:
         # Behind the end of an epoch, what begins anew is asked for what it is now.
         batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(goes_on)]
         states = [*self._states.before(batches)]
-        for i, pool in self._telling.items():
-            states[i] = told_by(executor, pool, i, batches[i])
+        for i, pool in self._sent_states.items():
+            states[i] = state_before(executor, pool, i, batches[i])
         return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, tuple(states))
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:
         """Whether the workers that run can go on from a checkpoint, if it is of this pipeline."""
         there = enumerate(checkpoint.sources[: len(self.graph.sources)])
-        must_be_told = any(state is not None and self._states.tells(i) for i, state in there)
-        return checkpoint.seed == self._entropy and not (must_be_told and self.process_pool is not None)
+        concerns_workers = any(state is not None and self._states.are_sent(i) for i, state in there)
+        return checkpoint.seed == self._entropy and not (concerns_workers and self.process_pool is not None)
 
     def go_to(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint, for which `can_go_to` is true.
@@ -280,12 +280,12 @@ class Engine:
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
-        if self._tells(node):
-            return telling(source, node.external.declared, self._batch_size)
+        if self._sends_states(node):
+            return sending_states(source, node.external.declared, self._batch_size)
         return source, node.external.declared
 
-    def _tells(self, node: SourceNode) -> bool:
-        return self.arguments.enable_checkpointing and self._states.tells(self.graph.sources.index(node))
+    def _sends_states(self, node: SourceNode) -> bool:
+        return self.arguments.enable_checkpointing and self._states.are_sent(self.graph.sources.index(node))
 
     def ahead_of(self, node: SourceNode) -> int:
         """How many batches of a source are made ahead."""
@@ -339,9 +339,9 @@ class Engine:
                     self._shards_pools.append(pool)
                 elif external.kind.in_order:
                     worker = next(homes) % self._num_workers
-                if self._tells(node):
-                    pool = TellingPool(pool, len(external.declared), self._most_ahead)
-                    self._telling[self.graph.sources.index(node)] = pool
+                if self._sends_states(node):
+                    pool = SentStatesPool(pool, len(external.declared), self._most_ahead)
+                    self._sent_states[self.graph.sources.index(node)] = pool
             ahead = self.ahead_of(node)
             sizes = external.sizes(self._batch_size)
             shard = external.shard or ALONE

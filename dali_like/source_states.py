@@ -9,8 +9,8 @@ from typing import Any
 from dali_like.errors import CheckpointError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.executor import Executor
-from dali_like.graph.telling import TellingPool
-from dali_like.workers.states import Memory, Remembered
+from dali_like.graph.sent_states import SentStatesPool
+from dali_like.workers.states import Remembered, StateRecorder
 from dali_like.workers.streams import Stream
 
 
@@ -29,10 +29,10 @@ class SourceStates:
         """From now on take note of what the states are before each batch; `limit` is how many are made ahead."""
         for external, knower in zip(self._externals, self._knowers, strict=True):
             if knower is not None and not external.parallel:
-                knower.memory = Memory(knower.save, limit)
+                knower.recorder = StateRecorder(knower.save, limit)
 
-    def tells(self, source: int) -> bool:
-        """Whether it is an iterable in a worker that may be asked for its state there."""
+    def are_sent(self, source: int) -> bool:
+        """Whether it is an iterable in a worker, which may be asked for its state there."""
         external, knower = self._externals[source], self._knowers[source]
         is_asked = external.parallel and not external.sharded and external.arguments.on_error == "raise"
         return is_asked and isinstance(knower, Stream) and knower.owner is not None
@@ -44,10 +44,10 @@ class SourceStates:
             CheckpointError: JSON cannot hold one.
         """
         states = []
-        for external, memory, batch in zip(self._externals, self._memories(), batches, strict=True):
+        for external, recorder, batch in zip(self._externals, self._recorders(), batches, strict=True):
             state = None
-            if memory is not None:
-                state = memory.now() if batch is None else memory.before(*batch)
+            if recorder is not None:
+                state = recorder.now() if batch is None else recorder.before(*batch)
             states.append(_checked(external, state))
         return tuple(states)
 
@@ -65,8 +65,8 @@ class SourceStates:
         Raises:
             CheckpointError: one is no state of its source.
         """
-        for memory in filter(None, self._memories()):
-            memory.clear()
+        for recorder in filter(None, self._recorders()):
+            recorder.clear()
         restorable = self.restorable(states, started=started)
         for i, knower in enumerate(self._knowers):
             if knower is not None and i in restorable:
@@ -74,8 +74,8 @@ class SourceStates:
             elif isinstance(knower, Stream):
                 knower.forget()
 
-    def _memories(self) -> list[Memory | None]:
-        return [None if knower is None else knower.memory for knower in self._knowers]
+    def _recorders(self) -> list[StateRecorder | None]:
+        return [None if knower is None else knower.recorder for knower in self._knowers]
 
 
 def _checked(external: ExternalSource, state: Any) -> Any:
@@ -88,7 +88,7 @@ def _checked(external: ExternalSource, state: Any) -> Any:
     return known
 
 
-def told_by(executor: Executor, pool: TellingPool, source: int, batch: tuple[int, int] | None) -> Any:
+def state_before(executor: Executor, pool: SentStatesPool, source: int, batch: tuple[int, int] | None) -> Any:
     """The state of an iterable in a worker before the batch that comes next, which may have to be waited for.
 
     Args:

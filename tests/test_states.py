@@ -16,7 +16,7 @@ import pytest
 from dali_like import Pipeline, fn, get_worker_info, types
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
 from dali_like.plugin.base_iterator import BaseIterator
-from dali_like.source_states import told_by
+from dali_like.source_states import state_before
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 
@@ -559,7 +559,7 @@ def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
     executor: Any = SimpleNamespace(upcoming=lambda source: upcoming.pop(0))
     pool: Any = SimpleNamespace(before=lambda epoch, number: None, peek=states.get)
 
-    assert told_by(executor, pool, 0, (0, 3)) == {"state": 5}
+    assert state_before(executor, pool, 0, (0, 3)) == {"state": 5}
 
 
 def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:

@@ -35,31 +35,53 @@ def _pairs(saved: Mapping[str, Any], fields: Mapping[str, Any]) -> tuple[list[An
     return [saved[name] for name in fields], list(fields.values())
 
 
-class Memory:
-    """The states that a source has had.
+class StatesBefore:
+    """What the state of a source was before each of the last batches.
 
     Args:
-        save: asks for the state.
         limit: how many are kept: of as many batches as are made ahead.
     """
 
-    def __init__(self, save: Callable[[], Any], limit: int) -> None:
-        self._save = save
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._states: dict[tuple[int, int], Any] = {}
 
-    def note(self, info: SampleInfo | BatchInfo) -> None:
-        """Take note of the state, where a batch begins with what is asked for."""
-        if isinstance(info, SampleInfo) and info.idx_in_batch:
-            return
-        self._states.pop((info.epoch_idx, info.iteration), None)
-        self._states[info.epoch_idx, info.iteration] = copy.deepcopy(self._save())
+    def note(self, epoch: int, iteration: int, state: Any) -> None:
+        """Keep the state from before a batch."""
+        self._states.pop((epoch, iteration), None)
+        self._states[epoch, iteration] = state
         while len(self._states) > self._limit:
             del self._states[next(iter(self._states))]
 
     def before(self, epoch: int, iteration: int) -> Any:
+        """The state from before a batch; None if it has not been noted."""
+        return self._states.get((epoch, iteration))
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._states.clear()
+
+
+class StateRecorder:
+    """Takes note of the state of a source in this process.
+
+    Args:
+        save: asks for the state.
+        limit: as for `StatesBefore`.
+    """
+
+    def __init__(self, save: Callable[[], Any], limit: int) -> None:
+        self._save = save
+        self._states = StatesBefore(limit)
+
+    def note(self, info: SampleInfo | BatchInfo) -> None:
+        """Take note of the state, where a batch begins with what is asked for."""
+        if not (isinstance(info, SampleInfo) and info.idx_in_batch):
+            self._states.note(info.epoch_idx, info.iteration, self.now())
+
+    def before(self, epoch: int, iteration: int) -> Any:
         """The state before a batch; that of now, if the batch has not been begun."""
-        state = self._states.get((epoch, iteration))
+        state = self._states.before(epoch, iteration)
         return self.now() if state is None else state
 
     def now(self) -> Any:
@@ -67,7 +89,7 @@ class Memory:
         return copy.deepcopy(self._save())
 
     def clear(self) -> None:
-        """Forget it all."""
+        """Forget the states that there have been."""
         self._states.clear()
 
 
@@ -77,11 +99,11 @@ class Remembered:
     def __init__(self, callback: Callable[[Any], Any], owner: Any) -> None:
         self._callback = callback
         self._owner = owner
-        self.memory: Memory | None = None
+        self.recorder: StateRecorder | None = None
 
     def __call__(self, info: Any) -> Any:
-        if self.memory is not None:
-            self.memory.note(info)
+        if self.recorder is not None:
+            self.recorder.note(info)
         return self._callback(info)
 
     def save(self) -> Any:

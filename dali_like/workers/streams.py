@@ -20,7 +20,7 @@ from typing import Any
 
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
-from dali_like.workers.states import Memory, check_saved, knows_its_state
+from dali_like.workers.states import StateRecorder, check_saved, knows_its_state
 
 
 class Stream:
@@ -36,8 +36,8 @@ class Stream:
     Attributes:
         on_skip: called for each item that is taken only to get past it.
         length: beyond so many items, the first ones are meant again; None: there is nothing beyond the end.
-        memory: takes note of the states that it has had.
-        teller: adds these to the items, which are batches; see `dali_like.workers.telling`.
+        recorder: takes note of the states that it has had.
+        sender: adds these to the items, which are batches; see `dali_like.workers.sent_states`.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, owner: Any = None) -> None:
@@ -45,8 +45,8 @@ class Stream:
         self.once = once
         self.owner = owner
         self.length: int | None = None
-        self.memory: Memory | None = None
-        self.teller: Any = None
+        self.recorder: StateRecorder | None = None
+        self.sender: Any = None
         self._saved: dict[str, Any] | None = None
         self.on_skip: Callable[[], None] | None = None
         self._iterator: Iterator[Any] = iter(())
@@ -62,9 +62,9 @@ class Stream:
             position %= self.length
         if self._saved is not None:
             self._go_on(info.epoch_idx, position)
-        if self.memory is not None:
-            self.memory.note(info)
-        told = None if self.teller is None else self.teller.text_of(self.save())
+        if self.recorder is not None:
+            self.recorder.note(info)
+        state = None if self.sender is None else self.sender.text_of(self.save())
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
             self._begin_walk(info.epoch_idx)
         self._given = position
@@ -81,7 +81,7 @@ class Stream:
             self._begin_walk(info.epoch_idx)
         try:
             item = self._go_to(position)
-            return item if told is None else self.teller.with_state(item, told)
+            return item if state is None else self.sender.with_state(item, state)
         except BaseException as error:
             if not (self.once or isinstance(error, Exception)):
                 self._epoch = None  # an interrupt ends a generator
@@ -91,10 +91,10 @@ class Stream:
         """One that has not begun, for a thread of its own; where there is one walk for all, this one."""
         if self.once:
             return self
-        if self.teller is not None and self._saved is None:
+        if self.sender is not None and self._saved is None:
             self._saved = self.save()  # which threads share: who takes the place of another begins where that began
         stream = Stream(self.begin, owner=self.owner)
-        stream.length, stream.teller, stream._saved = self.length, self.teller, self._saved
+        stream.length, stream.sender, stream._saved = self.length, self.sender, self._saved
         return stream
 
     def put_back(self, item: Any) -> None:

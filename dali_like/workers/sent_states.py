@@ -1,7 +1,7 @@
-"""Iterables in workers that say what their state is: with each batch, what it was before.
+"""States of iterables in workers, which are sent with each batch: what the state was before it.
 
-It travels as one more output, whose first sample is the state as JSON; the others are empty. So it comes when the batch
-comes, through the same memory, and nobody has to ask a worker that is elsewhere by then.
+A state travels as one more output, whose first sample is the state as JSON; the others are empty. So it comes when the
+batch comes, through the same memory, and nobody has to ask a worker that is elsewhere by then.
 """
 
 from __future__ import annotations
@@ -24,22 +24,24 @@ from dali_like.workers.streams import Stream
 _NOTHING = np.empty(0, np.uint8)
 
 
-def telling(source: Source, declared: Sequence[OutputLayout], capacity: int) -> tuple[Source, tuple[OutputLayout, ...]]:
-    """A source of batches, which walks through an iterable, as one that says what the state is before each.
+def sending_states(
+    source: Source, declared: Sequence[OutputLayout], capacity: int
+) -> tuple[Source, tuple[OutputLayout, ...]]:
+    """A source of batches, which walks through an iterable, as one that sends with each what the state was before.
 
     Args:
         declared: what is known of its outputs.
         capacity: the largest batch.
     """
     assert isinstance(source.callback, Stream)
-    source.callback.teller = Teller(replace(source, callback=_never_called), capacity)
+    source.callback.sender = StateSender(replace(source, callback=_never_called), capacity)
     objects = (*source.objects, False) if source.objects else ()
     layout = OutputLayout(DTYPE_CODES[to_numpy_type(UINT8)], 1)
     return replace(source, num_outputs=source.output_count + 1, objects=objects), (*declared, layout)
 
 
 @dataclass(frozen=True)
-class Teller:
+class StateSender:
     """Adds the state to batches.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The main process's side of iterables in workers that say what their state is; see `dali_like.workers.telling`."""
+"""States of iterables in workers, as the main process gets them with batches; see `dali_like.workers.sent_states`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 from dali_like.workers.base import Pool
 from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.states import StatesBefore
 
 
-class TellingPool:
+class SentStatesPool:
     """Makes the batches of one such source, and takes the states off them. See `dali_like.workers.base.Pool`.
 
     Args:
         pool: of the workers.
         num_outputs: of the source, without the state.
-        limit: how many states are kept: of as many batches as are made ahead.
+        limit: how many states are kept; see `StatesBefore`.
     """
 
     def __init__(self, pool: Pool, num_outputs: int, limit: int) -> None:
         self._pool = pool
         self._num_outputs = num_outputs
-        self._limit = limit
-        self._states: dict[tuple[int, int], bytes] = {}
+        self._states = StatesBefore(limit)
 
     def submit(self, key: BatchKey) -> Batch:
         return self._pool.submit(key)
@@ -34,8 +34,8 @@ class TellingPool:
     def wait(self, batch: Batch) -> Sequence[Output]:
         outputs = self._pool.wait(batch)
         if len(outputs) > self._num_outputs:  # not of one that had been taken, and was put back
-            if len(told := outputs[-1]):
-                self._note(batch.key, bytes(told[0]))
+            if len(sent := outputs[-1]):
+                self._states.note(batch.key.epoch, batch.key.iteration, bytes(sent[0]))
             outputs = outputs[: self._num_outputs]
         return outputs
 
@@ -47,7 +47,7 @@ class TellingPool:
 
     def before(self, epoch: int, iteration: int) -> Any:
         """What the state was before a batch that has come; None if it has not."""
-        text = self._states.get((epoch, iteration))
+        text = self._states.before(epoch, iteration)
         return None if text is None else json.loads(text)
 
     def peek(self, batch: Batch) -> Any:
@@ -58,8 +58,3 @@ class TellingPool:
             if batch.outcome is not error and not isinstance(error, StopIteration):
                 raise
         return self.before(batch.key.epoch, batch.key.iteration)
-
-    def _note(self, key: BatchKey, text: bytes) -> None:
-        self._states[key.epoch, key.iteration] = text
-        while len(self._states) > self._limit:
-            del self._states[next(iter(self._states))]
