@@ -44,7 +44,7 @@ _REMEDY = (
 
 
 class LoaderCrew:
-    """Workers, and the pool that they belong to.
+    """Workers, and the pool that they belong to; passes over the loader are worked for from `begin_pass` to `end_pass`.
 
     Args:
         maker: what they do.
@@ -138,7 +138,7 @@ class LoaderCrew:
 
     @property
     def counts(self) -> Counts:
-        """See `dali_like.data.tallies.Counting`; so the next ones."""
+        """What has happened; nothing once it has been added to the tally."""
         if self._is_counted:
             return Counts()
         pool, stage = self._pool, self._pool.stages[0]
@@ -155,14 +155,17 @@ class LoaderCrew:
 
     @property
     def ring(self) -> RingStatistics:
+        """Where their batches lie."""
         return ring_statistics(self._pool.stages[0], self._pool, 0)
 
     @property
     def pids(self) -> Sequence[int]:
+        """Of each worker; 0 for those that have not started, or have ended."""
         return self._pool.pid_of_each
 
     @property
     def held_bytes(self) -> int:
+        """Memory behind their batches."""
         return self._space.used_bytes
 
     def warn_of_restarts(self) -> None:

@@ -346,7 +346,7 @@ def _measured(function: Callable[[Any], Any], request: Request | LocalRequest) -
 
 
 def as_sequence(keys: Any) -> Sequence[Any]:
-    """The keys of a batch, of whatever kind a batch sampler has them, for one to be asked for after the other."""
+    """The keys of a batch as a sequence, in whatever container a batch sampler has them."""
     return keys if isinstance(keys, (list, tuple)) else list(keys)
 
 

@@ -29,7 +29,7 @@ class OwnOptions:
 
     @classmethod
     def checked(cls, **arguments: Any) -> OwnOptions:
-        """Of what a user has given, as far as it is given.
+        """The options that a user has given, checked; the defaults of the others.
 
         Raises:
             ArgumentTypeError: there is no such argument, or it is of a type that is not allowed.
@@ -74,7 +74,7 @@ class ThreadContext(BaseContext):
 
 
 def numbers_of(num_workers: Any, prefetch_factor: Any) -> tuple[Any, Any, dict[str, int]]:
-    """The two as numbers; and what the loader begins with in the place of those that it is to choose itself."""
+    """The two as numbers; and, by name, those that the loader is to choose itself, with what it begins with."""
     chosen = {}
     if isinstance(num_workers, str) and num_workers == AUTO:
         num_workers = chosen["num_workers"] = first_workers(available_cpus())

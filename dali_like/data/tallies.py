@@ -35,7 +35,7 @@ class Counts(NamedTuple):
     readings: tuple[Reading, ...] = ()
 
     def plus(self, other: Counts) -> Counts:
-        """All together."""
+        """These and others together."""
         pairs = zip_longest(self.readings, other.readings, fillvalue=Reading())
         return Counts(
             self.restarts + other.restarts,
