@@ -263,7 +263,7 @@ def _collate_numbers(batch: Sequence[Any], *, collate_fn_map: CollateMap | None 
         numbers = np.array(batch)
     except ValueError:  # something among them has dimensions
         numbers = np.empty(0, object)
-    if numbers.ndim != 1 or numbers.dtype.kind in _NO_NUMBERS:
+    if numbers.dtype.kind in _NO_NUMBERS:
         raise _refusal_of_numbers(batch)
     return numbers
 

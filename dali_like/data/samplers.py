@@ -325,8 +325,6 @@ class DistributedSampler(Sampler[int]):
 
     def _indices_of(self, seed: int, epoch: int) -> NDArray[np.int64]:
         positions = np.arange(self.rank, self.total_size, self.num_replicas)
-        if not len(positions):
-            return positions
         positions %= len(self.dataset)
         return self.randomness.of_epoch(seed, epoch).permutation(len(self.dataset))[positions] if self.shuffle else positions
 

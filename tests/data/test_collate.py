@@ -392,9 +392,9 @@ def test_functions_go_before_containers() -> None:
     assert collate([{"a": [1]}, {"a": [1, 2]}], collate_fn_map=functions) == {"a": [1, 2]}
 
 
-@pytest.mark.parametrize("samples", [[(1,), (2,)], [("a",), ("b",)], [b"a"]])
-def test_without_functions_there_are_only_containers(samples: list[Any]) -> None:
-    with pytest.raises(CollateTypeError, match=r"found <class '(int|str|bytes)'>"):
+@pytest.mark.parametrize(("samples", "kind"), [([(1,), (2,)], int), ([("a",), ("b",)], str), ([b"a"], bytes)])
+def test_without_functions_there_are_only_containers(samples: list[Any], kind: type[Any]) -> None:
+    with pytest.raises(CollateTypeError, match=f"found <class '{kind.__name__}'>"):
         collate(samples)
 
 

@@ -226,6 +226,40 @@ def test_an_iterator_with_a_state_of_its_own_is_asked_for_it() -> None:
     assert list(resumed) == [4, 3, 2, 1, 0]
 
 
+class Turning(Sampler[int]):
+    """One that knows its state itself, hands out the very dict that it keeps, and goes on with each pass where it was."""
+
+    def __init__(self) -> None:
+        self.state = {"first": 0}
+
+    def __iter__(self) -> Iterator[int]:
+        first = self.state["first"]
+        self.state["first"] = (first + 1) % 5
+        return iter([(first + i) % 5 for i in range(5)])
+
+    def state_dict(self) -> dict[str, int]:
+        return self.state
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.state = state_dict
+
+
+def test_a_sampler_with_a_state_of_its_own_is_put_where_it_was_when_the_pass_began() -> None:
+    sampler = Turning()
+    list(sampler)
+    running = resumable(sampler)
+    assert running.take(2) == [1, 2]
+    state = running.state_dict()
+
+    resumed_sampler = Turning()
+    resumed = resumable(resumed_sampler)
+    for _ in range(2):  # a state is not used up
+        resumed.load_state_dict(state)
+        assert list(resumed) == [3, 4, 0]
+
+    assert list(resumed_sampler) == list(sampler) == [2, 3, 4, 0, 1]
+
+
 def test_any_other_iterable_is_skipped_to_where_it_was() -> None:
     def letters() -> Iterator[str]:
         yield from "abcdef"
