@@ -142,7 +142,6 @@ class Dispatcher:
         self._ready.discard(last)
         last.outcome = None
         self._queue_again(last)
-        self._space.drop_free()
         return True
 
     def cancel(self, batch: Batch) -> None:

@@ -1,0 +1,245 @@
+"""A pool whose workers are played in this process, step by step: they take, compute, report and die when they are told.
+
+Everything of the pool is there but its processes: pipes, cells, slots, the code that computes tasks. So whatever can happen
+between a pool and its workers can be made to happen, in any order and every time again, in microseconds; and a pool that
+waits for what will not come is an error at once, and not a test that hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import pytest
+
+from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.crew import End
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.pool import ProcessPool
+from dali_like.workers.protocol import CELL_PID, CELL_SAMPLE, DONE, NO_TICKET, TASK, WORD_BYTES, Status, cell_offset
+from dali_like.workers.runner import TaskRunner
+from dali_like.workers.samples import Source
+from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.worker import report_error
+
+_pids = itertools.count(1000)
+
+
+class Death(BaseException):
+    """Raised by a callback, it is the end of the worker that has called it."""
+
+
+class PlayedWorker:
+    """One worker.
+
+    Attributes:
+        pid: its number, which no other one has had.
+        task: the record that it has taken and not reported.
+    """
+
+    def __init__(self, index: int, sources: Sequence[Source], crew: PlayedCrew) -> None:
+        self.index = index
+        self.pid = next(_pids)
+        self.task: tuple[int, int, int] | None = None
+        self._crew = crew
+        self._report: bytes | None = None
+        space = crew.space
+        self._cell = cell = cell_offset(index)
+        self._runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
+        space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = self.pid.to_bytes(WORD_BYTES, "little")
+
+    def step(self) -> bool:
+        """Take a task, or compute the one that it has, or report it; whether there was anything to do."""
+        if self.task is None:
+            return self._take()
+        if self._report is None:
+            self._compute(*self.task)
+        else:
+            os.write(self._crew.done.fileno(), self._report)
+            self.task = self._report = None
+        return True
+
+    def _take(self) -> bool:
+        fd = self._crew.space.fd.fileno()
+        for pipe in self._crew.pipes_of(self.index):
+            with contextlib.suppress(BlockingIOError):
+                os.splice(pipe, fd, TASK.size, offset_dst=self._cell, flags=os.SPLICE_F_NONBLOCK)
+                self.task = TASK.unpack_from(self._crew.space.map, self._cell)
+                if self.task[0] == NO_TICKET:
+                    self._crew.end(self.index, 0)
+                return True
+        return False
+
+    def _compute(self, ticket: int, page: int, task: int) -> None:
+        try:
+            status, value = self._runner.run(page, task)
+        except Death:
+            self._crew.end(self.index, -signal.SIGKILL)
+            return
+        if status is Status.FAILED:
+            status, value = report_error(self._runner, page, task, value)
+        self._report = DONE.pack(ticket, task, self.index, status, value)
+
+
+class PlayedCrew:
+    """These workers as a pool sees them: `dali_like.workers.crew.Workers`.
+
+    Args:
+        make_sources: makes the copies of the sources that a worker has.
+
+    Attributes:
+        running: the workers that there are.
+    """
+
+    def __init__(
+        self, make_sources: Callable[[], Sequence[Source]], options: WorkerOptions, space: SharedSpace, tasks: Any, done: Any
+    ) -> None:
+        self.space = space
+        self.done: Descriptor = done
+        self.exitcodes: dict[int, int] = {}
+        self.pids = [0] * options.num_workers
+        self.has_waiting_tasks = False
+        self.control = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
+        self.running: dict[int, PlayedWorker] = {}
+        self._make_sources = make_sources
+        self._tasks: Sequence[Descriptor] = tasks
+        self._ends: list[End] = []
+        for worker in range(options.num_first):
+            self.start(worker)
+
+    def pipes_of(self, worker: int) -> list[int]:
+        """Where a worker's tasks come from, its own ones first."""
+        shared, *own = (pipe.fileno() for pipe in self._tasks)
+        return [*own[worker : worker + 1], shared]
+
+    def end(self, worker: int, exitcode: int) -> None:
+        """Let a worker end."""
+        self._ends.append(End(worker, self.running.pop(worker).pid, exitcode))
+        os.eventfd_write(self.control.fileno(), 1)
+
+    def start(self, worker: int) -> None:
+        assert worker not in self.running, "it is running already"
+        self.running[worker] = played = PlayedWorker(worker, self._make_sources(), self)
+        self.pids[worker] = played.pid
+
+    def signal(self, worker: int, number: int) -> None:
+        if number == signal.SIGKILL and worker in self.running:
+            self.end(worker, -number)
+
+    def renew(self, sources: Sequence[Source], pickled: Any = None) -> NoReturn:
+        raise NotImplementedError
+
+    def read_news(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.control.fileno())
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        for worker in list(self.running.values()):
+            worker.step()
+        self.read_news()
+
+    def take_end(self) -> End | None:
+        return self._ends.pop(0) if self._ends else None
+
+    def describe_exit(self, end: End) -> str:
+        return f"ended with exit code {end.exitcode}"
+
+    def stop(self) -> None:
+        self.running.clear()
+        for pipe in self._tasks:
+            pipe.close()
+        self.done.close()
+        self.control.close()
+
+
+class PlayedPool(ProcessPool):
+    """A pool with such workers, which work while it waits for news of them.
+
+    Args:
+        make_sources: makes the sources; each worker has its own.
+        deaths: how likely a worker is to be killed rather than to do its next step; at most two of one task.
+        seed: of the order in which workers get their turns, and of their deaths.
+
+    Attributes:
+        crew: the workers.
+        on_step: called before each step of a worker.
+    """
+
+    def __init__(
+        self,
+        make_sources: Callable[[], Sequence[Source]],
+        capacity: int,
+        *,
+        num_workers: int = 2,
+        limit_bytes: int | None = None,
+        restarts: int | None = None,
+        deaths: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self._make_sources = make_sources
+        self._random = random.Random(seed)
+        self._deaths = deaths
+        self._victims: Counter[tuple[BatchKey, int]] = Counter()
+        self.on_step: Callable[[PlayedWorker], None] = lambda worker: None
+        options = WorkerOptions(num_workers, "fork", None, None, restarts, lambda *_: b"")  # type: ignore[arg-type]
+        sources = [(source, (OutputLayout(),) * source.output_count) for source in make_sources()]
+        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options)
+
+    def _start_crew(self, sources: Sequence[Source]) -> PlayedCrew:
+        self.crew = PlayedCrew(self._make_sources, self._options, self._space, *self._work.worker_ends)
+        return self.crew
+
+    def _wait_for_news(self, wait_ms: float | None) -> list[tuple[int, int]]:
+        ready = self._poll.poll(0)
+        if not ready and not self.play():
+            pytest.fail("the pool waits for workers that have nothing to do")
+        return ready
+
+    def play(self) -> bool:
+        """Let one worker do its next step, or die; whether there was one that had anything to do."""
+        workers = list(self.crew.running.values())
+        for worker in self._random.sample(workers, len(workers)):
+            self.on_step(worker)
+            if self._random.random() < self._deaths and self._may_die(worker):
+                self.crew.end(worker.index, -signal.SIGKILL)
+                return True
+            if worker.step():
+                return True
+        return False
+
+    def _may_die(self, worker: PlayedWorker) -> bool:
+        """Not a third time of the same task, which would be given up."""
+        debt = self._recovery._debt_of(worker.index, self._work)
+        if debt is None:
+            return True
+        self._victims[debt.batch.key, debt.task] += 1
+        return self._victims[debt.batch.key, debt.task] <= 2
+
+    def play_on(self) -> None:
+        """Let workers do all that there is to do, and live, and take note of it."""
+        self._deaths = 0.0
+        while self.play() or self._poll.poll(0):
+            self.crew.read_news()
+            self.poll()
+            self._recovery.look(self._work)
+
+    def begin(self, iteration: int, size: int, *, source: int = 0, worker: int = -1) -> Batch:
+        """Ask for a batch; its samples are numbered through the epoch, `size` to each batch."""
+        return self.submit(BatchKey(source, 0, iteration, iteration * size, size, worker, iteration))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is no task on its way, and every slot is there to be used again."""
+        work = self._work
+        return work.num_open_tasks == 0 and all(
+            work.occupancy(i) == (0, 0) and stage.ring.num_free == stage.ring.num_slots
+            for i, stage in enumerate(self._stages)
+        )

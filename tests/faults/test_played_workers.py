@@ -1,0 +1,529 @@
+"""What a pool promises, whatever the order in which things happen: with workers that are played, see `faults.played`."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dali_like.errors import OutOfMemoryError, WorkerDiedError
+from dali_like.types import SampleInfo
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
+from dali_like.workers.pipes import OwnPipes, pipe_bytes
+from dali_like.workers.protocol import DONE, PAGE_BYTES, TASK, Status
+from dali_like.workers.samples import Source
+from dali_like.workers.streams import Stream
+from faults.played import Death, PlayedPool, PlayedWorker
+
+SIZE = 8
+MIB = 1 << 20
+
+SEEDS = range(10)
+
+
+def rows(info: SampleInfo) -> NDArray[Any]:
+    return np.full(3, info.idx_in_epoch)
+
+
+def ragged(info: SampleInfo) -> NDArray[Any]:
+    return np.full(info.idx_in_epoch % 3 + 1, info.idx_in_epoch)
+
+
+@contextlib.contextmanager
+def played(make_sources: Callable[[], Sequence[Source]], capacity: int = SIZE, **options: Any) -> Iterator[PlayedPool]:
+    pool = PlayedPool(make_sources, capacity, **options)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+def of(*callbacks: Callable[[Any], Any], **options: Any) -> Callable[[], Sequence[Source]]:
+    return lambda: [Source("a source", callback, **options) for callback in callbacks]
+
+
+def walks(num_items: int) -> Callable[[], Sequence[Source]]:
+    """A source that walks through batches; each worker has a walk of its own."""
+    return lambda: [
+        Source(
+            "a walk",
+            Stream(lambda: iter([[np.array([SIZE * i + j]) for j in range(SIZE)] for i in range(num_items)])),
+            batch=True,
+            in_order=True,
+        )
+    ]
+
+
+def first_values(samples: Sequence[NDArray[Any]]) -> list[int]:
+    return [int(sample[0]) for sample in samples]
+
+
+def samples_of(pool: PlayedPool, batch: Batch) -> list[int]:
+    """The numbers of a batch's samples, which nobody has afterwards."""
+    values = first_values(pool.wait(batch)[0])
+    batch.outcome = None
+    return values
+
+
+def batch_of(iteration: int) -> list[int]:
+    return list(range(iteration * SIZE, (iteration + 1) * SIZE))
+
+
+@pytest.mark.parametrize("callback", [rows, ragged])
+@pytest.mark.parametrize("deaths", [0.0, 0.1])
+def test_each_batch_comes_once_and_whole_and_leaves_nothing(callback: Callable[[Any], Any], deaths: float) -> None:
+    for seed in SEEDS:
+        with played(of(callback), num_workers=3, deaths=deaths, seed=seed) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
+
+            assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(6)]
+
+            pool.play_on()
+            assert pool.is_settled
+
+
+def test_batches_of_several_sources_come_whole() -> None:
+    for seed in SEEDS:
+        with played(of(rows, ragged), deaths=0.1, seed=seed) as pool:
+            batches = [pool.begin(i, SIZE, source=source) for i in range(4) for source in (0, 1)]
+
+            assert [samples_of(pool, batch) for batch in batches] == [batch_of(i // 2) for i in range(8)]
+
+
+def test_batches_that_nobody_wants_any_more_leave_nothing() -> None:
+    """Some in the middle of being made, some ready, some waiting for their turn."""
+    for seed in SEEDS:
+        with played(of(ragged), deaths=0.1, seed=seed) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(8)]
+            for _ in range(5 * seed):
+                pool.play()
+                pool.poll()
+            for batch in batches[1:7]:
+                pool.cancel(batch)
+
+            assert samples_of(pool, batches[7]) == batch_of(7)
+            assert samples_of(pool, batches[0]) == batch_of(0)
+
+            pool.play_on()
+            assert pool.is_settled
+
+
+@pytest.mark.parametrize("have_begun", [True, False])
+def test_no_worker_begins_a_task_of_a_batch_that_nobody_wants(have_begun: bool) -> None:
+    made = []
+
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        made.append(info.iteration)
+        return rows(info)
+
+    with played(of(callback)) as pool:
+        first = pool.begin(0, SIZE)
+        if have_begun:
+            assert samples_of(pool, first) == batch_of(0)
+        others = [pool.begin(iteration, SIZE) for iteration in range(1, 4)]
+        assert all((batch.slot is not None) is have_begun for batch in others)
+        for batch in others:
+            pool.cancel(batch)
+        pool.play_on()
+
+    assert set(made) == {0}
+
+
+def test_pool_that_is_closed_keeps_no_batch() -> None:
+    """Neither those that are ready nor those that are on their way."""
+    with played(of(lambda info: np.zeros(MIB, np.uint8)), 4) as pool:
+        batches = [pool.begin(iteration, 4) for iteration in range(3)]
+        pool.wait_for(batches[2:])
+        pool.begin(3, 4)
+        assert pool.used_bytes > 12 * MIB
+        del batches
+
+        pool.close()
+
+        assert pool.used_bytes < MIB
+
+
+def test_other_batches_wait_until_the_first_has_shown_what_samples_are_like() -> None:
+    with played(of(rows)) as pool:
+        batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+
+        assert [batch.slot is not None for batch in batches] == [True, False, False]
+        assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(3)]
+        assert [stage.ring.geometry.all_dense for stage in pool.stages] == [True]
+
+
+def test_first_task_is_enough_to_show_it() -> None:
+    with played(of(rows), num_workers=1) as pool:
+        batches = [pool.begin(iteration, SIZE) for iteration in range(2)]
+        while batches[1].slot is None:
+            assert pool.play()
+            pool.poll()
+
+        assert batches[0].outcome is None
+        assert batches[0].open_tasks.bit_count() == 1
+
+
+def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
+    """Half of what they hold: nobody ever blocks on one. What is too much waits for its turn."""
+    with played(of(rows), 32, num_workers=16) as pool:
+        assert samples_of(pool, pool.begin(0, 32)) == list(range(32))
+        most = pool._work._max_open_tasks
+        assert most == pipe_bytes(pool._work.done) // DONE.size // 2
+        batches = [pool.begin(iteration, 32) for iteration in range(1, most // 32 + 10)]
+
+        assert pool._work.num_open_tasks <= most
+        assert pool._work.has_backlog
+        assert [samples_of(pool, batch)[0] for batch in batches] == [32 * i for i in range(1, len(batches) + 1)]
+
+
+def test_pipes_of_single_workers_may_be_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those are that somebody makes who has many pipes; see pipe(7)."""
+
+    class SmallPipes(OwnPipes):
+        def __init__(self, num_workers: int) -> None:
+            super().__init__(num_workers)
+            for pipe in self.write_ends:
+                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PAGE_BYTES)
+
+    monkeypatch.setattr("dali_like.workers.dispatch.OwnPipes", SmallPipes)
+    with played(walks(2)) as pool:
+        assert pool._work._max_open_tasks == PAGE_BYTES // TASK.size // 2
+
+
+def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> None:
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        if info.idx_in_epoch in (9, 14):
+            raise KeyError(info.idx_in_epoch)
+        return rows(info)
+
+    for seed in SEEDS:
+        with played(of(callback), num_workers=3, deaths=0.05, seed=seed) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+
+            assert samples_of(pool, batches[0]) == batch_of(0)
+            with pytest.raises(KeyError, match="9"):
+                pool.wait(batches[1])
+            assert samples_of(pool, batches[2]) == batch_of(2)
+            pool.play_on()
+            assert pool.is_settled
+
+
+def test_samples_that_outgrow_their_room_are_made_again_and_cost_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        return np.full(3 * MIB if info.idx_in_epoch == 21 else 1 + info.idx_in_epoch % 2, info.idx_in_epoch, np.uint8)
+
+    for seed in SEEDS:
+        with played(of(callback), deaths=0.05, seed=seed) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
+
+            assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(4)]
+            pool.play_on()
+            assert pool.is_settled
+
+
+class TestSampleThatKills:
+    """All samples but one are harmless; those that are made again are the same."""
+
+    def make(self, killer: int, times: int) -> Callable[[], Sequence[Source]]:
+        killed: list[int] = []
+
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch == killer and len(killed) < times:
+                killed.append(killer)
+                raise Death
+            return rows(info)
+
+        return of(callback)
+
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_twice_costs_nothing(self, times: int) -> None:
+        for seed in SEEDS:
+            with played(self.make(10, times), num_workers=3, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
+
+                assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(6)]
+                assert pool.num_restarts == times
+                pool.play_on()
+                assert pool.is_settled
+                assert len(pool.crew.running) == 3
+
+    def test_runs_alone_the_third_time(self) -> None:
+        """So that nobody else can be to blame."""
+        for seed in SEEDS:
+            alone = []
+
+            def callback(info: SampleInfo) -> NDArray[Any]:
+                if info.idx_in_epoch == 10:
+                    alone.append(len(pool.crew.running) == 1)  # noqa: B023  # called before the loop goes on
+                    raise Death
+                return rows(info)
+
+            with played(of(callback), num_workers=3, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
+                assert samples_of(pool, batches[0]) == batch_of(0)
+                with pytest.raises(WorkerDiedError):
+                    pool.wait(batches[1])
+                assert [samples_of(pool, batch) for batch in batches[2:]] == [batch_of(i) for i in range(2, 6)]
+
+                assert alone[2:] == [True]
+
+    def test_three_times_fails_its_batch_and_no_other(self) -> None:
+        for seed in SEEDS:
+            with played(self.make(10, 99), num_workers=3, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
+
+                assert samples_of(pool, batches[0]) == batch_of(0)
+                with pytest.raises(WorkerDiedError, match=r"sample 2 of iteration 1") as raised:
+                    pool.wait(batches[1])
+                assert [samples_of(pool, batch) for batch in batches[2:]] == [batch_of(i) for i in range(2, 6)]
+                assert "worker number 3 " in raised.value.__notes__[0]
+                del raised
+                pool.play_on()
+                assert pool.is_settled
+
+    def test_is_made_no_more_once_nobody_wants_its_batch(self) -> None:
+        with played(self.make(10, 99), num_workers=2) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            while not pool.num_restarts:
+                pool.play()
+                pool.poll()
+                pool._recovery.look(pool._work)
+            pool.cancel(batches[1])
+            pool.play_on()
+
+            assert samples_of(pool, batches[2]) == batch_of(2)
+            assert pool.num_restarts == 1
+
+    def test_and_another_that_does_are_each_seen_to(self) -> None:
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch in (3, 10, 13):
+                raise Death
+            return rows(info)
+
+        for seed in SEEDS:
+            with played(of(callback), num_workers=3, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
+
+                for batch, sample in ((batches[0], 3), (batches[1], 10)):
+                    with pytest.raises(WorkerDiedError, match=rf"idx_in_epoch {sample}\)"):
+                        pool.wait(batch)
+                assert [samples_of(pool, batch) for batch in batches[2:]] == [batch_of(2), batch_of(3)]
+
+
+class TestWorkersThatMayNotBeReplaced:
+    def test_others_go_on_with_what_comes_before(self) -> None:
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch == 20:
+                raise Death
+            return rows(info)
+
+        for seed in SEEDS:
+            with played(of(callback), num_workers=2, restarts=0, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
+
+                assert [samples_of(pool, batch) for batch in batches[:2]] == [batch_of(0), batch_of(1)]
+                with pytest.raises(WorkerDiedError, match="idx_in_epoch 20"):
+                    pool.wait(batches[2])
+
+    def test_first_cause_is_the_one_that_is_told(self) -> None:
+        with played(of(rows), num_workers=2, restarts=0) as pool:
+            first, other = pool.crew.running.values()
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            batch = pool.begin(1, SIZE)
+            pool.crew.end(first.index, -signal.SIGSEGV)
+            pool.crew.end(other.index, -signal.SIGKILL)
+
+            for _ in range(2):
+                with pytest.raises(WorkerDiedError, match=f"pid {first.pid}"):
+                    pool.wait(batch)
+
+
+class TestWalks:
+    """An iterable only goes forward, and each worker has its own."""
+
+    def begin(self, pool: PlayedPool, num_batches: int, worker: int = 1) -> list[Batch]:
+        return [pool.begin(iteration, SIZE, worker=worker) for iteration in range(num_batches)]
+
+    def test_nothing_is_lost_with_a_worker(self) -> None:
+        for seed in SEEDS:
+            with played(walks(8), num_workers=2, deaths=0.1, seed=seed) as pool:
+                batches = self.begin(pool, 8)
+
+                assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(8)]
+                pool.play_on()
+                assert pool.is_settled
+
+    def test_what_nobody_wants_is_not_walked_to_again(self) -> None:
+        for seed in SEEDS:
+            with played(walks(8), num_workers=2, deaths=0.1, seed=seed) as pool:
+                batches = self.begin(pool, 8)
+                for _ in range(seed):
+                    pool.play()
+                for batch in batches[1:]:
+                    pool.cancel(batch)
+
+                assert samples_of(pool, batches[0]) == batch_of(0)
+                pool.play_on()
+                assert pool.is_settled
+
+    def test_killer_among_them_runs_alone_in_the_worker_that_must_make_it(self) -> None:
+        seen = []
+
+        def make_sources() -> list[Source]:
+            def walk() -> Iterator[list[NDArray[Any]]]:
+                for i in range(4):
+                    if i == 2:
+                        seen.append([worker.index for worker in pool.crew.running.values() if worker.task is not None])
+                        raise Death
+                    yield [np.array([SIZE * i + j]) for j in range(SIZE)]
+
+            return [Source("a walk", Stream(walk), batch=True, in_order=True)]
+
+        with played(make_sources, num_workers=2) as pool:
+            batches = self.begin(pool, 3)
+
+            assert [samples_of(pool, batch) for batch in batches[:2]] == [batch_of(0), batch_of(1)]
+            with pytest.raises(WorkerDiedError) as raised:
+                pool.wait(batches[2])
+            assert "worker number 3 " in raised.value.__notes__[0]
+            del raised
+            assert seen == [[1], [1], [1]]
+
+    def test_end_of_one_that_may_not_be_replaced_is_told_at_once(self) -> None:
+        """Nobody else could make what comes before."""
+        with played(walks(8), num_workers=2, restarts=0) as pool:
+            batches = self.begin(pool, 3)
+            pool.crew.end(1, -signal.SIGKILL)
+
+            with pytest.raises(WorkerDiedError):
+                pool.wait(batches[0])
+
+
+class TestLittleMemory:
+    """There is memory for so much, and batches need more of it than that together."""
+
+    def callback(self, info: SampleInfo) -> NDArray[Any]:
+        return np.full(MIB + 1000 * info.idx_in_batch, info.idx_in_epoch, np.uint8)
+
+    @pytest.mark.parametrize("deaths", [0.0, 0.05])
+    def test_costs_no_batch_and_keeps_the_order(self, deaths: float) -> None:
+        for seed in SEEDS[:4]:
+            with played(of(self.callback), 4, limit_bytes=11 * MIB, deaths=deaths, seed=seed) as pool:
+                batches = [pool.begin(iteration, 4) for iteration in range(5)]
+
+                assert [samples_of(pool, batch) for batch in batches] == [[4 * i + j for j in range(4)] for i in range(5)]
+                pool.play_on()
+                assert pool.is_settled
+
+    def test_is_an_error_while_it_is_held_and_then_no_more(self) -> None:
+        with played(of(self.callback), 4, limit_bytes=7 * MIB) as pool:
+            held = [*pool.wait(pool.begin(0, 4))]
+            batch = pool.begin(1, 4)
+            for _ in range(2):
+                with pytest.raises(OutOfMemoryError):
+                    pool.wait(batch)
+
+            held.clear()
+
+            assert samples_of(pool, batch) == [4, 5, 6, 7]
+
+    def test_is_left_to_a_batch_that_there_was_none_for(self) -> None:
+        """Nothing is begun beside it. Else they might take it from each other for ever."""
+        posted_behind = []
+
+        def look(worker: PlayedWorker) -> None:
+            if (scarce := pool._work._scarce) is not None:
+                posted_behind.append(max(pool._work._in_flight) > scarce.ticket)
+
+        with played(of(self.callback), 4, limit_bytes=11 * MIB) as pool:
+            pool.on_step = look
+            batches = [pool.begin(iteration, 4) for iteration in range(5)]
+            for batch in batches:
+                samples_of(pool, batch)
+
+        assert posted_behind
+        assert not any(posted_behind)
+
+    def ready(self, pool: PlayedPool, *turns: int, worker: int = ANY_WORKER) -> list[Batch]:
+        """Batches of the first source that are ready, and take all the memory that there is."""
+        batches = [pool.begin(turn, 4, worker=worker) for turn in turns]
+        pool.play_on()
+        assert all(batch.outcome is not None for batch in batches)
+        pool._space.limit_bytes = pool.used_bytes + MIB
+        return batches
+
+    def test_comes_from_the_last_of_the_batches_that_are_ready(self) -> None:
+        """That one is made again."""
+        with played(of(self.callback, self.callback), 4) as pool:
+            later = self.ready(pool, 2, 3, 4)
+            due = pool.begin(1, 4, source=1)
+
+            assert samples_of(pool, due) == [4, 5, 6, 7]
+
+            assert [batch.outcome is None for batch in later] == [False, False, True]
+            assert [samples_of(pool, batch)[0] for batch in later] == [8, 12, 16]
+
+    def test_does_not_come_from_batches_that_are_due_no_later(self) -> None:
+        with played(of(self.callback, self.callback), 4) as pool:
+            ready = self.ready(pool, 0, 1)
+            due = pool.begin(1, 4, source=1)
+
+            with pytest.raises(OutOfMemoryError):
+                pool.wait(due)
+
+            assert [samples_of(pool, batch)[0] for batch in ready] == [0, 4]
+            assert samples_of(pool, due) == [4, 5, 6, 7]
+
+    def test_does_not_come_from_batches_that_cannot_be_made_again(self) -> None:
+        def make_sources() -> list[Source]:
+            items = ([np.full(MIB, SIZE * i + j, np.uint8) for j in range(4)] for i in range(4))
+            walk = Source("a walk", Stream(lambda: items, once=True), batch=True, in_order=True)
+            return [walk, Source("a source", self.callback)]
+
+        with played(make_sources, 4, num_workers=1) as pool:
+            ready = self.ready(pool, 0, 1, worker=0)
+            due = pool.submit(BatchKey(1, 0, 0, 0, 4))
+
+            with pytest.raises(OutOfMemoryError):
+                pool.wait(due)
+
+            assert [samples_of(pool, batch)[0] for batch in ready] == [0, 8]
+            assert samples_of(pool, due) == [0, 1, 2, 3]
+
+
+class TestReports:
+    """What has been said is not said again."""
+
+    def test_of_a_dead_worker_count(self) -> None:
+        """Its task is not done twice."""
+        made = []
+
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            made.append(info.idx_in_epoch)
+            return rows(info)
+
+        with played(of(callback), num_workers=1) as pool:
+            batch = pool.begin(0, SIZE)
+            (worker,) = pool.crew.running.values()
+            for _ in range(3):
+                worker.step()  # taken, computed, reported
+            pool.crew.end(0, -signal.SIGKILL)
+
+            assert samples_of(pool, batch) == batch_of(0)
+            assert sorted(made) == batch_of(0)
+
+    def test_that_come_twice_count_once(self) -> None:
+        with played(of(rows), num_workers=2) as pool:
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            batch = pool.begin(1, SIZE)
+            for _ in range(3):
+                pool._work._note(batch.ticket, 0, 0, Status.DENSE, 0)
+
+            assert pool._work.num_open_tasks == 3
+            assert samples_of(pool, batch)[2:] == batch_of(1)[2:]
