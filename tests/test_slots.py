@@ -175,7 +175,8 @@ def test_new_geometry_leaves_no_slot_of_the_old_one() -> None:
     ring = make_ring()
     free, returned, taken = (ring.acquire(0) for _ in range(3))
     ring.release(free)
-    ring.release(ring.acquire(0))
+    ring.release(returned)
+    assert ring.acquire(0) is returned
     ring.release(returned)
 
     ring.geometry = geometry()

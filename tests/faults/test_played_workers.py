@@ -227,6 +227,31 @@ def test_samples_that_outgrow_their_room_are_made_again_and_cost_no_slot(monkeyp
             assert pool.is_settled
 
 
+def test_error_behind_a_sample_that_has_found_no_room_is_not_the_lowest() -> None:
+    """What comes behind that sample in its task has not been asked for yet."""
+
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        errors = {11: ValueError, 14: KeyError}
+        if info.idx_in_epoch in errors:
+            raise errors[info.idx_in_epoch]
+        return np.zeros(3 * MIB if info.idx_in_epoch == 10 else 1 + info.idx_in_epoch % 2, np.uint8)
+
+    for seed in SEEDS:
+        with played(of(callback), seed=seed) as pool:
+            pool.wait(pool.begin(0, SIZE))
+
+            with pytest.raises(ValueError):  # noqa: PT011
+                pool.wait(pool.begin(1, SIZE))
+
+
+def test_regions_have_room_for_tasks_many_times_as_large_as_the_largest_seen() -> None:
+    for seed in SEEDS:
+        with played(of(lambda info: np.zeros(MIB if info.idx_in_epoch == 2 else 1, np.uint8)), seed=seed) as pool:
+            pool.wait(pool.begin(0, SIZE))
+
+            assert pool.stages[0].ring.geometry.region_bytes >= 16 * MIB
+
+
 class TestSampleThatKills:
     """All samples but one are harmless; those that are made again are the same."""
 
@@ -435,11 +460,11 @@ class TestLittleMemory:
 
     def test_is_left_to_a_batch_that_there_was_none_for(self) -> None:
         """Nothing is begun beside it. Else they might take it from each other for ever."""
-        posted_behind = []
+        is_last = []
 
         def look(worker: PlayedWorker) -> None:
-            if (scarce := pool._work._scarce) is not None:
-                posted_behind.append(max(pool._work._in_flight) > scarce.ticket)
+            begun = pool._work._in_flight
+            is_last.extend(max(begun) == ticket for ticket, batch in begun.items() if batch.missing_bytes)
 
         with played(of(self.callback), 4, limit_bytes=11 * MIB) as pool:
             pool.on_step = look
@@ -447,8 +472,8 @@ class TestLittleMemory:
             for batch in batches:
                 samples_of(pool, batch)
 
-        assert posted_behind
-        assert not any(posted_behind)
+        assert is_last
+        assert all(is_last)
 
     def ready(self, pool: PlayedPool, *turns: int, worker: int = ANY_WORKER) -> list[Batch]:
         """Batches of the first source that are ready, and take all the memory that there is."""
