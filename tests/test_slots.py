@@ -10,7 +10,7 @@ import pytest
 
 from dali_like.workers.geometry import Geometry, OutputLayout
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.ring import Ring, Slot
+from dali_like.workers.ring import Lease, Ring, Slot
 
 MIB = 1 << 20
 TASKS = 4
@@ -245,6 +245,22 @@ def test_ring_that_is_closed_keeps_no_memory() -> None:
     ring.close()
     assert 1 <= used_mib(ring) < 2
     ring.release(taken)
+
+    assert used_mib(ring) == 0
+
+
+def test_slot_that_two_have_keeps_its_memory_after_closing_until_both_have_given_it_back() -> None:
+    """A thread that hung, behind the end of the epoch, and who has the batch that ends there."""
+    ring = make_ring()
+    slot = ring.acquire(0)
+    hold, lease = ring.hold(slot), Lease(ring, slot)
+    rows = ring._space.array(slot.offset + slot.geometry.rows[0], (ROWS_BYTES,), np.dtype(np.uint8))
+    rows[:] = 7
+
+    ring.close()
+    del hold
+    assert (rows == 7).all()
+    del lease
 
     assert used_mib(ring) == 0
 

@@ -142,7 +142,10 @@ class Ring:
         if self._closed:
             if fence is not None:
                 fence.wait()
-            slot.discard()
+            if slot.holds:
+                slot.holds -= 1
+            else:
+                slot.discard()
         else:
             self._returned.append((slot, fence))
 

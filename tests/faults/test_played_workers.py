@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -356,6 +357,21 @@ class TestWorkersThatMayNotBeReplaced:
                 with pytest.raises(WorkerDiedError, match="idx_in_epoch 20"):
                     pool.wait(batches[2])
 
+    def test_are_those_that_have_been_too_often_in_the_last_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now_s = 0.0
+        monkeypatch.setattr("dali_like.workers.recovery.time", SimpleNamespace(monotonic=lambda: now_s))
+        with played(of(rows), num_workers=1, restarts=1) as pool:
+            for iteration in range(3):
+                pool.crew.end(0, -signal.SIGKILL)
+                assert samples_of(pool, pool.begin(iteration, SIZE)) == batch_of(iteration)
+                now_s += 61
+
+            now_s -= 2
+            pool.crew.end(0, -signal.SIGKILL)
+
+            with pytest.raises(WorkerDiedError):
+                pool.wait(pool.begin(3, SIZE))
+
     def test_first_cause_is_the_one_that_is_told(self) -> None:
         with played(of(rows), num_workers=2, restarts=0) as pool:
             first, other = pool.crew.running.values()
@@ -541,6 +557,7 @@ class TestReports:
             pool.crew.end(0, -signal.SIGKILL)
 
             assert samples_of(pool, batch) == batch_of(0)
+            pool.play_on()
             assert sorted(made) == batch_of(0)
 
     def test_that_come_twice_count_once(self) -> None:
