@@ -32,6 +32,9 @@ from dali_like.workers.worker import report_error
 
 _pids = itertools.count(1000)
 
+#: More than the workers of any test take that comes to an end.
+_MOST_STEPS = 20_000
+
 
 class Death(BaseException):
     """Raised by a callback, it is the end of the worker that has called it."""
@@ -187,6 +190,7 @@ class PlayedPool(ProcessPool):
         self._make_sources = make_sources
         self._random = random.Random(seed)
         self._deaths = deaths
+        self._num_steps = 0
         self._victims: Counter[tuple[BatchKey, int]] = Counter()
         self.on_step: Callable[[PlayedWorker], None] = lambda worker: None
         options = WorkerOptions(num_workers, "fork", None, None, restarts, lambda *_: b"")  # type: ignore[arg-type]
@@ -205,6 +209,9 @@ class PlayedPool(ProcessPool):
 
     def play(self) -> bool:
         """Let one worker do its next step, or die; whether there was one that had anything to do."""
+        self._num_steps += 1
+        if self._num_steps > _MOST_STEPS:
+            pytest.fail("the same is done again and again")
         workers = list(self.crew.running.values())
         for worker in self._random.sample(workers, len(workers)):
             self.on_step(worker)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +22,7 @@ from dali_like.workers.pipes import OwnPipes, pipe_bytes
 from dali_like.workers.protocol import DONE, PAGE_BYTES, TASK, Status
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
+from dali_like.workers.task import NoMemoryError, Region
 from faults.played import Death, PlayedPool, PlayedWorker
 
 SIZE = 8
@@ -59,6 +62,22 @@ def walks(num_items: int) -> Callable[[], Sequence[Source]]:
             in_order=True,
         )
     ]
+
+
+def logged_walks(num_items: int, calls: list[list[int]]) -> Callable[[], Sequence[Source]]:
+    """The same, and of each worker's walk what it was asked for."""
+
+    class Logged(Stream):
+        def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
+            super().__init__(begin)
+            self.asked: list[int] = []
+            calls.append(self.asked)
+
+        def __call__(self, info: Any) -> Any:
+            self.asked.append(info.iteration)
+            return super().__call__(info)
+
+    return lambda: [replace(source, callback=Logged(source.callback.begin)) for source in walks(num_items)()]  # type: ignore[attr-defined]
 
 
 def first_values(samples: Sequence[NDArray[Any]]) -> list[int]:
@@ -215,17 +234,36 @@ def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> No
             assert pool.is_settled
 
 
-def test_samples_that_outgrow_their_room_are_made_again_and_cost_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_that_outgrow_their_room_are_made_again_and_cost_no_slot() -> None:
     def callback(info: SampleInfo) -> NDArray[Any]:
         return np.full(3 * MIB if info.idx_in_epoch == 21 else 1 + info.idx_in_epoch % 2, info.idx_in_epoch, np.uint8)
 
     for seed in SEEDS:
         with played(of(callback), deaths=0.05, seed=seed) as pool:
-            batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            assert pool.stages[0].ring.geometry.region_bytes < 3 * MIB
+            batches = [pool.begin(iteration, SIZE) for iteration in range(1, 4)]
 
-            assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(4)]
+            assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(1, 4)]
             pool.play_on()
             assert pool.is_settled
+
+
+def test_what_samples_are_like_is_a_guess_before_a_batch_is_delivered() -> None:
+    """The first that is delivered says it, and not the first that was begun."""
+
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        if info.idx_in_epoch == SIZE - 1:
+            raise KeyError(info.idx_in_epoch)
+        return rows(info).astype(np.int64 if info.iteration == 0 else np.float32)
+
+    for seed in SEEDS:
+        with played(of(callback), seed=seed) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            with pytest.raises(KeyError):
+                pool.wait(batches[0])
+
+            assert [samples_of(pool, batch) for batch in batches[1:]] == [batch_of(1), batch_of(2)]
 
 
 def test_error_behind_a_sample_that_has_found_no_room_is_not_the_lowest() -> None:
@@ -271,6 +309,7 @@ class TestSampleThatKills:
     def test_twice_costs_nothing(self, times: int) -> None:
         for seed in SEEDS:
             with played(self.make(10, times), num_workers=3, seed=seed) as pool:
+                pids = set(pool.crew.pids)
                 batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
 
                 assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(6)]
@@ -278,6 +317,7 @@ class TestSampleThatKills:
                 pool.play_on()
                 assert pool.is_settled
                 assert len(pool.crew.running) == 3
+                assert len(pids & set(pool.crew.pids)) == (2 if times == 1 else 0), "no one is suspected at once"
 
     def test_runs_alone_the_third_time(self) -> None:
         """So that nobody else can be to blame."""
@@ -326,6 +366,43 @@ class TestSampleThatKills:
             assert samples_of(pool, batches[2]) == batch_of(2)
             assert pool.num_restarts == 1
 
+    def test_is_not_under_suspicion_where_nobody_wants_it(self) -> None:
+        calls = []
+
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch == 10:
+                calls.append(info)
+                if len(calls) == 2:
+                    pool.cancel(batches[1])
+                raise Death
+            return rows(info)
+
+        with played(of(callback), num_workers=2) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            while pool.num_restarts < 2:
+                pool.play()
+                pool.poll()
+                pool._recovery.look(pool._work)
+
+            assert not pool._recovery.holds_back
+            assert samples_of(pool, batches[2]) == batch_of(2)
+
+    def test_may_share_its_task_with_another_one(self) -> None:
+        """Alone in its worker, too."""
+        plan = [11, 11, 10, 10]
+
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if plan and info.idx_in_epoch == plan[0]:
+                plan.pop(0)
+                raise Death
+            return rows(info)
+
+        with played(of(callback), num_workers=2) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+
+            assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(3)]
+            assert not plan
+
     def test_and_another_that_does_are_each_seen_to(self) -> None:
         def callback(info: SampleInfo) -> NDArray[Any]:
             if info.idx_in_epoch in (3, 10, 13):
@@ -340,22 +417,84 @@ class TestSampleThatKills:
                     with pytest.raises(WorkerDiedError, match=rf"idx_in_epoch {sample}\)"):
                         pool.wait(batch)
                 assert [samples_of(pool, batch) for batch in batches[2:]] == [batch_of(2), batch_of(3)]
+                assert pool.num_restarts == 3 * 3, "nobody else was told to end, and did so later"
 
 
 class TestWorkersThatMayNotBeReplaced:
-    def test_others_go_on_with_what_comes_before(self) -> None:
-        def callback(info: SampleInfo) -> NDArray[Any]:
-            if info.idx_in_epoch == 20:
-                raise Death
-            return rows(info)
+    def callback(self, info: SampleInfo) -> NDArray[Any]:
+        if info.idx_in_epoch == 2 * SIZE:
+            raise Death
+        return rows(info)
 
-        for seed in SEEDS:
-            with played(of(callback), num_workers=2, restarts=0, seed=seed) as pool:
-                batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
+    def test_leave_what_comes_before_to_the_others(self) -> None:
+        with played(of(self.callback), num_workers=2, restarts=0) as pool:
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
+            slow, quick = pool.crew.running.values()
+            slow.step()
+            while quick.index in pool.crew.running:
+                quick.step()
 
-                assert [samples_of(pool, batch) for batch in batches[:2]] == [batch_of(0), batch_of(1)]
-                with pytest.raises(WorkerDiedError, match="idx_in_epoch 20"):
-                    pool.wait(batches[2])
+            assert samples_of(pool, batches[0]) == batch_of(1)
+            with pytest.raises(WorkerDiedError, match=f"idx_in_epoch {2 * SIZE}"):
+                pool.wait(batches[1])
+
+    def test_cost_what_they_were_on(self) -> None:
+        """All of it, whoever has died last."""
+        with played(of(rows), num_workers=3, restarts=0) as pool:
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
+            first, other, last = pool.crew.running.values()
+            first.step()
+            while other.task is None or other.task[0] != batches[1].ticket:
+                other.step()
+            for worker in (first, other):
+                pool.crew.end(worker.index, -signal.SIGKILL)
+                pool._recovery.look(pool._work)
+
+            for batch in batches:
+                with pytest.raises(WorkerDiedError):
+                    pool.wait(batch)
+            assert pool.crew.running == {last.index: last}
+
+    def test_do_not_cost_what_has_been_begun(self) -> None:
+        """Of several batches it is given first, also where another one will not come."""
+        with played(of(rows), num_workers=2, restarts=0) as pool:
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            begun = pool.begin(1, SIZE)
+            pool.crew.end(0, -signal.SIGKILL)
+            pool._recovery.look(pool._work)
+            lost = pool.begin(2, SIZE)
+
+            assert pool.wait_for((lost, begun)) is begun
+            with pytest.raises(WorkerDiedError):
+                pool.wait(lost)
+
+    def test_never_let_the_pool_wait_for_ever(self) -> None:
+        """A batch comes, or an error does: also while a sample is under suspicion."""
+        for seed in range(60):
+            with played(of(self.callback), num_workers=3, restarts=1, deaths=0.1, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(5)]
+                for iteration, batch in enumerate(batches):
+                    with contextlib.suppress(WorkerDiedError):
+                        assert samples_of(pool, batch) == batch_of(iteration)
+
+    def test_end_what_a_suspect_has_begun(self) -> None:
+        """It is to run alone when all others have ended, and one will never be there for that."""
+        with played(of(self.callback), num_workers=2, restarts=1) as pool:
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            batch = pool.begin(2, SIZE)
+            for worker in (0, 1):
+                pid = pool.crew.pids[worker]
+                while pool.crew.running[worker].pid == pid:
+                    pool.crew.running[worker].step()
+                    pool._recovery.look(pool._work)
+            assert pool._recovery.holds_back
+
+            pool.crew.end(0, -signal.SIGKILL)
+
+            with pytest.raises(WorkerDiedError):
+                pool.wait(batch)
 
     def test_are_those_that_have_been_too_often_in_the_last_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 0.0
@@ -372,15 +511,17 @@ class TestWorkersThatMayNotBeReplaced:
             with pytest.raises(WorkerDiedError):
                 pool.wait(pool.begin(3, SIZE))
 
-    def test_first_cause_is_the_one_that_is_told(self) -> None:
-        with played(of(rows), num_workers=2, restarts=0) as pool:
-            first, other = pool.crew.running.values()
+    @pytest.mark.parametrize("num_workers", [2, 3])
+    def test_first_cause_is_the_one_that_is_told(self, num_workers: int) -> None:
+        with played(of(rows), num_workers=num_workers, restarts=0) as pool:
+            first, other, *_ = pool.crew.running.values()
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
-            batch = pool.begin(1, SIZE)
             pool.crew.end(first.index, -signal.SIGSEGV)
             pool.crew.end(other.index, -signal.SIGKILL)
 
-            for _ in range(2):
+            for iteration in (1, 2):
+                pool._recovery.look(pool._work)
+                batch = pool.begin(iteration, SIZE)
                 with pytest.raises(WorkerDiedError, match=f"pid {first.pid}"):
                     pool.wait(batch)
 
@@ -400,18 +541,46 @@ class TestWalks:
                 pool.play_on()
                 assert pool.is_settled
 
-    def test_what_nobody_wants_is_not_walked_to_again(self) -> None:
+    def test_only_goes_forward_in_each_worker(self) -> None:
+        """What a dead one has left in its pipe comes behind what it was on."""
         for seed in SEEDS:
-            with played(walks(8), num_workers=2, deaths=0.1, seed=seed) as pool:
+            calls: list[list[int]] = []
+            with played(logged_walks(8, calls), num_workers=2, deaths=0.1, seed=seed) as pool:
+                for batch in self.begin(pool, 8):
+                    pool.wait(batch)
+
+            assert all(iterations == sorted(set(iterations)) for iterations in calls)
+
+    def test_what_nobody_wants_is_not_made_after_a_death(self) -> None:
+        for seed in SEEDS:
+            calls: list[list[int]] = []
+            with played(logged_walks(8, calls), num_workers=2, seed=seed) as pool:
                 batches = self.begin(pool, 8)
                 for _ in range(seed):
                     pool.play()
                 for batch in batches[1:]:
                     pool.cancel(batch)
+                pool.crew.end(1, -signal.SIGKILL)
+                num_walks = len(calls)
 
                 assert samples_of(pool, batches[0]) == batch_of(0)
                 pool.play_on()
                 assert pool.is_settled
+
+            assert [iterations for iterations in calls[num_walks:] if iterations] in ([], [[0]])
+
+    def test_lose_no_memory_with_a_worker(self) -> None:
+        """Which one of them may have been given alone."""
+
+        def make_sources() -> list[Source]:
+            items = [[np.full(MIB + 1000 * j, 4 * i + j, np.uint8) for j in range(4)] for i in range(6)]
+            return [Source("a walk", Stream(lambda: iter(items)), batch=True, in_order=True)]
+
+        for seed in SEEDS:
+            with played(make_sources, 4, num_workers=2, limit_bytes=11 * MIB, deaths=0.2, seed=seed) as pool:
+                batches = [pool.begin(iteration, 4, worker=1) for iteration in range(6)]
+
+                assert [samples_of(pool, batch)[0] for batch in batches] == [0, 4, 8, 12, 16, 20]
 
     def test_killer_among_them_runs_alone_in_the_worker_that_must_make_it(self) -> None:
         seen = []
@@ -473,6 +642,33 @@ class TestLittleMemory:
             held.clear()
 
             assert samples_of(pool, batch) == [4, 5, 6, 7]
+
+    def test_that_the_system_refuses_again_and_again_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Though the limit would allow it."""
+
+        def refuse(region: Region, end: int) -> None:
+            raise NoMemoryError(MIB)
+
+        with played(of(self.callback), 4) as pool:
+            with monkeypatch.context() as patch:
+                patch.setattr(Region, "_grow", refuse)
+                batch = pool.begin(0, 4)
+                for _ in range(2):
+                    with pytest.raises(OutOfMemoryError, match="the system refuses"):
+                        pool.wait(batch)
+
+            assert samples_of(pool, batch) == [0, 1, 2, 3]
+
+    def test_that_only_garbage_holds_is_had(self) -> None:
+        with played(of(self.callback), 4, limit_bytes=7 * MIB) as pool:
+            garbage: list[Any] = [*pool.wait(pool.begin(0, 4))]
+            garbage.append(garbage)
+            gc.disable()
+            try:
+                del garbage
+                assert samples_of(pool, pool.begin(1, 4)) == [4, 5, 6, 7]
+            finally:
+                gc.enable()
 
     def test_is_left_to_a_batch_that_there_was_none_for(self) -> None:
         """Nothing is begun beside it. Else they might take it from each other for ever."""
@@ -540,6 +736,20 @@ class TestLittleMemory:
 
 class TestReports:
     """What has been said is not said again."""
+
+    def test_of_what_a_worker_is_on_is_of_its_task(self) -> None:
+        """Also when it has just taken one, and its cell still says where it was in another."""
+        with played(of(rows), num_workers=1) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            (worker,) = pool.crew.running.values()
+            seen = []
+            while batches[2].outcome is None:
+                worker.step()
+                pool.poll()
+                if (debt := pool._recovery._debt_of(0, pool._work)) is not None:
+                    seen.append((debt.task, debt.sample // 4))
+
+            assert set(seen) == {(0, 0), (1, 1)}
 
     def test_of_a_dead_worker_count(self) -> None:
         """Its task is not done twice."""
