@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dali_like.errors import OutOfMemoryError, WorkerDiedError
+from dali_like.errors import DtypeMismatchError, OutOfMemoryError, WorkerDiedError
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
 from dali_like.workers.pipes import OwnPipes, pipe_bytes
@@ -230,6 +230,20 @@ def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> No
             with pytest.raises(KeyError, match="9"):
                 pool.wait(batches[1])
             assert samples_of(pool, batches[2]) == batch_of(2)
+            pool.play_on()
+            assert pool.is_settled
+
+
+def test_batch_whose_samples_do_not_go_together_costs_no_slot() -> None:
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        return rows(info).astype(np.float32 if info.idx_in_epoch == 5 else np.int64)
+
+    for seed in SEEDS:
+        with played(of(callback), seed=seed) as pool:
+            batch = pool.begin(0, SIZE)
+            with pytest.raises(DtypeMismatchError):
+                pool.wait(batch)
+
             pool.play_on()
             assert pool.is_settled
 
@@ -479,22 +493,27 @@ class TestWorkersThatMayNotBeReplaced:
                     with contextlib.suppress(WorkerDiedError):
                         assert samples_of(pool, batch) == batch_of(iteration)
 
-    def test_end_what_a_suspect_has_begun(self) -> None:
-        """It is to run alone when all others have ended, and one will never be there for that."""
+    def test_end_everything_while_a_sample_is_under_suspicion(self) -> None:
+        """It is to run alone when all have ended, and one will never be there for that."""
         with played(of(self.callback), num_workers=2, restarts=1) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
-            batch = pool.begin(2, SIZE)
-            for worker in (0, 1):
-                pid = pool.crew.pids[worker]
-                while pool.crew.running[worker].pid == pid:
-                    pool.crew.running[worker].step()
-                    pool._recovery.look(pool._work)
+            suspected, other = pool.begin(2, SIZE), pool.begin(1, SIZE)
+            running = pool.crew.running
+            first, second = running[0], running[1]
+            while running.get(0) is first:
+                first.step()
+            pool._recovery.look(pool._work)
+            while running[0].task is None or running[0].task[0] != other.ticket:
+                running[0].step()
+            while running.get(1) is second:
+                second.step()
+            pool._recovery.look(pool._work)
             assert pool._recovery.holds_back
 
             pool.crew.end(0, -signal.SIGKILL)
 
             with pytest.raises(WorkerDiedError):
-                pool.wait(batch)
+                pool.wait(suspected)
 
     def test_are_those_that_have_been_too_often_in_the_last_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 0.0
