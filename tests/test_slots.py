@@ -10,7 +10,9 @@ import pytest
 
 from dali_like.workers.geometry import Geometry, OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import PAGE_BYTES
 from dali_like.workers.ring import Lease, Ring, Slot
+from dali_like.workers.task import Region, RegionFullError, SlotView
 
 MIB = 1 << 20
 TASKS = 4
@@ -107,6 +109,19 @@ def test_memory_behind_regions_is_not_more_than_they_have_room_for(mark: int, co
     slot.marks[:] = mark
 
     assert slot.committed_bytes == TASKS * counted
+
+
+def test_region_gets_no_memory_behind_its_end() -> None:
+    """There is another one."""
+    ring = Ring(SharedSpace.create(MIB), Geometry(2, 1, 5 * PAGE_BYTES, (OutputLayout(),)))
+    slot = ring.acquire(0)
+    region = Region(slot.space, SlotView(slot.space, slot.offset, slot.header.tolist()), 0)
+
+    region.take(5 * PAGE_BYTES - 100)
+
+    assert slot.marks.tolist() == [5 * PAGE_BYTES, 0]
+    with pytest.raises(RegionFullError):
+        region.take(1)
 
 
 # Slots that have been given back

@@ -234,6 +234,13 @@ def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> No
             assert pool.is_settled
 
 
+def test_samples_of_different_shapes_lie_where_vector_instructions_want_them() -> None:
+    with played(of(ragged)) as pool:
+        (samples,) = pool.wait(pool.begin(0, SIZE))
+
+        assert [sample.ctypes.data % 128 for sample in samples] == [0] * SIZE
+
+
 def test_batch_whose_samples_do_not_go_together_costs_no_slot() -> None:
     def callback(info: SampleInfo) -> NDArray[Any]:
         return rows(info).astype(np.float32 if info.idx_in_epoch == 5 else np.int64)
