@@ -582,18 +582,19 @@ class TestWalks:
             calls: list[list[int]] = []
             with played(logged_walks(8, calls), num_workers=2, seed=seed) as pool:
                 batches = self.begin(pool, 8)
+                assert samples_of(pool, batches[0]) == batch_of(0)
                 for _ in range(seed):
                     pool.play()
-                for batch in batches[1:]:
+                for batch in batches[2:]:
                     pool.cancel(batch)
                 pool.crew.end(1, -signal.SIGKILL)
                 num_walks = len(calls)
 
-                assert samples_of(pool, batches[0]) == batch_of(0)
+                assert samples_of(pool, batches[1]) == batch_of(1)
                 pool.play_on()
                 assert pool.is_settled
 
-            assert [iterations for iterations in calls[num_walks:] if iterations] in ([], [[0]])
+            assert [iterations for iterations in calls[num_walks:] if iterations] in ([], [[1]])
 
     def test_lose_no_memory_with_a_worker(self) -> None:
         """Which one of them may have been given alone."""
