@@ -62,6 +62,7 @@ class LoaderCrew:
         is_resting: whether the workers have ended, but not what starts them.
         capacity: samples in the largest batch that can be made sample by sample.
         tally: as given.
+        failure: what has ended the workers for good, and is to be raised for each batch that they owe; None: nothing.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class LoaderCrew:
         self._is_counted = False
         self._has_warned = False
         self._num_passes = 0
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._turns = itertools.count()
         self._walks = itertools.count()
         self._lock = InterruptSafeLock()
@@ -225,19 +226,17 @@ class LoaderCrew:
             Exception: what the user's code has raised where workers start.
             WorkerError: workers have died, or cannot start.
         """
-        if self._failure is not None:
-            raise self._failure
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
             with self.lock():
                 self._pool.poll()  # what is there counts, however short the time, and however many are ready besides
                 return self._pool.wait_for(batches, deadline_s)
         except WorkerStartError as error:
-            self._failure = error if error.__cause__ is None else error.__cause__
+            self.failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
-            self._failure = _in_words_of_torch(error)
+            self.failure = _in_words_of_torch(error)
         self.close()  # now: its traceback keeps the crew for as long as somebody keeps the error
-        raise self._failure
+        raise self.failure
 
     def take(self, batch: Batch) -> Any:
         """What has become of a batch that is there: a delivery, or an exception."""

@@ -46,6 +46,8 @@ class Loading(Staffed, Monitored, TraceableLoader):
     _IterableDataset_len_called: int | None
     _check_iteration: Callable[[], None]
 
+    _serial_pass: type[SerialPass] = SerialPass
+    _worker_pass: type[WorkerPass] = WorkerPass
     _ahead: PassAhead | None = None
     _latest: Progress | None = None
     _latest_pass: weakref.ref[Pass] | None = None
@@ -205,11 +207,11 @@ class Loading(Staffed, Monitored, TraceableLoader):
         if progress is None:
             progress = self._next_progress(plan, last)
         if not self.num_workers:
-            return SerialPass(plan, progress, indices, self._make_maker(), self._tally)
+            return self._serial_pass(plan, progress, indices, self._make_maker(), self._tally)
         crew = self._crew_for(progress.base_seed)
         if self._trace is not None:
             self._trace.follow_crew(crew)
-        return WorkerPass(plan, progress, indices, crew)
+        return self._worker_pass(plan, progress, indices, crew)
 
     def _state_of_generator(self) -> dict[str, Any] | None:
         """Of the loader's own; as it was before the next pass was begun ahead of time."""

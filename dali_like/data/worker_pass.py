@@ -20,7 +20,7 @@ from dali_like.data.making import as_sequence
 from dali_like.data.messages import Keys, Step
 from dali_like.data.passes import Pass
 from dali_like.data.progress import Plan, Progress
-from dali_like.errors import LoaderTimeoutError, LostItemError
+from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
 from dali_like.interrupts import interruptible
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
 from dali_like.workers.requests import Delivery
@@ -109,14 +109,34 @@ class WorkerPass(Pass):
     def _take_next(self, crew: LoaderCrew) -> tuple[int, Any]:
         """The next batch's number and what has become of it. Where that is interrupted, the next call goes on with it."""
         with crew.lock():
-            batch = self._wait(crew)
-            if self._plan.is_iterable:
-                self._note_step(batch)
-            self._fill(crew, (crew.num_ahead or self._plan.num_ahead) + 1)
-            self._pending.remove(batch)
+            while True:
+                batch = self._wait(crew)
+                if self._plan.is_iterable:
+                    self._note_step(batch)
+                self._fill(crew, (crew.num_ahead or self._plan.num_ahead) + 1)
+                place = self._pending.index(batch)
+                del self._pending[place]
+                outcome = crew.take(batch)
+                if not (isinstance(outcome, SampleTypeError) and self._begin_as_one(batch, place, crew)):
+                    break
             if not self._plan.is_iterable:
                 self.progress.deliver(batch.key.iteration)
-            return batch.key.iteration, crew.take(batch)
+            return batch.key.iteration, outcome
+
+    def _begin_as_one(self, batch: Batch, place: int, crew: LoaderCrew) -> bool:
+        """Begin a batch again whose samples cannot be pickled, to be collated where they are; False if it has been.
+
+        A ``sqlite3.Row`` cannot, say, and the batch of many is a list of tensors, which can.
+        """
+        asked = pickle.loads(batch.key.request)
+        if not isinstance(asked, Keys) or asked.whole:
+            return False
+        crew.maker.whole = True  # and so are those to come
+        text = pickle.dumps(asked._replace(whole=True), pickle.HIGHEST_PROTOCOL)
+        begun: list[Batch] = []
+        crew.submit(batch.key._replace(size=1, parts=len(asked.keys) + 1, request=text), begun)
+        self._pending.insert(place, *begun)
+        return True
 
     def _raise_end(self) -> NoReturn:
         """End the pass.
@@ -140,6 +160,9 @@ class WorkerPass(Pass):
             LoaderTimeoutError: that takes too long. The next call goes on waiting.
         """
         plan = self._plan
+        if crew.failure is not None:  # for who goes on after errors: all that were on their way fail, and the pass ends
+            self._pending.popleft()
+            raise crew.failure
         candidates = (self._pending[0],) if plan.in_order else tuple(self._pending)
         batch = crew.wait_for(candidates, plan.timeout_s)
         if batch is None:

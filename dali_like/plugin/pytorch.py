@@ -18,6 +18,8 @@ from dali_like.data.loading import Loading
 from dali_like.data.making import BatchMaker
 from dali_like.data.options import LoaderOptions
 from dali_like.data.own_options import OWN_NAMES, OwnOptions, ThreadContext, numbers_of
+from dali_like.data.serial_pass import SerialPass
+from dali_like.data.worker_pass import WorkerPass
 from dali_like.errors import ArgumentError
 from dali_like.extras import optional
 
@@ -25,6 +27,7 @@ optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
 import torch  # noqa: E402
 import torch.utils.data as torch_data  # noqa: E402
+import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
 from dali_like.ops import TorchPythonFunction  # noqa: E402
 from dali_like.plugin import _torch_functions as fn  # noqa: E402
@@ -54,6 +57,14 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 
 
+class _SerialPass(SerialPass, torch_dataloader._SingleProcessDataLoaderIter):
+    """One of PyTorch's iterators by its class, which is what Lightning asks for before it pickles or ends one."""
+
+
+class _WorkerPass(WorkerPass, torch_dataloader._MultiProcessingDataLoaderIter):
+    """Likewise, with workers."""
+
+
 class DataLoader(Loading, torch_data.DataLoader[T_co]):
     """``torch.utils.data.DataLoader``, with this package's workers.
 
@@ -74,6 +85,8 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
     """
 
     _flavour = TorchFlavour()
+    _serial_pass = _SerialPass
+    _worker_pass = _WorkerPass
     _check_iteration = LoaderOptions._check_iteration
     _warn_of_pinning = LoaderOptions._warn_of_pinning
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 import gc
 import itertools
@@ -10,6 +11,7 @@ import os
 import pickle
 import re
 import signal
+import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -56,6 +58,12 @@ class Gate:
         for index in range(self.length):
             self.taken += 1
             yield index
+
+
+def row_of_database(index: int) -> Any:
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        return database.execute("select ?, ?", (index, str(index))).fetchone()
 
 
 # Which batches come
@@ -247,6 +255,8 @@ KINDS: dict[str, Callable[[int], Any]] = {
     "empty tuple": lambda i: (),
     "empty dict": lambda i: {},
     "tuple of texts": lambda i: (str(i), str(-i)),
+    "sequence that cannot be pickled": row_of_database,
+    "sequence that cannot be pickled, from the second batch on": lambda i: (i, "") if i < 4 else row_of_database(i),
 }
 
 
@@ -362,6 +372,7 @@ BAD: dict[str, Callable[[int], Any]] = {
     "length": lambda i: (i,) * (1 if i < 6 else 2),
     "key": lambda i: {"a": i} if i < 6 else {"b": i},
     "beside a text": lambda i: ("a" * i, i if i != 6 else "a"),
+    "type that cannot be pickled": lambda i: (i for i in ()),
 }
 
 
@@ -808,6 +819,18 @@ def test_workers_end_when_one_of_them_cannot_start(persistent: bool) -> None:
     assert_gone(pids)
     with pytest.raises(LookupError, match="no key"):
         next(batches)
+
+
+def test_who_goes_on_after_errors_comes_to_an_end_where_workers_cannot_start() -> None:
+    def refuse(worker: int) -> None:
+        raise LookupError("no key")
+
+    batches = iter(loader_of(Squares(100), 2, worker_init_fn=refuse))
+
+    outcomes = [outcome_of(batches) for _ in range(20)]
+
+    assert outcomes[0] == (LookupError, "no key")
+    assert set(outcomes[1:]) == {(LookupError, "no key"), (StopIteration, "")}
 
 
 def test_workers_that_are_not_kept_end_with_their_epoch() -> None:

@@ -52,6 +52,14 @@ def test_it_is_a_loader_of_pytorch() -> None:
     assert issubclass(DataLoader, TORCHS)
 
 
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_its_iterators_are_iterators_of_pytorch(num_workers: int) -> None:
+    theirs, ours = (iter(kind(range(3), num_workers=num_workers)) for kind in (TORCHS, DataLoader))
+
+    assert isinstance(ours, type(theirs))
+    assert numbers(ours) == numbers(theirs)
+
+
 def test_it_is_generic() -> None:
     kind = DataLoader[int]
 
