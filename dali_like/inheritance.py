@@ -8,12 +8,15 @@ open: numbers differ where descriptors have gone through a socket.
 Semaphores and shared memory are found by their names. The latter are registered by whoever opens them with the resource
 tracker of `multiprocessing`. That would be one for each worker, which removed the memory at the end of the worker; so
 workers inherit the tracker of the program.
+
+Forked workers have all of that already, but `multiprocessing` has to be told that they are other processes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -151,6 +154,31 @@ def inheriting(descriptors: Iterable[Descriptor]) -> Iterator[None]:
         yield
     finally:
         _inherited.clear()
+
+
+def enter_process(worker: int, program: int, sentinel: int) -> None:
+    """At the beginning of a worker: let `multiprocessing` know that it is in a process of its own, as in its own ones.
+
+    Of what has come with a fork, proxies of managers then connect anew, and queues start threads; otherwise workers would
+    read each other's answers, and what they put into a queue would stay there.
+
+    Args:
+        worker: its number.
+        program: the process that ``parent_process()`` is to name.
+        sentinel: a descriptor that is readable when that has ended, and is not closed here.
+    """
+    process: Any = sys.modules.get("multiprocessing.process")
+    util: Any = sys.modules.get("multiprocessing.util")
+    if process is not None:
+        process._process_counter = itertools.count(worker + 1)
+        own = process.BaseProcess(name=f"dali_like:{worker}", daemon=False)
+        own._parent_pid = program
+        process._current_process = own
+        process._parent_process = process._ParentProcess(own._parent_name, program, sentinel)
+        process._process_counter, process._children = itertools.count(1), set()
+    if util is not None:
+        util._finalizer_registry.clear()
+        util._run_after_forkers()
 
 
 def finish_queues() -> None:

@@ -6,6 +6,7 @@ import ctypes
 import multiprocessing
 import os
 import pickle
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from multiprocessing import heap, resource_tracker, shared_memory
@@ -429,3 +430,61 @@ def test_loader_has_the_other_primitive_after_a_change() -> None:
     loader._drop_crew()
 
     assert other[0].poll(60)
+
+
+# What the program has used before
+
+
+def asks_for_itself(answers: Any) -> bool:
+    own = os.getpid()
+    answers[own] = own
+    return all(answers[own] == own for _ in range(100))
+
+
+def test_proxy_of_a_manager_has_a_connection_of_its_own_in_each_forked_worker() -> None:
+    with multiprocessing.get_context("fork").Manager() as manager:
+        answers = manager.dict()
+        answers["before"] = 1
+        loader: Any = DataLoader(
+            Dataset(asks_for_itself, answers), 4, num_workers=2, multiprocessing_context="fork", timeout=60
+        )
+
+        assert passes_over(loader) == [[1] * 4, [1] * 4]
+
+
+def test_queue_that_the_program_has_put_into_sends_what_a_forked_worker_puts_into_it() -> None:
+    queue = multiprocessing.get_context("fork").Queue()
+    queue.put("before")
+    assert queue.get() == "before"
+
+    passes_over(DataLoader(Dataset(put, queue), 4, num_workers=2, multiprocessing_context="fork"))
+
+    assert [queue.get(timeout=60) for _ in range(8)] == [1] * 8
+    queue.close()
+    queue.join_thread()
+
+
+def put(queue: Any) -> int:
+    queue.put(1)
+    return 1
+
+
+def family() -> list[Any]:
+    """Facts about the process, by which programs tell workers from each other and from the main process."""
+    own, parent = multiprocessing.current_process(), multiprocessing.parent_process()
+    assert parent is not None
+    assert parent.is_alive()
+    assert (own.name, own.ident) == (f"dali_like:{own._identity[0] - 1}", os.getpid())  # type: ignore[attr-defined]
+    return [parent.pid, own._identity[0], len(multiprocessing.active_children())]  # type: ignore[attr-defined]
+
+
+def test_worker_is_another_process_to_multiprocessing(start_method: str) -> None:
+    child = multiprocessing.get_context("fork").Process(target=signal.pause)
+    child.start()
+    loader: Any = DataLoader(Dataset(family), 4, num_workers=2, multiprocessing_context=start_method)
+    facts = [fact for batch in passes_over(loader) for fact in batch]
+    child.kill()
+    child.join()
+
+    assert {(parent, children) for parent, _, children in facts} == {(os.getpid(), 0)}
+    assert {number for _, number, _ in facts} <= {1, 2}

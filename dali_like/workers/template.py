@@ -36,7 +36,7 @@ from typing import NoReturn
 
 import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in each worker
 
-from dali_like.inheritance import finish_queues
+from dali_like.inheritance import enter_process, finish_queues
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
@@ -127,7 +127,7 @@ def serve(
     limit_threads(threads)
     _keep_freed_memory()
     gc.freeze()  # workers then leave alone, and share, what was there before
-    template = _Template(main, control, channels, sources)
+    template = _Template(main_pid, main, control, channels, sources)
     status = 0
     try:
         template.serve()
@@ -142,7 +142,10 @@ def serve(
 
 
 class _Template:
-    def __init__(self, main: int, control: int, channels: Channels, sources: Sequence[Source] | Shipment) -> None:
+    def __init__(
+        self, main_pid: int, main: int, control: int, channels: Channels, sources: Sequence[Source] | Shipment
+    ) -> None:
+        self._main_pid = main_pid
         self._main = main
         self._control = socket.socket(fileno=control)
         self._control.settimeout(None)  # whatever the program has set as the default
@@ -235,8 +238,9 @@ class _Template:
             _name_process(f"dali_like:{index}")
             others = (fd for worker, fd in enumerate(self._channels.own_tasks) if worker != index)
             self._control.close()
-            for fd in (*self._workers, self._main, *others):
+            for fd in (*self._workers, *others):
                 os.close(fd)
+            enter_process(index, self._main_pid, self._main)
             mark_output(index)
             answer_with_stack(index, self._channels)
             status = run_worker(index, self._channels, self._make_sources)
