@@ -27,6 +27,7 @@ import math
 import os
 import select
 import struct
+import threading
 import time
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
@@ -259,6 +260,7 @@ class ProcessPool:
 
     def poll(self) -> None:
         self._check()
+        self._check_crew()
         self._work.read_reports()
         self._post()
 
@@ -310,6 +312,7 @@ class ProcessPool:
             ready = self._wait_for_news(wait_ms)
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
+            self._check_crew()
             if not ready:
                 self._recovery.look_for_losses(work)
             for fd, _ in ready:
@@ -422,6 +425,13 @@ class ProcessPool:
             )
         if self._closed:
             raise ClosedError("the pipeline has been closed")
+
+    def _check_crew(self) -> None:
+        """Let a daemon thread wait where the program has ended the workers at its own end: it ends with the program."""
+        if self._crew.is_stopped:
+            while threading.current_thread().daemon:
+                time.sleep(PATIENCE_S)
+            raise ClosedError("the program is at its end, and has ended the workers")
 
     def _post(self) -> None:
         if self._work.has_backlog and not self._recovery.holds_back:

@@ -436,6 +436,15 @@ class TestANormalEndIsSilent:
                 thread.start()
                 thread.join()
             """,
+            "in a daemon thread that goes on": """
+                def work():
+                    while True:
+                        for batch in make():
+                            begun.set()
+                begun = threading.Event()
+                threading.Thread(target=work, daemon=True).start()
+                begun.wait()
+            """,
         }.items(),
         ids=lambda item: item[0],
     )
