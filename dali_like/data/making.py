@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,9 @@ _MOST_WALKS = 16
 
 #: A step through an iterable dataset that fails more often than this is not tried again.
 _MOST_FAILURES = 1000
+
+#: Messages name no more indices than this.
+_MOST_INDICES = 256
 
 
 class LocalRequest:
@@ -114,8 +117,13 @@ class BatchMaker:
         if not self.batched:
             return f"index {asked.keys!r}"
         if asked.whole and (self.getitems is not None or sample >= len(asked.keys)):
-            return f"batch {asked.number}"
+            return _described(asked)
         return f"index {asked.keys[sample]!r} (sample {sample} of batch {asked.number})"
+
+    def describe_batch(self, key: BatchKey) -> str:
+        """Which batch it is, where none of its samples is to blame, for messages."""
+        asked = pickle.loads(key.request)
+        return _described(asked) if isinstance(asked, Keys) and self.batched else self.describe(key, 0)
 
     # In a worker
 
@@ -327,6 +335,14 @@ class BatchMaker:
             mixed = mixed_seed(seed, *position)
             for seeder in self._seeders:
                 seeder(mixed)
+
+
+def _described(asked: Keys) -> str:
+    """A batch, with the indices of its samples: what collations say of samples counts them within the batch."""
+    if not isinstance(asked.keys, Collection):  # as a dataset with __getitems__ may be given them
+        return f"batch {asked.number}"
+    indices = ", ".join(map(repr, itertools.islice(asked.keys, _MOST_INDICES)))
+    return f"batch {asked.number} (indices {indices}{', ...' if len(asked.keys) > _MOST_INDICES else ''})"
 
 
 class _MeasuredDataset:

@@ -91,12 +91,14 @@ class WorkerPass(Pass):
             crew = self._crew
             if crew is None or not self._pending:
                 self._raise_end()
-            number, outcome = self._take_next(crew)
+            key, outcome = self._take_next(crew)
             if isinstance(outcome, Delivery):
                 try:
                     return batch_of_delivery(outcome, crew, self.progress)
                 except Exception as error:
-                    add_note(error, f"raised by the main process for batch {number}, which workers have made")
+                    add_note(
+                        error, f"raised by the main process for {crew.maker.describe_batch(key)}, which workers have made"
+                    )
                     raise
             if not isinstance(outcome, StopIteration):
                 try:
@@ -106,8 +108,8 @@ class WorkerPass(Pass):
             if not self._plan.is_iterable:
                 self._raise_end()
 
-    def _take_next(self, crew: LoaderCrew) -> tuple[int, Any]:
-        """The next batch's number and what has become of it. Where that is interrupted, the next call goes on with it."""
+    def _take_next(self, crew: LoaderCrew) -> tuple[BatchKey, Any]:
+        """The next batch and what has become of it. Where that is interrupted, the next call goes on with it."""
         with crew.lock():
             while True:
                 batch = self._wait(crew)
@@ -121,7 +123,7 @@ class WorkerPass(Pass):
                     break
             if not self._plan.is_iterable:
                 self.progress.deliver(batch.key.iteration)
-            return batch.key.iteration, outcome
+            return batch.key, outcome
 
     def _begin_as_one(self, batch: Batch, place: int, crew: LoaderCrew) -> bool:
         """Begin a batch again whose samples cannot be pickled, to be collated where they are; False if it has been.

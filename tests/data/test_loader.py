@@ -457,7 +457,16 @@ def test_an_error_of_a_collation_says_which_batch_it_is_about() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         list(loader_of(range(9), 1, batch_size=3, collate_fn=refuse_five))
 
-    assert caught.value.__notes__[0].startswith("raised by dataset range for batch 1, in worker 0")
+    assert caught.value.__notes__[0].startswith("raised by dataset range for batch 1 (indices 3, 4, 5), in worker 0")
+
+
+def test_an_error_of_the_default_collation_says_which_samples_it_is_about(workers: int) -> None:
+    loader = loader_of(Made(lambda i: image(i, 3 if i < 6 else 4)), workers, batch_sampler=[[0, 1], [2, 6, 4]])
+
+    with pytest.raises(CollateError, match=r"\[4\] at entry 1") as caught:
+        list(loader)
+
+    assert any(note.startswith("raised by") and "batch 1 (indices 2, 6, 4)" in note for note in caught.value.__notes__)
 
 
 def test_an_error_of_the_sampler_comes_behind_the_batches_before_it(workers: int) -> None:

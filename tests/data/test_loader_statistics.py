@@ -131,7 +131,9 @@ def test_restarts_of_workers_are_counted(tmp_path: Path) -> None:
             "Made for index 5 (sample 1 of batch 0)",
             id="keys of any kind",
         ),
-        pytest.param(Made(lambda index: np.zeros(1 + index % 2)), {"batch_size": 2}, "Made for batch 0", id="collation"),
+        pytest.param(
+            Made(lambda index: np.zeros(1 + index % 2)), {"batch_size": 2}, "Made for batch 0 (indices 0, 1)", id="collation"
+        ),
         pytest.param(Torn(), {"batch_size": 2}, "Torn for batch 2", id="iterable"),
     ],
 )

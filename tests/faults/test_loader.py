@@ -62,6 +62,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:A worker has died and been repla
 #: Of an epoch of `Samples`.
 LENGTH = 12
 NUM_KILLS = 100
+#: What messages call the batch of sample 6 where samples are asked for together.
+TOGETHER = "batch 1 (indices 4, 5, 6, 7)"
 #: Kinds of loaders, but for those that are like another one in what is tested.
 MAIN_KINDS = [kind for kind in KINDS if kind != "__getitems__"]
 MAP_KINDS = [kind for kind in KINDS if kind != "iterable"]
@@ -161,7 +163,7 @@ class TestAWorkerThatDies:
         first, error, *others = outcomes(iter(loader))
 
         assert isinstance(error, WorkerDiedError)
-        where = "batch 1" if kind == "__getitems__" else "index 6 (sample 2 of batch 1)"
+        where = TOGETHER if kind == "__getitems__" else "index 6 (sample 2 of batch 1)"
         assert re.search(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was making ", str(error))
         assert str(error).endswith(where)
         assert "given up" in error.__notes__[0]
@@ -171,7 +173,7 @@ class TestAWorkerThatDies:
     def test_and_may_not_be_replaced_is_an_error(self, kind: str, tmp_path: Path) -> None:
         event = Happening({6}, CRASHES["os._exit(3)"], tmp_path)
         loader = make_loader(kind, event=event, worker_restarts=0, persistent_workers=True)
-        where = {"__getitems__": "batch 1", "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
+        where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
 
         with pytest.raises(WorkerDiedError, match=rf"exit code 3 while dataset .* was making {re.escape(where)}$") as info:
             list(loader)
@@ -225,7 +227,7 @@ class TestADatasetThatRaises:
     )
     def test_costs_one_batch(self, make: Callable[[], Exception], kind: str, start_method: str) -> None:
         loader = make_loader(kind, start_method, Raising({6}, make))
-        where = {"__getitems__": "batch 1", "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
+        where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
 
         seen = outcomes(iter(loader))
 
@@ -483,7 +485,7 @@ class TestAHang:
     @pytest.mark.parametrize("hang", HANGS)
     def test_is_an_error_that_says_where(self, hang: str, kind: str, tmp_path: Path) -> None:
         batches = iter(make_loader(kind, event=Happening({6}, HANGS[hang], tmp_path), timeout=0.2))
-        where = {"__getitems__": "batch 1", "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
+        where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
         if kind != "iterable":
             next_patiently(batches)
         wait_until(lambda: list(tmp_path.iterdir()), "a worker to hang")
