@@ -524,7 +524,7 @@ class TestWorkersThatMayNotBeReplaced:
 
     def test_are_those_that_have_been_too_often_in_the_last_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 0.0
-        monkeypatch.setattr("dali_like.workers.recovery.time", SimpleNamespace(monotonic=lambda: now_s))
+        monkeypatch.setattr("dali_like.workers.patience.time", SimpleNamespace(monotonic=lambda: now_s))
         with played(of(rows), num_workers=1, restarts=1) as pool:
             for iteration in range(3):
                 pool.crew.end(0, -signal.SIGKILL)
