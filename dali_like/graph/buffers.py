@@ -106,9 +106,12 @@ class BufferPool:
         """Give back the memory that nobody uses."""
         self._trim(self._requests)
 
-    def make_room(self) -> None:
-        """Give back what nobody uses of the whole space; in the main thread only."""
-        self._space.drop_free()
+    def make_room(self, *, of_garbage: bool) -> None:
+        """Give back what nobody uses of the whole space, or what only garbage does, too; in the main thread only."""
+        if of_garbage:
+            self._space.reclaim()
+        else:
+            self._space.drop_free()
 
     def close(self) -> None:
         """Give back all memory, now or when its leases end."""

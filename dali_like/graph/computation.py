@@ -107,9 +107,9 @@ class Computation:
         if self._copier is not None:
             self._copier.settle()
 
-    def make_room(self) -> None:
-        """Give back the memory of buffers that nobody holds."""
-        self._buffers.make_room()
+    def make_room(self, *, of_garbage: bool) -> None:
+        """Give back the memory of buffers that nobody holds, or that only garbage does, too."""
+        self._buffers.make_room(of_garbage=of_garbage)
 
     def end_threads(self) -> None:
         """Begin nothing more, and wait for what has been begun."""

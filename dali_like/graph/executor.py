@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container, Sequence
 from concurrent.futures import Future, wait
+from copy import copy
 from time import monotonic_ns
 
 from dali_like.errors import OutOfMemoryError
@@ -21,6 +22,7 @@ from dali_like.interrupts import PATIENCE_S, check_interrupts
 from dali_like.sharding import ALONE, Shard
 from dali_like.workers.batch import Batch, Output
 from dali_like.workers.meters import Recorder
+from dali_like.workers.transport import without_frames
 
 
 class _Work:
@@ -152,13 +154,14 @@ class Executor:
         if not self.has_threads and not work.future.done():  # it was interrupted
             self._start(work)
         self._wait_for(work)
-        if isinstance(work.future.exception(), OutOfMemoryError):
-            # What has been released meanwhile may do. If not, the batch waits for the next call.
-            self._computation.make_room()
-            self._start(work)
-            self._wait_for(work)
-            if isinstance(error := work.future.exception(), OutOfMemoryError):
-                raise error
+        for of_garbage in (False, True):
+            if _shortage(work) is not None:
+                # What has been released meanwhile may do. If not, the batch waits for the next call.
+                self._computation.make_room(of_garbage=of_garbage)
+                self._start(work)
+                self._wait_for(work)
+        if (shortage := _shortage(work)) is not None:
+            raise copy(shortage)
         self._queue.popleft()
         if work.operators_ns:
             self.operator_times.add(work.operators_ns)
@@ -220,3 +223,9 @@ class Executor:
         if not self._lockstep.any_goes_on:
             work.outputs = []  # nobody will want them back, and a slot is free when its copy has ended
         return batch
+
+
+def _shortage(work: _Work) -> OutOfMemoryError | None:
+    """Why there was no memory for what operators make, if that is what has become of an iteration."""
+    error = work.future.exception()
+    return without_frames(error) if isinstance(error, OutOfMemoryError) else None

@@ -31,6 +31,7 @@ from dali_like.workers.protocol import Status
 from dali_like.workers.ring import Lease, SampleList, Slot
 from dali_like.workers.samples import Pickled, Source
 from dali_like.workers.stages import ArrayStage, Stage
+from dali_like.workers.transport import without_frames
 
 
 class Pool(Protocol):
@@ -62,6 +63,7 @@ class InlinePool:
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputLayout]]], capacity: int, space: SharedSpace) -> None:
         self._stages = [ArrayStage(space, source, capacity, declared, 0) for source, declared in sources]
+        self._space = space
         self._runner = InlineRunner(space, [source for source, _ in sources])
         self._due: deque[Batch] = deque()
         #: The first samples of the batch that is due. The source may not be able to make them again.
@@ -102,6 +104,9 @@ class InlinePool:
     def wait(self, batch: Batch) -> Sequence[Output]:
         error = self._compute_due()
         if error is not None and batch in self._due:
+            self._space.reclaim()
+            error = self._compute_due()
+        if error is not None and batch in self._due:
             try:
                 raise error
             finally:
@@ -136,7 +141,7 @@ class InlinePool:
                 while batch.outcome is None:
                     self._compute(batch, self._stages[batch.key.source])
             except OutOfMemoryError as error:
-                return error
+                return without_frames(error)
             self._due.popleft()
         return None
 

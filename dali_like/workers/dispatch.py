@@ -25,6 +25,7 @@ from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import Stage
 from dali_like.workers.starting import WorkerOptions
+from dali_like.workers.transport import without_frames
 
 #: As many reports as fit into a page of a pipe are read at a time.
 _REPORT_BYTES = 4096 // DONE.size * DONE.size
@@ -192,7 +193,7 @@ class Dispatcher:
             try:
                 slot = stage.begin(batch, ticket)
             except OutOfMemoryError as error:
-                self.no_memory = error  # to be raised when the batch is asked for, if there is still none then
+                self.no_memory = without_frames(error)  # to be raised when the batch is asked for, if there is none then
                 return
             self._scarce = batch if batch.missing_bytes else None
             self._in_flight[ticket] = batch

@@ -217,6 +217,11 @@ class SharedSpace:
         for keeper in list(self._keepers):
             keeper.drop_free()
 
+    def reclaim(self) -> None:
+        """Let go of batches that nothing but garbage holds, too. That is slow, and the last thing before an error."""
+        gc.collect()
+        self.drop_free()
+
     def commit(self, offset: int, nbytes: int) -> None:
         """Put memory behind an extent now, so that touching it later cannot fail.
 

@@ -287,6 +287,7 @@ class ProcessPool:
     def _wait_for(self, batches: Sequence[Batch], deadline_s: float) -> Batch | None:
         self._check()
         work = self._work
+        has_reclaimed = False
         while True:
             self._recovery.look(work)
             for batch in batches:
@@ -296,7 +297,10 @@ class ProcessPool:
             if work.failure is not None and all(map(work.is_lost, batches)):
                 raise work.failure
             if work.no_memory is not None and work.is_stuck(batches[0]):
-                if not work.retract(batches[0]):
+                if not has_reclaimed:
+                    has_reclaimed = True
+                    self._space.reclaim()
+                elif not work.retract(batches[0]):
                     raise work.no_memory
                 continue
             wait_ms = self._recovery.poll_ms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import gc
 import struct
 from collections.abc import Sequence
 
@@ -128,7 +127,6 @@ class Stage(abc.ABC):
         try:
             slot = self._acquire(batch)
         except OutOfMemoryError:
-            gc.collect()  # batches may be held by nothing but garbage
             self._space.drop_free()
             slot = self._acquire(batch)
         key = batch.key

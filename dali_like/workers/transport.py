@@ -11,13 +11,15 @@ from __future__ import annotations
 import contextlib
 import pickle
 import traceback
-from typing import Any
+from typing import Any, TypeVar
 
 import cloudpickle
 
 from dali_like.errors import CorruptionError, WorkerError
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import WORD_BYTES
+
+_Error = TypeVar("_Error", bound=Exception)
 
 
 class WorkerTraceback(Exception):
@@ -66,6 +68,12 @@ def add_note(error: Exception, note: str) -> None:
     """
     notes = [old for old in getattr(error, "__notes__", []) if not old.startswith("raised by external_source")]
     _set(error, "__notes__", [*notes, note])
+
+
+def without_frames(error: _Error) -> _Error:
+    """An error that is kept for later; the frames that it has come through would keep batches, and each other."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def announce_exceptions() -> None:

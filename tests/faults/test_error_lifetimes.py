@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dali_like import Pipeline
+from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
 
 MIB = 1 << 20
@@ -37,6 +37,26 @@ def error_of(call: Callable[[], Any]) -> weakref.ref[Exception]:
     except Exception as error:
         return weakref.ref(error)
     pytest.fail("there has been no error")
+
+
+def test_no_memory_for_what_operators_make() -> None:
+    @pipeline_def(batch_size=4, num_threads=2, max_held_bytes=24 * MIB)
+    def pipeline() -> Any:
+        return fn.external_source(lambda info: np.full(MIB, info.iteration, np.uint8), batch=False) + np.uint8(0)
+
+    with pipeline() as pipe:
+        held: list[Any] = []
+
+        def hold_all() -> None:
+            while True:
+                held.append(pipe.run())
+
+        error = error_of(hold_all)
+
+        assert error() is None
+        num_held = len(held)
+        held.clear()
+        assert pipe.run()[0].at(0)[0] == num_held
 
 
 def test_no_memory_for_a_batch(make_pipeline: MakePipeline) -> None:
