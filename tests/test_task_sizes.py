@@ -25,7 +25,9 @@ from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.steps import Feed
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Batch, BatchKey, Sizes
+from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import ArrayStage, Stage
 
@@ -38,6 +40,7 @@ USUAL = 16
 
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
+MIB = 1 << 20
 
 
 def indices(info: SampleInfo) -> NDArray[Any]:
@@ -108,6 +111,58 @@ def test_joined_tasks_take_longer_and_are_not_parted_for_that() -> None:
     assert not stage.fit(4 * 900 * MICROSECOND, WORKERS, 4)
 
     assert size_of(stage) == BATCH_SIZE
+
+
+# Batches that are on their way when tasks become larger or smaller tell how much room the next ones need
+
+
+@pytest.fixture
+def _small_regions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dali_like.workers.stages._FIRST_REGION_BYTES", 1)
+    monkeypatch.setattr("dali_like.workers.stages._LEAST_REGION_BYTES", 1)
+
+
+@pytest.mark.usefixtures("_small_regions")
+def test_tasks_that_have_been_joined_meanwhile_get_room_for_all_their_samples() -> None:
+    stage = make_stage()
+    stage.cut(BATCH_SIZE)
+
+    stage.enlarge(64 * MIB, USUAL)
+
+    assert stage.ring.geometry.region_bytes >= BATCH_SIZE // USUAL * 64 * MIB
+
+
+@pytest.mark.usefixtures("_small_regions")
+def test_tasks_that_have_been_parted_meanwhile_need_no_room_for_more_than_their_samples() -> None:
+    space = SharedSpace.create()
+    stage = ArrayStage(space, Source("a source", indices), BATCH_SIZE, (), WORKERS)
+    most_for_a_slot = space.size // 64
+
+    stage.enlarge(most_for_a_slot, BATCH_SIZE)  # or an error: for each of several tasks that would be too much
+
+    assert stage.ring.geometry.region_bytes == most_for_a_slot * USUAL // BATCH_SIZE
+
+
+def region_bytes_after_a_batch(task_size: int) -> int:
+    """How large regions become when it is known what a batch is like that was begun before tasks got another size."""
+    space = SharedSpace.create()
+    source = Source("a source", indices)
+    stage = ArrayStage(space, source, BATCH_SIZE, [OutputLayout()], WORKERS)
+    batch = Batch(BatchKey(0, 0, 0, 0, BATCH_SIZE))
+    slot = stage.begin(batch, 1)
+    stage.cut(task_size)
+    runner = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q"))
+    for task in range(BATCH_SIZE // USUAL):
+        _, batch.largest_region_bytes = runner.run(slot.page, task)
+    batch.described = batch.open_tasks
+    stage.finish(batch, slot)
+    runner.close()
+    return stage.ring.geometry.region_bytes
+
+
+@pytest.mark.usefixtures("_small_regions")
+def test_so_do_batches_that_are_complete() -> None:
+    assert region_bytes_after_a_batch(BATCH_SIZE) == BATCH_SIZE // USUAL * region_bytes_after_a_batch(USUAL)
 
 
 @pytest.mark.parametrize("way", ["fork", "thread"])

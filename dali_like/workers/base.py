@@ -173,7 +173,7 @@ class InlinePool:
         elif status is Status.TOO_LARGE:
             self._samples = self._made(slot, stage)
             try:
-                stage.enlarge(value)
+                stage.enlarge(value, slot.geometry.task_size)
             except DaliLikeError as error:
                 self._samples.clear()
                 batch.outcome = error

@@ -287,7 +287,7 @@ class Dispatcher:
         try:
             if batch.needed_bytes:
                 stage.ring.release(slot)
-                stage.enlarge(batch.needed_bytes)
+                stage.enlarge(batch.needed_bytes, slot.geometry.task_size)
             else:
                 stage.give_up_memory(batch, slot)
         except DaliLikeError as error:

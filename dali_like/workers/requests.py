@@ -187,7 +187,7 @@ class RequestStage(Stage):
             return error
         self._note_made(batch, slot, max(batch.key.size, batch.key.parts - 1))
         if batch.described:
-            self._note_regions(batch)
+            self._note_regions(batch, slot.geometry.task_size)
             self._use(region_bytes=self._fitting_region_bytes())
         return delivery
 

@@ -183,13 +183,14 @@ class Stage(abc.ABC):
             # Rows of a shape that may be wrong take memory, too.
             self._use(outputs=_without_rows(self.ring.geometry.outputs))
 
-    def enlarge(self, needed: int) -> None:
-        """Make the regions so large that a task which needs `needed` bytes fits with room to spare.
+    def enlarge(self, needed: int, task_size: int) -> None:
+        """Make the regions so large that a task of `task_size` samples which needs `needed` bytes fits with room to spare.
 
         Raises:
             OutOfMemoryError: the address space is too small for it.
         """
-        region = self._region_bytes(needed * 2)
+        needed = self._in_tasks_of_now(needed, task_size)
+        region = max(self._region_bytes(needed * 2), self.ring.geometry.region_bytes)
         if region < needed:
             raise OutOfMemoryError(
                 f"{self.source.name} returned samples of {needed >> 20} MiB in one task; the shared address space of "
@@ -214,10 +215,14 @@ class Stage(abc.ABC):
                 raise
         return slot
 
-    def _note_regions(self, batch: Batch) -> None:
-        """Take note of how much of its regions a batch has used."""
+    def _note_regions(self, batch: Batch, task_size: int) -> None:
+        """Take note of how much of its regions a batch has used that was made in tasks of so many samples."""
         self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
-        self._largest_bytes = max(self._largest_bytes, batch.largest_region_bytes)
+        self._largest_bytes = max(self._largest_bytes, self._in_tasks_of_now(batch.largest_region_bytes, task_size))
+
+    def _in_tasks_of_now(self, nbytes: int, task_size: int) -> int:
+        """How much a task would use, where one of `task_size` samples, made before the last cut perhaps, uses `nbytes`."""
+        return -(-nbytes * self.ring.geometry.task_size // task_size)
 
     def _fitting_region_bytes(self) -> int:
         """How large regions should be, given what has been seen."""
@@ -324,7 +329,7 @@ class ArrayStage(Stage):
             return outputs
         batch.layouts = layouts
         if batch.described:
-            self._note_regions(batch)
+            self._note_regions(batch, slot.geometry.task_size)
             self._adopt(layouts)
         if self.source.last_batch is LastBatch.FILL and batch.size < self._capacity:
             return [fill_up(output, self._capacity) for output in outputs]
