@@ -491,14 +491,15 @@ def test_broken_file_is_an_error_that_names_it(iteration: int, num_threads: int,
         for later in range(iteration + 1, 10):
             np.testing.assert_array_equal(pipe.run()[0].at(3), images[(4 * later + 3) % 5])
 
-    assert f"raised by fn.decoders.image for sample 2 of iteration {iteration}" in info.value.__notes__
+    where = f"sample 2 of iteration {iteration} in epoch 0 (idx_in_epoch {4 * iteration + 2})"
+    assert f"raised by fn.decoders.image for {where}" in info.value.__notes__
 
 
 def test_decoder_of_what_is_no_file_is_an_error() -> None:
     with decoding([np.zeros((2, 2), np.float32)]) as pipe, pytest.raises(SampleTypeError, match="1-D uint8") as info:
         pipe.run()
 
-    assert "raised by fn.decoders.image for sample 0 of iteration 0" in info.value.__notes__
+    assert "raised by fn.decoders.image for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)" in info.value.__notes__
 
 
 def test_exception_of_a_source_passes_the_operators_in_its_turn(way: str) -> None:

@@ -31,7 +31,7 @@ from dali_like.graph.program import Key, Program, key
 from dali_like.interrupts import interruptible
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
-from dali_like.workers.batch import Output
+from dali_like.workers.batch import Output, describe_info
 from dali_like.workers.samples import load_objects
 
 TensorList = TensorListCPU | TensorListGPU
@@ -46,6 +46,10 @@ class BatchId(NamedTuple):
     epoch: int
     iteration: int
     first: int  # the position of its first sample
+
+    def info(self, i: int) -> SampleInfo:
+        """Which sample the `i`-th is."""
+        return SampleInfo(self.first + i, i, self.iteration, self.epoch)
 
 
 class Computation:
@@ -183,7 +187,7 @@ class Computation:
         self, program: Program, inputs: Sequence[Any], memory: Sequence[BatchMemory], size: int, batch_id: BatchId
     ) -> None:
         def make(i: int) -> None:
-            info = SampleInfo(batch_id.first + i, i, batch_id.iteration, batch_id.epoch)
+            info = batch_id.info(i)
             samples = [_sample(samples, i) for samples in inputs]
             results = program.run(samples, info, lambda output, shape, dtype: memory[output].empty(i, shape, dtype))
             for output, result in zip(memory, results, strict=True):
@@ -196,7 +200,7 @@ class Computation:
     ) -> None:
         registers: list[Any] = [[_sample(samples, i) for i in range(len(samples))] for samples in inputs]
         registers += [None] * len(stage.outputs)
-        info = SampleInfo(batch_id.first, 0, batch_id.iteration, batch_id.epoch)
+        info = batch_id.info(0)
         stage.step.run(registers, info, count=size)
         for output, results in zip(memory, registers[len(inputs) :], strict=True):
             for i, result in enumerate(results):
@@ -211,12 +215,12 @@ class Computation:
                 try:
                     function(i)
                 except Exception as error:
-                    error.add_note(f"raised by {operator.name} for sample {i} of iteration {batch_id.iteration}")
+                    error.add_note(f"raised by {operator.name} for {describe_info(batch_id.info(i))}")
                     raise
 
             self._for_each(count, call)
 
-        call = Call(SampleInfo(batch_id.first, 0, batch_id.iteration, batch_id.epoch))
+        call = Call(batch_id.info(0))
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
         return made
 

@@ -17,6 +17,7 @@ from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer
 from dali_like.graph.operators import Array, Call, Operator, choose_layout
 from dali_like.graph.randomness import RandomKey
 from dali_like.types import SampleInfo
+from dali_like.workers.batch import describe_info
 
 #: What a node stands for: a producer and one of its outputs.
 Key = tuple[Producer, int]
@@ -82,8 +83,10 @@ class Step:
             arguments = {name: registers[i] for name, i in self.arguments.items()}
             outputs = self.operator.compute(call, inputs, arguments)
         except Exception as error:
-            who = f"sample {info.idx_in_batch} of iteration" if self.operator.per_sample else "iteration"
-            error.add_note(f"raised by {self.operator.name} for {who} {info.iteration}{_files_of(registers)}")
+            what = (
+                describe_info(info) if self.operator.per_sample else f"iteration {info.iteration} in epoch {info.epoch_idx}"
+            )
+            error.add_note(f"raised by {self.operator.name} for {what}{_files_of(registers)}")
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 

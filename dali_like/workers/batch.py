@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
+from dali_like.types import SampleInfo
 from dali_like.workers.geometry import Geometry, OutputLayout, describe_rows
 from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, HEADER_WORDS, MAX_NDIM, Word
 from dali_like.workers.ring import Lease, Ring, SampleList, Slot, leased_array
@@ -180,9 +181,14 @@ def position_note(batch: Batch, source: Source, sample: int, where: str = "") ->
 
 def describe_sample(key: BatchKey, sample: int, others: str = "") -> str:
     """Which sample it is, for messages."""
+    return describe_info(SampleInfo(key.first_sample + sample, sample, key.iteration, key.epoch), others)
+
+
+def describe_info(info: SampleInfo, others: str = "") -> str:
+    """Which sample it is, for messages."""
     return (
-        f"sample {sample}{others} of iteration {key.iteration} in epoch {key.epoch} "
-        f"(idx_in_epoch {key.first_sample + sample})"
+        f"sample {info.idx_in_batch}{others} of iteration {info.iteration} in epoch {info.epoch_idx} "
+        f"(idx_in_epoch {info.idx_in_epoch})"
     )
 
 

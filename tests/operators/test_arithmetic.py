@@ -203,7 +203,7 @@ class TestOperands:
         with pytest.raises(SampleError, match="integer division by zero") as info:
             run(lambda a: 1 // a, [np.int32(3), np.int32(0)])
 
-        assert info.value.__notes__ == ["raised by math.div for sample 1 of iteration 0"]
+        assert info.value.__notes__ == ["raised by math.div for sample 1 of iteration 0 in epoch 0 (idx_in_epoch 1)"]
 
 
 class TestIndices:

@@ -167,4 +167,4 @@ class TestShapes:
         with pytest.raises(SampleError, match="7 elements of an input do not make the shape") as info:
             run(lambda a: fn.reshape(a, shape=[2, -1]), [np.ones(6), np.ones(7)])
 
-        assert info.value.__notes__ == ["raised by fn.reshape for sample 1 of iteration 0"]
+        assert info.value.__notes__ == ["raised by fn.reshape for sample 1 of iteration 0 in epoch 0 (idx_in_epoch 1)"]

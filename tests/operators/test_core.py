@@ -132,7 +132,7 @@ class TestArguments:
 
         with pytest.raises(SampleTypeError, match=r"the argument times must be an integer; this sample .* float32") as info:
             run(lambda data, times: fn_add(data, times=times), NUMBERS, [np.float32(1.5)] * 4)
-        assert info.value.__notes__ == ["raised by fn.add for sample 0 of iteration 0"]
+        assert info.value.__notes__ == ["raised by fn.add for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)"]
         with pytest.raises(SampleTypeError, match=r"the argument times must be a single value; this .* shape \(2, 3\)"):
             run(lambda data: fn_add(data, times=data), NUMBERS)
 

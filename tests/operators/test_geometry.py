@@ -91,7 +91,7 @@ class TestCropAndSlice:
     def test_a_window_outside_is_an_error_that_says_so(self):
         with pytest.raises(SampleError, match=r"window from \(2, 2, 0\) to \(9, 9, 3\) does not lie within") as info:
             run(lambda image: fn.slice(image, start=[2, 2], end=[9, 9]), [np.zeros((5, 9, 3), np.uint8)], layouts=["HWC"])
-        assert info.value.__notes__ == ["raised by fn.slice for sample 0 of iteration 0"]
+        assert info.value.__notes__ == ["raised by fn.slice for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)"]
 
     def test_values_that_the_dtype_does_not_hold(self):
         large = np.array([[[300.0, -5.0, 3.6]]], np.float32)

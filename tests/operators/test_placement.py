@@ -192,7 +192,7 @@ class TestNoDifference:
             assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
             with pytest.raises(ValueError, match=r"not this one") as info:
                 pipe.run()
-            assert "raised by fn.fussy for sample 2 of iteration 1" in info.value.__notes__
+            assert "raised by fn.fussy for sample 2 of iteration 1 in epoch 0 (idx_in_epoch 6)" in info.value.__notes__
             assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
         finally:
             pipe.close()
@@ -286,4 +286,5 @@ def test_what_an_operator_cannot_read_is_named_by_its_file_where_the_source_says
     with pipe, pytest.raises(DecodeError) as caught:
         pipe.run()
 
-    assert f"raised by fn.decoders.numpy for sample 0 of iteration 0, from {path}" in caught.value.__notes__
+    where = f"sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0), from {path}"
+    assert f"raised by fn.decoders.numpy for {where}" in caught.value.__notes__
