@@ -12,6 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -324,6 +325,59 @@ class TestAThreadThatHangs:
         gate.open()
         wait_until(lambda: len(worker_threads()) == 2, "the end of the thread that was given up")
         assert not gate.has_been_left
+
+    @pytest.mark.parametrize("begins", ["before", "after"])
+    def test_in_c_does_not_let_a_profiler_hang(self, begins: str, tmp_path: Path) -> None:
+        program = Program(
+            tmp_path,
+            [
+                """
+                import threading, warnings
+                from dali_like import fn, pipeline_def
+
+                warnings.simplefilter("ignore")  # of a thread that does not end
+                stuck = threading.Event()
+                never, always = os.pipe()
+
+                def source(info):
+                    if info.idx_in_epoch == 6:
+                        stuck.set()
+                        try:
+                            os.read(never, 1)
+                        except SystemExit:
+                            tell('end: "asked"')
+                            raise
+                    return 0
+
+                @pipeline_def(batch_size=4, num_threads=1, py_num_workers=1, py_start_method="thread")
+                def pipeline():
+                    return fn.external_source(source=source, batch=False, parallel=True)
+
+                def profile(*_):
+                    pass
+
+                pipe = pipeline()
+                pipe.run()
+                stuck.wait()
+                thread = next(thread for thread in threading.enumerate() if thread.name.startswith("dali_like:"))
+                if sys.argv[1] == "before":
+                    sys.setprofile(profile)
+                pipe.close()
+                sys.setprofile(profile)
+                (lambda: None)()
+                os.write(always, b"x")
+                thread.join()
+                """
+            ],
+            [begins],
+        )
+        try:
+            end = program.end()
+        finally:
+            program.finish()
+
+        assert (end.status, end.stderr) == (0, "")
+        assert program.lines("end") == ["asked"]
 
     def test_writes_to_no_batch_that_comes_later(self, make_pipeline: MakePipeline, gate: Gate) -> None:
         """One that pays no heed to being asked to end."""

@@ -62,6 +62,10 @@ class _Shared:
         _not_stopped.add(self)
 
 
+_raise_in = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_SYSTEM_EXIT = ctypes.py_object(SystemExit)
+
+
 class _WorkerThread(threading.Thread):
     """One worker."""
 
@@ -126,7 +130,17 @@ class _WorkerThread(threading.Thread):
         # Not while `threading` begins and ends it, which would be left undone.
         if self._has_begun and not (self._has_ended or self._is_interrupted):
             self._is_interrupted = True
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), ctypes.py_object(SystemExit))
+            _raise_in(ctypes.c_ulong(self.ident or 0), _SYSTEM_EXIT)
+            if sys.version_info < (3, 12):
+                # Until it has come, which takes long where C code hangs, all threads look for it, and one that calls a
+                # function under a profiler does nothing else. They stop looking when one comes, and a thread looks for
+                # its own again when it goes on: so let one come here.
+                try:
+                    _raise_in(ctypes.c_ulong(threading.get_ident()), _SYSTEM_EXIT)
+                    for _ in range(100):
+                        pass
+                except SystemExit:
+                    pass
 
     def stack(self) -> str:
         """Its Python stack, as `faulthandler` would write it."""
