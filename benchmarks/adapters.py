@@ -222,6 +222,7 @@ class System:
         only: the workloads it is for; None for all.
         gives_memory: whether a callback can make its sample in the batch's own memory.
         stacks: whether it can only make batches of samples that are alike.
+        processes: how many it has below the consumer's, where not all need have started when the first batch comes.
     """
 
     open: Callable[[Workload], Loader]
@@ -229,6 +230,7 @@ class System:
     only: frozenset[str] | None = None
     gives_memory: bool = False
     stacks: bool = False
+    processes: int = 0
 
     def runs(self, workload: Workload) -> bool:
         """Whether the system is for this workload."""
@@ -260,7 +262,7 @@ def _other(kind: str) -> Callable[[Workload], Loader]:
 
 
 SYSTEMS = {
-    "dali_like": System(lambda workload: PipelineLoader("dali_like", workload), gives_memory=True),
+    "dali_like": System(lambda workload: PipelineLoader("dali_like", workload), gives_memory=True, processes=WORKERS + 1),
     "torch": System(TorchLoader, ("torch",)),
     "torch_packed": System(TorchPackedLoader, ("torch",), frozenset({"encoded"})),
     "dali": System(lambda workload: PipelineLoader("nvidia.dali", workload), ("nvidia.dali",)),

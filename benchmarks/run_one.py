@@ -47,6 +47,8 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
     steady: dict[str, Any] = {}
     if workload.part == "steady":
         run.check()
+        while len(tree := processes.descendants(os.getpid())) < SYSTEMS[system].processes:  # they have not all started
+            run.receive(1)
         steady = _rates(workload, run.steady(seconds, tree))
     elif workload.part == "cold":
         batches = _cold_batches(workload, seconds)
