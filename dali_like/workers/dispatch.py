@@ -85,6 +85,11 @@ class Dispatcher:
         return partial(_wake_all, self._in_flight, self._tasks, self._num_workers)
 
     @property
+    def is_over(self) -> bool:
+        """Whether workers have been told to end: by who closes the pipeline, or since the program ends."""
+        return self._tasks.fileno() < 0
+
+    @property
     def has_failed(self) -> bool:
         """Whether it begins no more batches: its workers have died too often, say."""
         return self.failure is not None

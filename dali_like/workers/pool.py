@@ -295,6 +295,7 @@ class ProcessPool:
                     return batch
             self._post()
             if work.failure is not None and all(map(work.is_lost, batches)):
+                self._check()  # where they have been told to end it is no failure
                 raise work.failure
             if work.no_memory is not None and work.is_stuck(batches[0]):
                 if not has_reclaimed:
@@ -427,8 +428,8 @@ class ProcessPool:
             raise ForkedError(
                 f"this pipeline belongs to process {self._pid}, which this one was forked from; build another one here"
             )
-        if self._closed:
-            raise ClosedError("the pipeline has been closed")
+        if self._closed or self._work.is_over:
+            raise ClosedError(f"the pipeline has been closed{'' if self._closed else ', since the program ends'}")
 
     def _check_crew(self) -> None:
         """Let a daemon thread wait where the program has ended the workers at its own end: it ends with the program."""
