@@ -26,6 +26,10 @@ class RestartAllowance:
         self._most = most
         self._recent: list[deque[float]] = [deque() for _ in range(num_workers)]
 
+    def num_taken(self, worker: int) -> int:
+        """How often a worker has been replaced that may count."""
+        return len(self._recent[worker])
+
     def take(self, worker: int) -> bool:
         """Whether a worker may be replaced now; if so, that counts."""
         if self._most is None:

@@ -27,7 +27,7 @@ from dali_like.errors import (
     WorkerTimeoutError,
 )
 from dali_like.interrupts import PATIENCE_S
-from dali_like.workers.batch import Batch, BatchKey
+from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
 from dali_like.workers.cells import Cells
 from dali_like.workers.crew import TEMPLATE, End, Workers
 from dali_like.workers.hangs import HangWatch
@@ -318,8 +318,9 @@ class Recovery:
         if self._retiring and len(self._absent) == num_workers:
             self._retiring = False
             self._isolated = True
-            # The lowest of them: any will do, unless only one can.
-            self._start(max(self._suspects[0].batch.key.worker, 0))
+            bound = self._suspects[0].batch.key.worker
+            # Any will do, unless only one can: the one that may be replaced most often.
+            self._start(min(self._absent, key=self._allowance.num_taken) if bound == ANY_WORKER else bound)
             work.post_again(self._suspects[0])
 
     def _has_waiting_tasks(self, work: Work) -> bool:

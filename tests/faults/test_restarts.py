@@ -21,7 +21,7 @@ import psutil
 import pytest
 from conftest import is_running, wait_until
 
-from dali_like import Pipeline
+from dali_like import Pipeline, get_worker_info
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from dali_like.workers import patience
@@ -405,6 +405,32 @@ class TestASampleThatKillsEveryWorker:
                 delivered += batches_of(pipe, 1)
 
         assert delivered == expected
+
+    def test_runs_alone_in_a_worker_that_may_still_be_replaced(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
+        """One of two workers has died of it as often as it may."""
+        fatal, deaths = tmp_path / "fatal", tmp_path / "deaths"
+        deaths.touch()
+
+        def source(info: SampleInfo) -> Any:
+            worker = get_worker_info()
+            assert worker is not None
+            if worker.id == 1:
+                wait_until(lambda: deaths.stat().st_size >= 2, "the end of the other worker, twice")
+            elif not fatal.exists():
+                fatal.write_text(str(info.idx_in_epoch))
+            if fatal.read_text() == str(info.idx_in_epoch):
+                with deaths.open("a") as file:
+                    file.write("+")
+                os._exit(3)
+            return np.int64(info.idx_in_epoch)
+
+        pipe = make_pipeline(source, "fork", py_worker_restarts=2)
+
+        with pytest.raises(WorkerDiedError) as caught:
+            pipe.run()
+
+        assert f"(idx_in_epoch {fatal.read_text()})" in str(caught.value)
+        assert pipe.run()[0].as_array().tolist() == [4, 5, 6, 7]
 
     def test_may_have_others_like_it(self, make_pipeline: MakePipeline, start_method: str) -> None:
         pipe = make_pipeline(always_dies_at({6, 9, 10, 11}, Noise()), start_method, py_worker_restarts=None)
