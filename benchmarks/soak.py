@@ -284,6 +284,8 @@ class Observer:
 def soak(contestants: Sequence[Contestant], storm: Storm, seconds: float) -> list[str]:
     """Let the contestants take turns under the storm; what has grown meanwhile."""
     watchdog = Watchdog()
+    for contestant in contestants:
+        contestant.take_batch()  # before it has started, what starts workers cannot be told from them, and would be killed
     observer = Observer(contestants, storm)
     end = time.monotonic() + seconds
     line = time.monotonic() + LINE_S
