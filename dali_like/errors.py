@@ -56,6 +56,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |   `-- LoaderTimeoutError            ... on one batch of a loader
     |   `-- CorruptionError                   ... have written what no worker writes
     |-- DescriptorLimitError(OSError)         no file descriptors are left
+    |-- ProcessLimitError(OSError)            no further processes may be started
     `-- OutOfMemoryError(MemoryError)         no memory to hold another batch
 """
 
@@ -101,6 +102,7 @@ __all__ = [
     "PassPicklingError",
     "PicklingError",
     "PipelineStateError",
+    "ProcessLimitError",
     "RaggedError",
     "SampleDtypeError",
     "SampleError",
@@ -351,6 +353,10 @@ class CorruptionError(WorkerError):
 
 class DescriptorLimitError(DaliLikeError, OSError):
     """The process may not open more files; the message says how to raise the limit."""
+
+
+class ProcessLimitError(DaliLikeError, OSError):
+    """No further process may be started; the message says how to raise the limit."""
 
 
 class OutOfMemoryError(DaliLikeError, MemoryError):

@@ -199,6 +199,8 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             PicklingError: a source cannot travel to spawned workers.
             DeviceError, MissingExtraError: an output is wanted on a GPU, and there is none, or no CuPy to use it by.
             DescriptorLimitError: the process may not open more files.
+            ProcessLimitError: no process may be started that starts the workers; where these cannot be, `run` raises a
+                WorkerStartError.
         """
         with self._call:
             self._start()

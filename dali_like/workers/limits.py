@@ -9,8 +9,13 @@ is taken. Sources: proc(5) on /proc/meminfo, the kernel's admin guide on control
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
+
+from dali_like.errors import ProcessLimitError
+
+_Returned = TypeVar("_Returned")
 
 _UNLIMITED = 1 << 60  # version 1 says "no limit" by a number larger than any memory
 
@@ -58,6 +63,22 @@ def processes_left(root: Path = Path("/")) -> int | None:
     """How many processes and threads the control groups still allow; None: any number."""
     limits = [(_number(group / "pids.max"), _number(group / "pids.current")) for group in _groups(root, "pids")]
     return min((max(0, limit - used) for limit, used in limits if limit is not None and used is not None), default=None)
+
+
+def within_process_limits(start: Callable[..., _Returned], *args: object) -> _Returned:
+    """What `start`, which starts a process, returns.
+
+    Raises:
+        ProcessLimitError: the system refuses it.
+    """
+    try:
+        return start(*args)
+    except BlockingIOError as error:  # see fork(2)
+        raise ProcessLimitError(
+            error.errno,
+            "no further process can be started for workers: end some, ask for fewer workers, or raise `ulimit -u`, or "
+            "`pids.max` of the control group",
+        ) from error
 
 
 def _quota(group: Path) -> float | None:

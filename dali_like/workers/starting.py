@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.limits import within_process_limits
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import flush_streams, logging_setup
 from dali_like.workers.samples import Source
@@ -93,8 +94,10 @@ def start_template(sources: Sequence[Source], options: WorkerOptions, space: Sha
     Raises:
         PicklingError: a source cannot be pickled for spawn.
         OutOfMemoryError: there is no memory for what has been pickled.
+        ProcessLimitError: no further process may be started.
     """
-    return (_fork if options.start_method == "fork" else _spawn)(sources, options, space, ends)
+    start = _fork if options.start_method == "fork" else _spawn
+    return within_process_limits(start, sources, options, space, ends)
 
 
 def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:

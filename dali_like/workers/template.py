@@ -38,11 +38,13 @@ import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in
 
 from dali_like.inheritance import enter_process, finish_queues
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.limits import within_process_limits
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import Shipment
-from dali_like.workers.worker import Channels, answer_with_stack, limit_threads, run_worker
+from dali_like.workers.transport import pack_exception
+from dali_like.workers.worker import START_FAILED, Channels, answer_with_stack, leave_message, limit_threads, run_worker
 
 #: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
 #: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW come the descriptors of a shipment,
@@ -202,13 +204,22 @@ class _Template:
         with warnings.catch_warnings():
             # Python 3.12 warns of forks with threads about, which libraries may have; see `Shipment.import_modules`.
             warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
+            try:
+                pid = within_process_limits(os.fork)
+            except OSError as error:
+                self._report_failure(index, error)
+                return
         if pid == 0:
             self._become_worker(index, template)
         pidfd = os.pidfd_open(pid)
         self._workers[pidfd] = (index, pid)
         self._poll.register(pidfd, select.POLLIN)
         self._control.send(MESSAGE.pack(Message.STARTED, index, pid))
+
+    def _report_failure(self, index: int, error: OSError) -> None:
+        leave_message(index, self._channels, pack_exception(error))
+        self._control.send(MESSAGE.pack(Message.STARTED, index, 0))
+        self._control.send(MESSAGE.pack(Message.ENDED, index, START_FAILED << 8))
 
     def _renew(self, shipment: Shipment) -> None:
         shipment.import_modules()

@@ -1,0 +1,54 @@
+"""No further process may be started: `ulimit -u` of the user, or `pids.max` of the control group. Root has no such limit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline
+from dali_like.errors import ProcessLimitError, WorkerStartError
+from dali_like.types import SampleInfo
+
+MakePipeline = Callable[..., Pipeline]
+
+
+def number(info: SampleInfo) -> Any:
+    return np.int64(info.idx_in_epoch)
+
+
+def refuse(*_: Any, **__: Any) -> NoReturn:
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+@pytest.mark.parametrize(("way", "module", "name"), [("fork", os, "fork"), ("spawn", subprocess, "Popen")])
+def test_not_even_the_first_one(
+    way: str, module: Any, name: str, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipe = make_pipeline(number, way)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, refuse)
+
+        with pytest.raises(ProcessLimitError, match="raise `ulimit -u`") as caught:
+            pipe.run()
+
+    assert isinstance(caught.value, OSError)
+    assert caught.value.errno == errno.EAGAIN
+    assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3], "there are fewer processes again"
+
+
+def test_no_worker(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    main, fork = os.getpid(), os.fork
+    monkeypatch.setattr(os, "fork", lambda: fork() if os.getpid() == main else refuse())
+    pipe = make_pipeline(number, "fork")
+
+    with pytest.raises(WorkerStartError, match="raise `ulimit -u`") as caught:
+        pipe.run()
+
+    assert isinstance(caught.value.__cause__, ProcessLimitError)
+    assert capfd.readouterr().err == ""
