@@ -10,7 +10,7 @@ import pytest
 
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.protocol import TASK
+from dali_like.workers.protocol import NO_TICKET, TASK
 from dali_like.workers.ray_orders import Order, Orders
 
 Post = Callable[..., None]
@@ -85,3 +85,14 @@ def test_a_pool_that_is_gone_has_none() -> None:
 
     assert orders.next_for(0, False) is None
     assert orders.next_for(ANY_WORKER, False) is None
+
+
+def test_whether_some_wait_of_batches_up_to_one_that_has_been_lost_is_known(made: tuple[Orders, Post]) -> None:
+    orders, post = made
+    post(3, 0)
+    post(NO_TICKET, 0)
+    orders.take_posted()
+
+    assert [orders.any_waits(ticket) for ticket in (NO_TICKET, 2, 3, 4)] == [False, False, True, True]
+    orders.give_back([Order(2, 0, 1, ANY_WORKER)])
+    assert orders.any_waits(2)

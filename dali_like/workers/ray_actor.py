@@ -41,6 +41,10 @@ class Actor:
         """Whether it can be given another call."""
         return self.is_ready and self.end is None and self.num_calls < _MOST_CALLS
 
+    def is_watched(self, last_ticket: int) -> bool:
+        """Whether it has a task of a batch up to that with this ticket."""
+        return any(order.ticket <= last_ticket for order in self.orders)
+
     @property
     def is_bound(self) -> bool:
         """Whether it has a task already that only it can do."""

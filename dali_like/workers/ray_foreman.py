@@ -274,9 +274,12 @@ class Foreman:
 
     def _actors_with_room(self) -> list[Actor]:
         """Those that may be given a task now, the least busy first."""
-        is_full = self._is_full
+        # Which of its calls has ended an actor cannot be seen: one that may do that is its only one.
+        is_wary = self._orders.any_waits(self._last_lost)
+        needs_idle = is_wary or self._is_full
         free = [actor for actor in self._actors if actor is not None and actor.has_room]
-        return sorted((actor for actor in free if not (is_full and actor.orders)), key=lambda actor: actor.num_calls)
+        free = [actor for actor in free if not actor.orders or not (needs_idle or actor.is_watched(self._last_lost))]
+        return sorted(free, key=lambda actor: actor.num_calls)
 
     def _hand_out(self) -> None:
         self._orders.take_posted()

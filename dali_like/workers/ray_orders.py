@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dali_like.workers.batch import ANY_WORKER
 from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.protocol import TASK
+from dali_like.workers.protocol import NO_TICKET, TASK
 
 #: So many are taken at a time.
 _MOST_RECORDS = 256
@@ -51,6 +51,10 @@ class Orders:
     def has_waiting(self) -> bool:
         """Whether there are some that have been taken from the pipes, and that nobody has."""
         return bool(self._returned or self.posted)
+
+    def any_waits(self, last_ticket: int) -> bool:
+        """Whether a task waits, and has been taken from the pipes, of a batch up to that with this ticket."""
+        return any(NO_TICKET < order.ticket <= last_ticket for orders in (self._returned, self.posted) for order in orders)
 
     def watch(self, poll: select.poll, workers: Iterable[int]) -> None:
         """Let a poll wait for tasks that any worker can do, and for those of some."""
