@@ -104,7 +104,7 @@ def test_less_memory_than_batches_ahead_could_use_costs_no_collection(
     way: str, make_pipeline: MakePipeline, collections: Collections
 ) -> None:
     pipe = make_pipeline(source, way, max_held_bytes=LIMIT_BYTES, prefetch_queue_depth=9)
-    run_holding_two(pipe, 10)  # by now it is known what samples are like
+    run_holding_two(pipe, 20)  # those are gone that were begun when it was not known what samples are like
     before = collections.count
 
     run_holding_two(pipe, 20)
