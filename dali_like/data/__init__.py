@@ -10,42 +10,47 @@
 
 from __future__ import annotations
 
-from dali_like.data.collate import default_collate, default_collate_fn_map, default_convert
-from dali_like.data.datasets import (
-    ArrayDataset,
-    ChainDataset,
-    ConcatDataset,
-    Dataset,
-    IterableDataset,
-    StackDataset,
-    Subset,
-    random_split,
-)
-from dali_like.data.folder import DatasetFolder, ImageFolder
-from dali_like.data.images import InterpolationMode
-from dali_like.data.iteration import SamplerIterator, resumable
-from dali_like.data.loader import DataLoader
-from dali_like.data.permutation import BlockPermutation, Permutation
-from dali_like.data.samplers import (
-    BatchSampler,
-    DistributedSampler,
-    RandomSampler,
-    Sampler,
-    SequentialSampler,
-    SubsetRandomSampler,
-    WeightedRandomSampler,
-)
-from dali_like.data.sharded import ShardedBatchSampler
-from dali_like.data.transforms import (
-    CenterCrop,
-    Compose,
-    Normalize,
-    RandomHorizontalFlip,
-    RandomResizedCrop,
-    Resize,
-    ToTensor,
-)
-from dali_like.workers.info import WorkerInfo, get_worker_info
+from typing import TYPE_CHECKING
+
+from dali_like.on_demand import importer
+
+if TYPE_CHECKING:
+    from dali_like.data.collate import default_collate, default_collate_fn_map, default_convert
+    from dali_like.data.datasets import (
+        ArrayDataset,
+        ChainDataset,
+        ConcatDataset,
+        Dataset,
+        IterableDataset,
+        StackDataset,
+        Subset,
+        random_split,
+    )
+    from dali_like.data.folder import DatasetFolder, ImageFolder
+    from dali_like.data.images import InterpolationMode
+    from dali_like.data.iteration import SamplerIterator, resumable
+    from dali_like.data.loader import DataLoader
+    from dali_like.data.permutation import BlockPermutation, Permutation
+    from dali_like.data.samplers import (
+        BatchSampler,
+        DistributedSampler,
+        RandomSampler,
+        Sampler,
+        SequentialSampler,
+        SubsetRandomSampler,
+        WeightedRandomSampler,
+    )
+    from dali_like.data.sharded import ShardedBatchSampler
+    from dali_like.data.transforms import (
+        CenterCrop,
+        Compose,
+        Normalize,
+        RandomHorizontalFlip,
+        RandomResizedCrop,
+        Resize,
+        ToTensor,
+    )
+    from dali_like.workers.info import WorkerInfo, get_worker_info
 
 __all__ = [
     "ArrayDataset",
@@ -85,3 +90,44 @@ __all__ = [
     "random_split",
     "resumable",
 ]
+
+_PLACES = {
+    "dali_like.data.collate": ("default_collate", "default_collate_fn_map", "default_convert"),
+    "dali_like.data.datasets": (
+        "ArrayDataset",
+        "ChainDataset",
+        "ConcatDataset",
+        "Dataset",
+        "IterableDataset",
+        "StackDataset",
+        "Subset",
+        "random_split",
+    ),
+    "dali_like.data.folder": ("DatasetFolder", "ImageFolder"),
+    "dali_like.data.images": ("InterpolationMode",),
+    "dali_like.data.iteration": ("SamplerIterator", "resumable"),
+    "dali_like.data.loader": ("DataLoader",),
+    "dali_like.data.permutation": ("BlockPermutation", "Permutation"),
+    "dali_like.data.samplers": (
+        "BatchSampler",
+        "DistributedSampler",
+        "RandomSampler",
+        "Sampler",
+        "SequentialSampler",
+        "SubsetRandomSampler",
+        "WeightedRandomSampler",
+    ),
+    "dali_like.data.sharded": ("ShardedBatchSampler",),
+    "dali_like.data.transforms": (
+        "CenterCrop",
+        "Compose",
+        "Normalize",
+        "RandomHorizontalFlip",
+        "RandomResizedCrop",
+        "Resize",
+        "ToTensor",
+    ),
+    "dali_like.workers.info": ("WorkerInfo", "get_worker_info"),
+}
+
+__getattr__, __dir__ = importer(__name__, _PLACES)

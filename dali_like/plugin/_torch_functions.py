@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from dali_like.fn import torch_python_function
+from typing import TYPE_CHECKING
+
+from dali_like.on_demand import importer
+
+if TYPE_CHECKING:
+    from dali_like.fn import torch_python_function
 
 __all__ = ["torch_python_function"]
+
+__getattr__, __dir__ = importer(__name__, {"dali_like.fn": ("torch_python_function",)})

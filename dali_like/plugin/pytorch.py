@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dali_like.data.datasets import Samples
 from dali_like.data.loading import Loading
@@ -22,6 +22,7 @@ from dali_like.data.serial_pass import SerialPass
 from dali_like.data.worker_pass import WorkerPass
 from dali_like.errors import ArgumentError
 from dali_like.extras import optional
+from dali_like.on_demand import importer
 
 optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
@@ -29,18 +30,20 @@ import torch  # noqa: E402
 import torch.utils.data as torch_data  # noqa: E402
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
-from dali_like.ops import TorchPythonFunction  # noqa: E402
 from dali_like.plugin import _torch_functions as fn  # noqa: E402
 from dali_like.plugin._datapipes import Divide, divide, is_datapipe  # noqa: E402
 from dali_like.plugin._torch_flavour import TorchFlavour  # noqa: E402
-from dali_like.plugin._torch_iterators import (  # noqa: E402
-    DALIClassificationIterator,
-    DALIGenericIterator,
-    DALIRaggedIterator,
-    feed_ndarray,
-    to_torch_type,
-)
-from dali_like.plugin.progress import LastBatchPolicy  # noqa: E402
+
+if TYPE_CHECKING:
+    from dali_like.ops import TorchPythonFunction
+    from dali_like.plugin._torch_iterators import (
+        DALIClassificationIterator,
+        DALIGenericIterator,
+        DALIRaggedIterator,
+        feed_ndarray,
+        to_torch_type,
+    )
+    from dali_like.plugin.progress import LastBatchPolicy
 
 __all__ = [
     "DALIClassificationIterator",
@@ -53,6 +56,21 @@ __all__ = [
     "fn",
     "to_torch_type",
 ]
+
+#: Who loads a dataset needs no pipelines, nor operators.
+_PLACES = {
+    "dali_like.ops": ("TorchPythonFunction",),
+    "dali_like.plugin._torch_iterators": (
+        "DALIClassificationIterator",
+        "DALIGenericIterator",
+        "DALIRaggedIterator",
+        "feed_ndarray",
+        "to_torch_type",
+    ),
+    "dali_like.plugin.progress": ("LastBatchPolicy",),
+}
+
+__getattr__, __dir__ = importer(__name__, _PLACES)
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -125,7 +143,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
         )
-        for name, value in vars(own).items():
+        for name, value in own._asdict().items():
             setattr(self, name, value)
         num_workers, prefetch_factor, self._chosen = numbers_of(num_workers, prefetch_factor)
         super().__init__(
