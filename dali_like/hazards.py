@@ -12,18 +12,19 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-import socket
 import sys
 import threading
 import types
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
-from dali_like.external_source import ExternalSource
 from dali_like.introspection import parts_of
 from dali_like.notices import warn
+
+if TYPE_CHECKING:
+    from dali_like.external_source import ExternalSource
 
 #: How deep into a source one looks, and at how many parts of each thing: enough for its attributes and their attributes.
 _DEPTH = 3
@@ -105,7 +106,7 @@ def _problem(value: Any) -> str | None:
         streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
         if not value.closed and not any(value is stream for stream in streams):
             return "an open file, whose position all workers share"
-    elif isinstance(value, socket.socket):
+    elif (socket := sys.modules.get("socket")) is not None and isinstance(value, socket.socket):
         if value.fileno() >= 0:
             return "an open socket, which all workers share"
     elif (sqlite3 := sys.modules.get("sqlite3")) is not None and isinstance(value, sqlite3.Connection):

@@ -6,7 +6,6 @@ import os
 from collections.abc import Container
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import HasArguments
@@ -164,7 +163,8 @@ class Reporting(HasArguments, Definable, Monitored):
         with self._call:
             graph = self._make_graph()
             fused = self._fused(graph)
-        Path(filename).write_text(dot_of(graph, show_tensors, use_colors, fused), encoding="utf-8")
+        with open(filename, "w", encoding="utf-8") as file:
+            file.write(dot_of(graph, show_tensors, use_colors, fused))
 
     def _fused(self, graph: Graph) -> Container[OperatorNode]:
         """The operators that run in the workers."""

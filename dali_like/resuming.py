@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, HasArguments
@@ -42,7 +41,8 @@ class Resumable(HasArguments):
         """
         checkpoint = self._take_checkpoint().dumps()
         if filename is not None:
-            Path(filename).write_bytes(checkpoint)
+            with open(filename, "wb") as file:
+                file.write(checkpoint)
         return checkpoint
 
     def state_dict(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Self
 
 from dali_like.arguments import Arguments, HasArguments
@@ -47,7 +46,8 @@ class Serializable(HasArguments, Definable):
         with self._call:
             text = dumps(self._arguments, self._make_graph())
         if filename is not None:
-            Path(filename).write_bytes(text)
+            with open(filename, "wb") as file:
+                file.write(text)
         return text
 
     @classmethod
@@ -74,10 +74,10 @@ class Serializable(HasArguments, Definable):
         pipe = cls()
         if unknown := sorted(set(arguments) - vars(pipe._arguments).keys()):
             raise DefinitionError(f"deserialize() got arguments that Pipeline does not have: {', '.join(unknown)}")
-        pipe._load(
-            serialized_pipeline if filename is None else Path(filename).read_bytes(),
-            {name: value for name, value in arguments.items() if value is not None},
-        )
+        if filename is not None:
+            with open(filename, "rb") as file:
+                serialized_pipeline = file.read()
+        pipe._load(serialized_pipeline, {name: value for name, value in arguments.items() if value is not None})
         return pipe
 
     def deserialize_and_build(self, serialized_pipeline: str | bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import PipelineStateError
@@ -34,7 +33,7 @@ class Traceable:
             raise PipelineStateError("there is no trace to plot: run some batches within `with ....trace():` first")
         from dali_like.monitor.picture import draw  # noqa: PLC0415
 
-        draw(self._last_records, Path(path))
+        draw(self._last_records, path)
 
     def publish(self, name: str = "") -> None:
         """Let ``dali-like top`` and ``dali-like view`` show what it does, for as long as it is there and not closed.
@@ -87,7 +86,7 @@ class TraceablePipeline(Traceable):
         from dali_like.monitor.trace import PipelineTrace  # noqa: PLC0415
 
         pipe: Any = self
-        return PipelineTrace(pipe, None if path is None else Path(path), nvtx=nvtx)
+        return PipelineTrace(pipe, path, nvtx=nvtx)
 
 
 class TraceableLoader(Traceable):
@@ -108,4 +107,4 @@ class TraceableLoader(Traceable):
         from dali_like.monitor.trace import LoaderTrace  # noqa: PLC0415
 
         loader: Any = self
-        return LoaderTrace(loader, None if path is None else Path(path), nvtx=nvtx)
+        return LoaderTrace(loader, path, nvtx=nvtx)

@@ -23,13 +23,12 @@ from dali_like.device.protocol import Pinning
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
-from dali_like.monitor.gathering import alive_s, ring_statistics
-from dali_like.monitor.statistics import RingStatistics
 from dali_like.notices import warn
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.descriptors import enough_descriptors
 from dali_like.workers.geometry import TASKS_PER_WORKER
 from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import alive_s
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
@@ -153,11 +152,6 @@ class LoaderCrew:
             alive_s(readings),
             tuple(readings[0]),
         )
-
-    @property
-    def ring(self) -> RingStatistics:
-        """Where their batches lie."""
-        return ring_statistics(self._pool.stages[0], self._pool, 0)
 
     @property
     def pids(self) -> Sequence[int]:

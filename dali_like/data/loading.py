@@ -13,7 +13,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.data.ahead import PassAhead, state_of_samplers
 from dali_like.data.iteration import changes_sampler
@@ -25,12 +25,12 @@ from dali_like.data.staffing import Staffed
 from dali_like.data.walks import restore
 from dali_like.data.worker_pass import WorkerPass
 from dali_like.interrupts import InterruptSafeLock
-from dali_like.monitor.gathering import num_cpus
 from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.memory import memory_of
 from dali_like.monitor.monitored import Monitored
-from dali_like.monitor.statistics import Settings, SourceStatistics, Statistics
 from dali_like.tracing import TraceableLoader
+
+if TYPE_CHECKING:
+    from dali_like.monitor.statistics import Statistics
 
 
 class Loading(Staffed, Monitored, TraceableLoader):
@@ -133,6 +133,11 @@ class Loading(Staffed, Monitored, TraceableLoader):
         Args:
             memory: whether to ask the system how much memory the processes take, which takes it some milliseconds each.
         """
+        from dali_like.monitor.gathering import num_cpus  # noqa: PLC0415  # not before somebody wants to know
+        from dali_like.monitor.loaders import statistics_of  # noqa: PLC0415
+        from dali_like.monitor.memory import memory_of  # noqa: PLC0415
+        from dali_like.monitor.statistics import Settings, SourceStatistics  # noqa: PLC0415
+
         start_method = self._start_method if self.num_workers else ""
         chosen = None if self._tuner is None else self._tuner.settings
         workers, num_ahead = self.num_workers, self.num_workers * (self.prefetch_factor or 0)
@@ -141,7 +146,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
         settings = Settings("loader", self.batch_size or 0, workers, start_method, 0, num_ahead, num_cpus(), chosen)
         unit = "batch" if self._auto_collation and getattr(self.dataset, "__getitems__", None) else "sample"
         dataset = SourceStatistics(f"dataset {type(self.dataset).__qualname__}", unit=unit)
-        statistics = self._tally.total(settings, dataset)
+        statistics = statistics_of(self._tally, settings, dataset)
         if not memory:
             return statistics
         return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import NamedTuple, Protocol
 
-from dali_like.monitor.gathering import loop_statistics, measured, seconds_since, worker_statistics
 from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.statistics import RingStatistics, Settings, SourceStatistics, Statistics
 from dali_like.workers.meters import Meter, Reading
+from dali_like.workers.pool import ProcessPool
 
 
 class Counts(NamedTuple):
@@ -56,8 +54,8 @@ class Counting(Protocol):
         """What has happened; nothing once it has been added to the tally."""
 
     @property
-    def ring(self) -> RingStatistics:
-        """Where their batches lie."""
+    def pool(self) -> ProcessPool:
+        """What they belong to."""
 
     @property
     def pids(self) -> Sequence[int]:
@@ -93,32 +91,14 @@ class Tally:
         """Take note of counts for good. Finalizers may call this."""
         self._counts = self._counts.plus(counts)
 
-    def total(self, settings: Settings, source: SourceStatistics) -> Statistics:
-        """All so far.
+    @property
+    def crews(self) -> list[Counting]:
+        """Those that are asked."""
+        return list(self._counting)
 
-        Args:
-            source: the dataset, without what has been counted.
-        """
-        crews = list(self._counting)
+    def total(self, crews: Sequence[Counting]) -> Counts:
+        """All so far: with what some crews say now."""
         counts = Counts(0, self.replaced, self.batches)
         for each in (self._counts, *(crew.counts for crew in crews)):
             counts = counts.plus(each)
-        at_work = next((crew for crew in crews if any(crew.pids)), None)
-        source = replace(
-            source,
-            place="workers" if counts.readings else "main process",
-            batches=counts.batches,
-            samples=self.samples,
-            made_bytes=counts.made_bytes,
-            ring=RingStatistics() if at_work is None else at_work.ring,
-        )
-        return Statistics(
-            seconds=seconds_since(self.loop.begin_ns),
-            settings=settings,
-            loop=loop_statistics(self.loop, counts.waited_ns),
-            sources=(measured(source, (self.meter.reading, *counts.readings)),),
-            workers=worker_statistics([counts.readings], () if at_work is None else at_work.pids, counts.alive_s),
-            worker_restarts=counts.restarts,
-            replaced_samples=counts.replaced,
-            held_bytes=sum(crew.held_bytes for crew in crews),
-        )
+        return counts

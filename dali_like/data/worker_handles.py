@@ -9,7 +9,8 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+
+from dali_like.workers.limits import read_file
 
 #: How often to look whether a worker has ended.
 _LOOK_S = 0.002
@@ -32,10 +33,7 @@ class WorkerHandle:
         """Whether it is there and has not ended."""
         if self.pid in self._exitcodes:
             return False
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2][:1] not in ("Z", "X")
-        except OSError:
-            return False
+        return read_file(f"/proc/{self.pid}/stat").rpartition(") ")[2][:1] not in ("", "Z", "X")
 
     def terminate(self) -> None:
         """Send SIGTERM, if it is alive."""

@@ -7,14 +7,13 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from time import monotonic_ns
 from typing import Protocol
 
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes, LoopMeter
 from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
 from dali_like.workers.limits import cpu_quota
-from dali_like.workers.meters import Reading
+from dali_like.workers.meters import Reading, first_made_ns, seconds_since
 from dali_like.workers.stages import Stage
 
 
@@ -42,11 +41,6 @@ def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for
         waited_for_operators_s=waited_for_operators_ns / 1e9,
         recent=tuple(map(BatchTimes._make, meter.recent.copy())),
     )
-
-
-def seconds_since(begin_ns: int) -> float:
-    """How long ago something was; 0 if it has not been."""
-    return (monotonic_ns() - begin_ns) / 1e9 if begin_ns else 0.0
 
 
 def ring_statistics(stage: Stage, pool: MakesBatches | None, number: int) -> RingStatistics:
@@ -103,7 +97,7 @@ def worker_statistics(
         alive_s: for how long the first of them has been there.
     """
     workers = []
-    first_ns = min(_made_ns(readings), default=0)
+    first_ns = first_made_ns(readings)
     for number, of_sources in enumerate(zip(*readings, strict=True)):
         total = sum(of_sources, Reading())
         late_s = (total.made_ns - first_ns) / 1e9 if total.made_ns else alive_s
@@ -119,15 +113,6 @@ def worker_statistics(
             )
         )
     return tuple(workers)
-
-
-def alive_s(readings: Sequence[Sequence[Reading]]) -> float:
-    """How long ago the first of some workers was ready."""
-    return seconds_since(min(_made_ns(readings), default=0))
-
-
-def _made_ns(readings: Sequence[Sequence[Reading]]) -> list[int]:
-    return [reading.made_ns for of_source in readings for reading in of_source if reading.made_ns]
 
 
 def num_cpus() -> int:

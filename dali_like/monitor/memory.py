@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from dali_like.monitor.statistics import MemoryStatistics
+from dali_like.workers.limits import read_file
 
 
 def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
     """The memory of this process, its workers, and what these were forked from. Workers may be threads of this process."""
-    worker_pids = [pid for pid in worker_pids if not Path(f"/proc/self/task/{pid}").exists()]
+    worker_pids = [pid for pid in worker_pids if not os.path.exists(f"/proc/self/task/{pid}")]
     others = {pid for pid in map(_parent_of, worker_pids) if pid} - {os.getpid()}
     return MemoryStatistics(
         main_bytes=pss_bytes(os.getpid()),
@@ -22,15 +22,10 @@ def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
 
 def pss_bytes(pid: int) -> int:
     """The proportional set size of a process (proc(5), smaps_rollup); 0 where it has ended, or the system does not tell."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
+    lines = read_file(f"/proc/{pid}/smaps_rollup").splitlines()
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 
 
 def _parent_of(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
+    stat = read_file(f"/proc/{pid}/stat")
+    return int(stat.rpartition(")")[2].split()[1]) if stat else 0

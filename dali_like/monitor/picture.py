@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from dali_like.extras import optional
@@ -58,7 +58,7 @@ def _costs(records: Records) -> Iterator[BatchCost]:
             yield BatchCost(run.begin_ns, wait_ns, run.end_ns - run.begin_ns - wait_ns, step_ns)
 
 
-def draw(records: Records, path: Path) -> None:
+def draw(records: Records, path: str | os.PathLike[str]) -> None:
     """Draw a trace into a file.
 
     Args:

@@ -7,17 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dali_like.monitor.durations import Durations
-from dali_like.monitor.gathering import (
-    alive_s,
-    loop_statistics,
-    measured,
-    num_cpus,
-    seconds_since,
-    source_statistics,
-    worker_statistics,
-)
+from dali_like.monitor.gathering import loop_statistics, measured, num_cpus, source_statistics, worker_statistics
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
+from dali_like.workers.meters import alive_s, seconds_since
 from dali_like.workers.settings import AUTO, NOT_MEASURED, ChosenSettings
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 import weakref
 from collections.abc import Callable
@@ -48,8 +49,8 @@ class Trace:
         MissingExtraError: NVTX ranges are wanted, and the package is not installed.
     """
 
-    def __init__(self, path: Path | None, *, nvtx: bool = False) -> None:
-        self._path = path
+    def __init__(self, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
+        self._path = None if path is None else Path(path)
         self._tracer = Tracer(nvtx=nvtx)
         self._steps = _Steps(self._tracer)
 
@@ -103,7 +104,7 @@ class Trace:
 class PipelineTrace(Trace):
     """A trace of a pipeline. Entering it builds the pipeline, and records that; see `Trace`."""
 
-    def __init__(self, pipe: Pipeline, path: Path | None, *, nvtx: bool = False) -> None:
+    def __init__(self, pipe: Pipeline, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)
         self._pipe = pipe
 
@@ -144,7 +145,7 @@ class PipelineTrace(Trace):
 class LoaderTrace(Trace):
     """A trace of a loader: of its passes and of their workers, whenever they begin; see `Trace`."""
 
-    def __init__(self, loader: Loading, path: Path | None, *, nvtx: bool = False) -> None:
+    def __init__(self, loader: Loading, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)
         self._loader = loader
         self._passes: weakref.WeakSet[Pass] = weakref.WeakSet()

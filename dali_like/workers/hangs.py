@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable
-from pathlib import Path
 
 from dali_like.workers.crew import Workers
+from dali_like.workers.limits import read_file
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import MESSAGE_BYTES, WORD_BYTES, message_offset
 from dali_like.workers.worker import STACK_SIGNAL
@@ -78,10 +78,7 @@ class HangWatch:
 
     def is_stopped(self, worker: int) -> bool:
         """Whether a signal has stopped the worker."""
-        try:
-            stat = Path(f"/proc/{self._crew.pids[worker]}/stat").read_text()
-        except OSError:
-            return False
+        stat = read_file(f"/proc/{self._crew.pids[worker]}/stat")
         return stat.rpartition(") ")[2][:1] in ("T", "t")
 
     def stack_of(self, worker: int) -> str:

@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 from dali_like.errors import ProcessLimitError
 
 _Returned = TypeVar("_Returned")
 
+#: A tree of files that is not the machine's is given by tests. `pathlib` would take longer to import than all of this.
+_Path = str | os.PathLike[str]
+
 _UNLIMITED = 1 << 60  # version 1 says "no limit" by a number larger than any memory
 
 
-def available_bytes(root: Path = Path("/")) -> int:
+def available_bytes(root: _Path = "/") -> int:
     """Bytes that can be had without pushing anything out that is in use.
 
     Args:
@@ -29,39 +31,39 @@ def available_bytes(root: Path = Path("/")) -> int:
     return min([_available_in_machine(root), *_left_in_groups(root)])
 
 
-def available_cpus(root: Path = Path("/")) -> float:
+def available_cpus(root: _Path = "/") -> float:
     """How many CPUs this process may keep busy: those of its affinity, or its control groups' quota of CPU time."""
     quota = cpu_quota(root)
     allowed = len(os.sched_getaffinity(0))
     return allowed if quota is None else min(allowed, quota)
 
 
-def oom_kills(root: Path = Path("/")) -> int:
+def oom_kills(root: _Path = "/") -> int:
     """How often the kernel's out-of-memory killer has killed a process since the machine has started."""
-    for line in _read(root / "proc/vmstat").splitlines():
+    for line in read_file(os.path.join(root, "proc/vmstat")).splitlines():
         name, _, value = line.partition(" ")
         if name == "oom_kill":
             return int(value)
     return 0
 
 
-def _available_in_machine(root: Path) -> int:
-    for line in _read(root / "proc/meminfo").splitlines():
+def _available_in_machine(root: _Path) -> int:
+    for line in read_file(os.path.join(root, "proc/meminfo")).splitlines():
         name, _, value = line.partition(":")
         if name == "MemAvailable":
             return int(value.split()[0]) * 1024
     return _UNLIMITED
 
 
-def cpu_quota(root: Path = Path("/")) -> float | None:
+def cpu_quota(root: _Path = "/") -> float | None:
     """How many processors' time the control groups allow; None: all there is."""
     quotas = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
     return min(quotas, default=None)
 
 
-def processes_left(root: Path = Path("/")) -> int | None:
+def processes_left(root: _Path = "/") -> int | None:
     """How many processes and threads the control groups still allow; None: any number."""
-    limits = [(_number(group / "pids.max"), _number(group / "pids.current")) for group in _groups(root, "pids")]
+    limits = [(_number(group, "pids.max"), _number(group, "pids.current")) for group in _groups(root, "pids")]
     return min((max(0, limit - used) for limit, used in limits if limit is not None and used is not None), default=None)
 
 
@@ -81,55 +83,57 @@ def within_process_limits(start: Callable[..., _Returned], *args: object) -> _Re
         ) from error
 
 
-def _quota(group: Path) -> float | None:
-    quota, _, period = _read(group / "cpu.max").strip().partition(" ")
+def _quota(group: str) -> float | None:
+    quota, _, period = read_file(f"{group}/cpu.max").strip().partition(" ")
     if not quota:  # version 1, where -1 says "no limit"
-        quota, period = (_read(group / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
+        quota, period = (read_file(f"{group}/cpu.cfs_{name}_us").strip() for name in ("quota", "period"))
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
-def _left_in_groups(root: Path) -> Iterator[int]:
+def _left_in_groups(root: _Path) -> Iterator[int]:
     """What each memory control group that this process is in, and each above it, has left."""
     for group in _groups(root, "memory"):
-        limit = _number(group / "memory.max", "memory.limit_in_bytes")
-        usage = _number(group / "memory.current", "memory.usage_in_bytes")
+        limit = _number(group, "memory.max", "memory.limit_in_bytes")
+        usage = _number(group, "memory.current", "memory.usage_in_bytes")
         if limit is not None and usage is not None and limit < _UNLIMITED:
             yield max(0, limit - usage + _reclaimable(group))
 
 
-def _groups(root: Path, controller: str) -> Iterator[Path]:
+def _groups(root: _Path, controller: str) -> Iterator[str]:
     """The folders of the control groups that this process is in, and of each above, which have files of a controller."""
-    for line in _read(root / "proc/self/cgroup").splitlines():
+    for line in read_file(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, controllers, group = line.split(":", 2)
         if not controllers:
-            top = root / "sys/fs/cgroup"
+            top = os.path.join(root, "sys/fs/cgroup")
         elif controller in controllers.split(","):
-            top = root / "sys/fs/cgroup" / controller  # where others are mounted with it, this is a link
+            top = os.path.join(root, "sys/fs/cgroup", controller)  # where others are mounted with it, this is a link
         else:
             continue
-        directory = top / group.strip("/")
+        directory = os.path.join(top, group.strip("/")).rstrip("/")
         while True:
             yield directory
             if directory == top:
                 break
-            directory = directory.parent
+            directory = os.path.dirname(directory)
 
 
-def _reclaimable(directory: Path) -> int:
+def _reclaimable(directory: str) -> int:
     """The page cache of a group: it counts as used, but gives way."""
-    numbers = dict(line.split(" ", 1) for line in _read(directory / "memory.stat").splitlines())
+    numbers = dict(line.split(" ", 1) for line in read_file(f"{directory}/memory.stat").splitlines())
     # Version 1 has both, and only the second counts the groups within; version 2 has the first, and it does.
     return int(numbers.get("total_inactive_file") or numbers.get("inactive_file") or 0)
 
 
-def _number(path: Path, older: str = "") -> int | None:
+def _number(directory: str, name: str, older: str = "") -> int | None:
     """What a file says, or else the one that version 1 has in its place; None: "max", or there is neither."""
-    text = _read(path).strip() or (_read(path.with_name(older)).strip() if older else "")
+    text = read_file(f"{directory}/{name}").strip() or (read_file(f"{directory}/{older}").strip() if older else "")
     return int(text) if text.isdigit() else None
 
 
-def _read(path: Path) -> str:
+def read_file(path: str) -> str:
+    """What one of the kernel's files says; nothing if there is no such file, be it that its process has ended."""
     try:
-        return path.read_text()
-    except OSError:  # another version of control groups, or none
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
         return ""

@@ -364,3 +364,18 @@ def read_meters(space: SharedSpace, num_sources: int, num_workers: int, num_read
     """What workers have measured: for each source, a reading of each of the first `num_read`."""
     words = meter_words(space, num_sources, num_workers)[:, :num_read].copy()
     return [[Reading(words[source, worker]) for worker in range(num_read)] for source in range(num_sources)]
+
+
+def seconds_since(begin_ns: int) -> float:
+    """How long ago something was; 0 if it has not been."""
+    return (monotonic_ns() - begin_ns) / 1e9 if begin_ns else 0.0
+
+
+def alive_s(readings: Sequence[Sequence[Reading]]) -> float:
+    """How long ago the first of some workers was ready; `readings` as those of `read_meters`."""
+    return seconds_since(first_made_ns(readings))
+
+
+def first_made_ns(readings: Sequence[Sequence[Reading]]) -> int:
+    """When the first of some workers was ready; 0 if none is."""
+    return min((reading.made_ns for of_source in readings for reading in of_source if reading.made_ns), default=0)

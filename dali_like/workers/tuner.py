@@ -17,10 +17,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from dali_like.workers.limits import available_bytes
+from dali_like.workers.limits import available_bytes, read_file
 from dali_like.workers.settings import (
     FIRST_DEPTH,
     LEAST_WAITING,
@@ -290,15 +289,12 @@ def _runqueue_of(pool: Tunable) -> float:
 def _runqueue_s(pid: int) -> float:
     """For how long a worker has been ready to run without running."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):  # it has ended, or the kernel does not count
+        return int(read_file(f"/proc/{pid}/schedstat").split()[1]) / 1e9
+    except (IndexError, ValueError):  # it has ended, or the kernel does not count
         return 0.0
 
 
 def _private_bytes(pid: int) -> int:
     """The memory of a worker that it shares with nobody."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
+    lines = read_file(f"/proc/{pid}/smaps_rollup").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) * 1024
