@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 from dali_like.errors import CheckpointError
 
@@ -58,8 +58,7 @@ class IteratorPosition:
         return cls(**words)
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """How far a pipeline has come.
 
     Attributes:
@@ -85,7 +84,7 @@ class Checkpoint:
 
     def words(self) -> dict[str, Any]:
         """The checkpoint as what JSON consists of."""
-        words = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        words = self._asdict()
         words |= {"passed": list(self.passed), "sources": list(self.sources)}
         words["iterator"] = None if self.iterator is None else asdict(self.iterator)
         return {"format": _FORMAT, "version": _VERSION, **words}
@@ -135,8 +134,8 @@ class Checkpoint:
             raise CheckpointError("this is no checkpoint of a pipeline")
         if (version := words.pop("version", None)) != _VERSION:
             raise CheckpointError(f"the checkpoint is of version {version!r}; this version of dali_like reads {_VERSION}")
-        if set(words) != set(cls.__dataclass_fields__):
-            raise CheckpointError(f"the checkpoint has the entries {sorted(words)}, not {sorted(cls.__dataclass_fields__)}")
+        if set(words) != set(cls._fields):
+            raise CheckpointError(f"the checkpoint has the entries {sorted(words)}, not {sorted(cls._fields)}")
         passed, sources = words["passed"], words["sources"]
         good = all(_is_number(words[name], _LIMIT) for name in ("batch_size", "num_shards", "epoch", "iteration"))
         good &= _is_number(words["seed"], _SEED_LIMIT) and isinstance(words["ended"], bool)
@@ -149,7 +148,7 @@ class Checkpoint:
 
     def with_iterator(self, position: IteratorPosition | None) -> Checkpoint:
         """A checkpoint that says where an iterator is, too."""
-        return replace(self, iterator=position)
+        return self._replace(iterator=position)
 
     def check(self, batch_size: int, num_shards: int, go_on: Sequence[bool], *, divides_batches: bool) -> None:
         """Whether a pipeline can go on from here.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from dali_like.sharding import Division, Rest, Shard
 from dali_like.sources import Kind, grouped, padded
@@ -46,8 +45,7 @@ class SourceOptions(TypedDict, total=False):
     shard_rest: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceArguments:
+class SourceArguments(NamedTuple):
     """The keyword arguments of ``fn.external_source``, with their defaults."""
 
     cycle: bool | str | None = None
@@ -80,8 +78,7 @@ class SourceArguments:
     shard_rest: str | None = None
 
 
-@dataclass(frozen=True)
-class ExternalSource:
+class ExternalSource(NamedTuple):
     """An external source as the graph knows it.
 
     Attributes:

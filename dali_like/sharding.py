@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers.batch import Sizes
@@ -60,8 +60,7 @@ class Shard:
 ALONE = Shard()
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(NamedTuple):
     """What a shard has of an epoch.
 
     Attributes:

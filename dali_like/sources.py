@@ -10,8 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.sharding import Division, Padded
@@ -22,8 +21,7 @@ from dali_like.workers.streams import Grouped, Stream, Walk
 _CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """What the engine is told of a user's source.
 
     Attributes:
@@ -43,8 +41,7 @@ class Kind:
     length: int | None = None
 
 
-@dataclass(frozen=True)
-class Use:
+class Use(NamedTuple):
     """How a source is to be used.
 
     Attributes:
@@ -170,21 +167,21 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
     return kind(_IgnoreInfo(source), ignores_info=True)
 
 
-@dataclass(frozen=True)
 class _IgnoreInfo:
     """A source that takes no argument, as one that does."""
 
-    source: Callable[[], Any]
+    def __init__(self, source: Callable[[], Any]) -> None:
+        self.source = source
 
     def __call__(self, info: Any) -> Any:
         return self.source()
 
 
-@dataclass(frozen=True)
 class _WithIteration:
     """A source that is given the number of the iteration, as one that is given the BatchInfo."""
 
-    source: Callable[[int], Any]
+    def __init__(self, source: Callable[[int], Any]) -> None:
+        self.source = source
 
     def __call__(self, info: Any) -> Any:
         return self.source(info.iteration)
@@ -202,7 +199,7 @@ def padded(kind: Kind, division: Division) -> Kind:
     if isinstance(kind.callback, Stream):
         kind.callback.length = division.length
         return kind
-    return replace(kind, callback=Padded(kind.callback, division))
+    return kind._replace(callback=Padded(kind.callback, division))
 
 
 def _knower(source: Any) -> Any:

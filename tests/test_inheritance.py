@@ -8,7 +8,6 @@ import os
 import pickle
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from multiprocessing import heap, resource_tracker, shared_memory
 from typing import Any
 
@@ -84,7 +83,7 @@ def passes_over(loader: Any) -> list[Any]:
 
 def renew(pipe: Pipeline, source: Source) -> None:
     pool: Any = pipe._engine.process_pool  # type: ignore[union-attr]
-    pool.renew([replace(pool._stages[0].source, callback=source)])
+    pool.renew([pool._stages[0].source._replace(callback=source)])
 
 
 # One and the same

@@ -45,7 +45,7 @@ MIB = 1 << 20
 #: A batch of 64 samples that take 10 ms of computing each, and a loop that does nothing but ask for the next.
 COMPUTING = Measurement(busy_s=0.64, waiting=0.0, late_s=0.0, loop_s=0.0)
 #: The same samples, of which 9.9 ms are spent on waiting.
-SLEEPING = replace(COMPUTING, waiting=0.99)
+SLEEPING = COMPUTING._replace(waiting=0.99)
 
 LIMITS = Limits(
     cpus=8,
@@ -69,11 +69,11 @@ def settle(seen: Measurement, limits: Limits = LIMITS, now: ChosenSettings = FIR
 
 
 def test_tasks_that_are_late_by_little_want_no_more_batches_ahead() -> None:
-    quick = replace(COMPUTING, busy_s=0.0003, late_s=0.0006)
-    slow = replace(COMPUTING, busy_s=0.003, late_s=0.006)
+    quick = COMPUTING._replace(busy_s=0.0003, late_s=0.0006)
+    slow = COMPUTING._replace(busy_s=0.003, late_s=0.006)
 
-    assert settle(quick).prefetch_depth == settle(replace(quick, late_s=0.0)).prefetch_depth
-    assert settle(slow).prefetch_depth > settle(replace(slow, late_s=0.0)).prefetch_depth
+    assert settle(quick).prefetch_depth == settle(quick._replace(late_s=0.0)).prefetch_depth
+    assert settle(slow).prefetch_depth > settle(slow._replace(late_s=0.0)).prefetch_depth
 
 
 class TestWorkers:
@@ -84,23 +84,23 @@ class TestWorkers:
         assert settings.num_workers_reason == "callbacks compute, and there are 8 CPUs"
 
     def test_that_compute_may_have_a_part_of_a_cpu(self) -> None:
-        assert settle(COMPUTING, replace(LIMITS, cpus=0.5), ChosenSettings(1, 2)).num_workers == 1
-        assert settle(COMPUTING, replace(LIMITS, cpus=5.5)).num_workers == 6
+        assert settle(COMPUTING, LIMITS._replace(cpus=0.5), ChosenSettings(1, 2)).num_workers == 1
+        assert settle(COMPUTING, LIMITS._replace(cpus=5.5)).num_workers == 6
 
     @pytest.mark.parametrize(
         ("waiting", "expected"), [(0.2, 8), (0.5, 16), (0.75, 32), (0.99, MOST_WORKERS), (1.0, MOST_WORKERS)]
     )
     def test_that_wait_are_so_many_that_the_cpus_are_busy(self, waiting: float, expected: int) -> None:
-        assert settle(replace(COMPUTING, waiting=waiting)).num_workers == expected
+        assert settle(COMPUTING._replace(waiting=waiting)).num_workers == expected
 
     def test_are_no_more_than_the_loop_needs(self) -> None:
-        settings = settle(replace(SLEEPING, loop_s=0.1))
+        settings = settle(SLEEPING._replace(loop_s=0.1))
 
         assert settings.num_workers == 8  # 6.4 of them, and some more
         assert settings.num_workers_reason == "the loop takes 100 ms for a batch, and workers 640 ms"
 
     def test_are_not_fewer_because_the_loop_does_a_little_between_batches(self) -> None:
-        assert settle(replace(COMPUTING, busy_s=0.001, loop_s=1e-6)).num_workers == 8
+        assert settle(COMPUTING._replace(busy_s=0.001, loop_s=1e-6)).num_workers == 8
 
     def test_grow_step_by_step(self) -> None:
         first = decide(ChosenSettings(2, 2), SLEEPING, LIMITS)
@@ -117,7 +117,7 @@ class TestWorkers:
         assert (after.num_workers, after.num_workers_reason) == (before.num_workers, before.num_workers_reason)
 
     def test_have_the_memory_that_they_take(self) -> None:
-        settings = settle(SLEEPING, replace(LIMITS, available_bytes=200 * MIB))
+        settings = settle(SLEEPING, LIMITS._replace(available_bytes=200 * MIB))
 
         assert settings.num_workers == 4 + 5 * 5  # a quarter of it, each time, as if they took nothing
         assert "quarter of the memory that is left, at 10 MiB each" in settings.num_workers_reason
@@ -130,30 +130,30 @@ class TestDepth:
     def test_lets_all_workers_have_work(self) -> None:
         assert settle(COMPUTING).prefetch_depth == 2
         assert settle(SLEEPING).prefetch_depth == 5
-        assert settle(SLEEPING, replace(LIMITS, tasks_per_batch=1)).prefetch_depth == 2 * MOST_WORKERS + 1
+        assert settle(SLEEPING, LIMITS._replace(tasks_per_batch=1)).prefetch_depth == 2 * MOST_WORKERS + 1
 
     def test_hides_tasks_that_take_longer(self) -> None:
-        settings = settle(replace(COMPUTING, late_s=0.4))
+        settings = settle(COMPUTING._replace(late_s=0.4))
 
         assert settings.prefetch_depth == 6  # 80 ms a batch
         assert settings.prefetch_depth_reason == "tasks take up to 400 ms, and a batch is due each 80 ms"
 
     def test_hides_less_where_the_loop_takes_its_time(self) -> None:
-        assert settle(replace(COMPUTING, late_s=0.4, loop_s=0.2)).prefetch_depth == 3
+        assert settle(COMPUTING._replace(late_s=0.4, loop_s=0.2)).prefetch_depth == 3
 
     def test_does_not_hide_everything(self) -> None:
-        assert settle(replace(COMPUTING, late_s=100.0)).prefetch_depth == 16
+        assert settle(COMPUTING._replace(late_s=100.0)).prefetch_depth == 16
 
     def test_has_the_memory_that_batches_take(self) -> None:
-        limits = replace(LIMITS, batch_bytes=100 * MIB, batches_bytes=800 * MIB)
+        limits = LIMITS._replace(batch_bytes=100 * MIB, batches_bytes=800 * MIB)
 
-        settings = settle(replace(COMPUTING, late_s=0.4), limits)
+        settings = settle(COMPUTING._replace(late_s=0.4), limits)
 
         assert settings.prefetch_depth == 4
         assert settings.prefetch_depth_reason == "more batches of 100 MiB would take more than half of max_held_bytes"
 
     def test_never_becomes_less_as_it_is_decided(self) -> None:
-        before = settle(replace(COMPUTING, late_s=0.4))
+        before = settle(COMPUTING._replace(late_s=0.4))
 
         assert decide(before, COMPUTING, LIMITS) == before
 

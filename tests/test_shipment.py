@@ -11,7 +11,6 @@ import signal
 import sys
 import textwrap
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -222,7 +221,7 @@ def test_sources_of_one_pipeline_have_arrays_of_their_own() -> None:
     first, second = Holding(np.arange(LARGE)), Holding(np.arange(LARGE) + 7)
     source = Source("the source", first)
 
-    sources = [source, replace(source, name="the other", callback=second, worker_setup=second.read_all)]
+    sources = [source, source._replace(name="the other", callback=second, worker_setup=second.read_all)]
     packed = shipment.pack(sources, shipment.pickle_sources(sources, dumps))
     arrived = shipment.Shipment(os.dup(packed.fileno())).unpack()
 
@@ -455,7 +454,7 @@ def pool_of(pipe: Pipeline) -> ProcessPool:
 def renew(pipe: Pipeline, callback: Callable[[SampleInfo], Any]) -> None:
     pool = pool_of(pipe)
     (stage,) = pool._stages
-    pool.renew([replace(stage.source, callback=callback)])
+    pool.renew([stage.source._replace(callback=callback)])
 
 
 def run_until(pipe: Pipeline, batch: list[Any]) -> None:

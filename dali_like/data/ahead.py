@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 from dali_like.data.passes import Pass
 from dali_like.data.progress import Plan
@@ -11,8 +10,7 @@ from dali_like.data.progress import Plan
 _PLAIN = (int, float, str, bytes, type(None))
 
 
-@dataclasses.dataclass(frozen=True)
-class PassAhead:
+class PassAhead(NamedTuple):
     """A pass that has been begun before it was asked for, and what it went by.
 
     Attributes:
@@ -29,7 +27,7 @@ class PassAhead:
 
     def fits(self, plan: Plan) -> bool:
         """Whether a pass that is begun now would be like it."""
-        pairs = zip(vars(self.plan).values(), vars(plan).values(), strict=True)
+        pairs = zip(self.plan, plan, strict=True)
         same = all(before is now or (isinstance(now, _PLAIN) and before == now) for before, now in pairs)
         return same and self.samplers == state_of_samplers(plan)
 

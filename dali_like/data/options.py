@@ -172,7 +172,7 @@ class LoaderOptions(Generic[T_co]):
             max_held_bytes=max_held_bytes,
             worker_threads=worker_threads,
         )
-        for name, value in vars(own).items():
+        for name, value in own._asdict().items():
             setattr(self, name, value)
         self._is_complete = True
         self._IterableDataset_len_called: int | None = None

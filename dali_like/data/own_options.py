@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing.context import BaseContext
-from typing import Any
+from typing import Any, NamedTuple
 
 from dali_like.checks import Check, error_policy, flag, not_negative, or_none, positive
 from dali_like.errors import ArgumentError, ArgumentTypeError
@@ -16,8 +15,7 @@ from dali_like.workers.settings import AUTO, first_workers
 PREFETCH_FACTOR = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class OwnOptions:
+class OwnOptions(NamedTuple):
     """What a loader can be told here, and not in PyTorch; see `LoaderOptions` for what it means."""
 
     worker_seeding: str = "tasks"

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from dali_like.data.flavours import Flavour, mixed_seed
 from dali_like.data.walks import TOLD
@@ -16,8 +16,7 @@ from dali_like.errors import CheckpointError
 STATE_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What a loader has been told, as it is when a pass begins; see `dali_like.data.options.LoaderOptions`."""
 
     dataset: Any

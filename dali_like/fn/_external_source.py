@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Iterable
 from typing import Any, Unpack, overload
@@ -109,7 +108,7 @@ def external_source(
     given: dict[str, Any] = dict(options)
     if given.pop("seed", None) is not None:  # which every operator of DALI may be given
         warn("external_source: seed has no effect, since there are no random numbers", DeprecationWarning)
-    unknown = sorted(set(given) - {field.name for field in dataclasses.fields(SourceArguments)})
+    unknown = sorted(set(given) - set(SourceArguments._fields))
     if unknown:
         raise ArgumentTypeError(f"external_source got unexpected arguments: {', '.join(unknown)}")
     external = make_external_source(source, num_outputs, SourceArguments(**given))

@@ -17,7 +17,6 @@ import sys
 from bisect import insort
 from collections import deque
 from collections.abc import Container, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dali_like.errors import CheckpointError
@@ -54,7 +53,7 @@ class Lockstep:
 
     def deepen(self, num_batches: int) -> None:
         """Compute parallel sources so many batches further ahead from now on; a negative number: less far."""
-        self._feeds = [replace(feed, ahead=feed.ahead + num_batches) if feed.parallel else feed for feed in self._feeds]
+        self._feeds = [feed._replace(ahead=feed.ahead + num_batches) if feed.parallel else feed for feed in self._feeds]
         self._ahead = max(feed.ahead for feed in self._feeds)
 
     @property
@@ -170,7 +169,7 @@ class Lockstep:
         for i, (feed, output) in enumerate(zip(self._feeds, outputs, strict=False)):
             if feed.goes_on:
                 self._passed[i] -= 1
-                batch = Batch(BatchKey(feed.index, 0, feed.number(self._passed[i]), 0, self._batch_size))
+                batch = Batch(BatchKey(feed.source, 0, feed.number(self._passed[i]), 0, self._batch_size))
                 batch.outcome = output
                 self._left_over[i].insert(0, batch)
 
@@ -274,7 +273,7 @@ class Lockstep:
         if feed.sizes is not None and iteration == feed.sizes.num_batches - 1:
             size = feed.sizes.last
         first = feed.shard.first(iteration, self._batch_size)
-        return BatchKey(feed.index, epoch, feed.number(iteration), first, size, feed.worker, step.turn)
+        return BatchKey(feed.source, epoch, feed.number(iteration), first, size, feed.worker, step.turn)
 
     def _end_behind(self, step: Step) -> None:
         """Let the epoch end behind the first step."""

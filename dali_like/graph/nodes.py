@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -157,8 +157,7 @@ class DataNode(Expression):
         raise DefinitionError("a DataNode cannot be unpacked; a source has several outputs if num_outputs= says so")
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """What a pipeline computes.
 
     Attributes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -168,8 +167,7 @@ def choose_layout(layouts: str, ndim: int) -> str:
     return next((layout for layout in layouts.split() if len(layout) == ndim), "")
 
 
-@dataclass(frozen=True)
-class ShapeOf:
+class ShapeOf(NamedTuple):
     """The shape of each sample; see `dali_like.graph.nodes.DataNode.shape`."""
 
     dtype: np.dtype[Any]

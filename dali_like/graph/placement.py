@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from dali_like.arguments import Arguments
 from dali_like.external_source import ExternalSource
@@ -31,8 +30,7 @@ from dali_like.workers.protocol import UNKNOWN
 from dali_like.workers.samples import LastBatch, Source, as_array, check_array, split_outputs
 
 
-@dataclass(frozen=True)
-class ProgramStage:
+class ProgramStage(NamedTuple):
     """A program that threads run sample by sample, what it is given and what it makes."""
 
     inputs: tuple[Key, ...]
@@ -40,8 +38,7 @@ class ProgramStage:
     outputs: tuple[Key, ...]
 
 
-@dataclass(frozen=True)
-class BatchStage:
+class BatchStage(NamedTuple):
     """An operator that needs a whole batch."""
 
     inputs: tuple[Key, ...]
@@ -52,8 +49,7 @@ class BatchStage:
 Stage: TypeAlias = ProgramStage | BatchStage
 
 
-@dataclass(frozen=True)
-class Fusion:
+class Fusion(NamedTuple):
     """The operators that run behind a source.
 
     Attributes:
@@ -67,8 +63,7 @@ class Fusion:
     outputs: tuple[Key, ...]
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """Where the operators of a graph run.
 
     Attributes:
@@ -293,11 +288,10 @@ class _Behind:
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputLayout, ...]]:
     """A source whose samples are what the operators behind it make; and what is known of its outputs."""
     declared = node.external.declared
-    bare = replace(source, on_error="raise", worker_setup=None, worker_teardown=None)
+    bare = source._replace(on_error="raise", worker_setup=None, worker_teardown=None)
     outputs = [declared[i] if producer is node else OutputLayout(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
     objects = tuple(producer is node and source.is_object(i) for producer, i in fusion.outputs)
-    fused = replace(
-        source,
+    fused = source._replace(
         callback=_Behind(bare, declared, fusion.program),
         num_outputs=len(outputs),
         objects=objects if any(objects) else (),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,8 +51,7 @@ class Facts(NamedTuple):
         return data.producer.layouts[data.output]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """The application of one operator.
 
     Attributes:
@@ -91,8 +89,7 @@ class Step:
         registers[self.output : self.output + len(outputs)] = outputs
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """Operators that make a sample of a sample.
 
     Attributes:

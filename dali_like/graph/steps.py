@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from dali_like.sharding import ALONE, Shard
@@ -10,8 +9,7 @@ from dali_like.workers.base import Pool
 from dali_like.workers.batch import ANY_WORKER, Batch, Sizes
 
 
-@dataclass(frozen=True)
-class Feed:
+class Feed(NamedTuple):
     """One source: the pool that computes it, its number there, and how far ahead.
 
     Attributes:
@@ -26,7 +24,7 @@ class Feed:
     """
 
     pool: Pool
-    index: int
+    source: int
     ahead: int
     parallel: bool
     worker: int = ANY_WORKER

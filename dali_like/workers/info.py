@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class WorkerInfo:
+class WorkerInfo(NamedTuple):
     """A worker: a process, or a thread. The names follow ``torch.utils.data.get_worker_info``.
 
     Attributes:

@@ -31,9 +31,8 @@ import threading
 import traceback
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
 
@@ -209,8 +208,7 @@ def _show_thread_exception(args: threading.ExceptHookArgs) -> None:
         sys.stderr.write(f"Exception in thread {name}:\n{text}")
 
 
-@dataclass(frozen=True)
-class HandlerSetup:
+class HandlerSetup(NamedTuple):
     """A log handler that writes to "stdout" or "stderr"; the formatter is pickled."""
 
     stream: str
@@ -218,8 +216,7 @@ class HandlerSetup:
     formatter: bytes
 
 
-@dataclass(frozen=True)
-class LoggingSetup:
+class LoggingSetup(NamedTuple):
     """What of the root logger concerns the terminal: what ``logging.basicConfig`` sets up."""
 
     level: int

@@ -14,7 +14,6 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import replace
 from pickle import PickleBuffer
 from typing import Any, NamedTuple
 
@@ -61,7 +60,7 @@ class Parcelled(NamedTuple):
         """The source. Arrays that nobody may write to stay in Ray's object store, where they are there once for a node."""
         buffers = [buffer.copy() if writable else buffer for buffer, writable in self.buffers]
         callback, on_error, setup, teardown = pickle.loads(self.data, buffers=buffers)
-        return replace(self.bare, callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
+        return self.bare._replace(callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
 
 
 class Role(NamedTuple):

@@ -62,7 +62,7 @@ class Replacer:
         """
         index_name, index = info._fields[0], info[0]
         if callable(source.on_error):
-            stand_in = replace(source, name=f"on_error of {source.name}")  # for what is wrong with its result
+            stand_in = source._replace(name=f"on_error of {source.name}")  # for what is wrong with its result
             put(self._call_on_error(stand_in, info, error), stand_in)
             by = "what on_error returned"
         else:

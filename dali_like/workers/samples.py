@@ -6,7 +6,6 @@ import enum
 import inspect
 import pickle
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, NoReturn
 
 import cloudpickle
@@ -41,8 +40,7 @@ class LastBatch(enum.Enum):
     FILL = "fill"  #: they are a batch, and the last of them is repeated until it is full
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """Where the data of one external source comes from, as the engine sees it.
 
     Attributes:
@@ -87,7 +85,7 @@ class Source:
     verb: str = "returned"
     takes_gpu: bool = False
     layouts: tuple[str, ...] = ()
-    seen_layouts: list[str] | None = field(default=None, compare=False)
+    seen_layouts: list[str] | None = None
 
     @property
     def output_count(self) -> int:
@@ -107,7 +105,7 @@ class Source:
     def for_thread(self) -> Source:
         """The source for one of several threads: it shares the user's objects, and not what the engine notes."""
         if isinstance(self.callback, Stream) or self.requests:
-            return replace(self, callback=self.callback.for_thread())  # type: ignore[attr-defined]
+            return self._replace(callback=self.callback.for_thread())  # type: ignore[attr-defined]
         return self
 
     def is_object(self, output: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,10 @@ def sending_states(
         capacity: the largest batch.
     """
     assert isinstance(source.callback, Stream)
-    source.callback.sender = StateSender(replace(source, callback=_never_called), capacity)
+    source.callback.sender = StateSender(source._replace(callback=_never_called), capacity)
     objects = (*source.objects, False) if source.objects else ()
     layout = OutputLayout(DTYPE_CODES[to_numpy_type(UINT8)], 1)
-    return replace(source, num_outputs=source.output_count + 1, objects=objects), (*declared, layout)
+    return source._replace(num_outputs=source.output_count + 1, objects=objects), (*declared, layout)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: In the place of a number of workers or batches.
 AUTO = "auto"
@@ -53,8 +54,7 @@ _WORKERS_SHARE = 0.25
 _BATCHES_SHARE = 0.5
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
+class Measurement(NamedTuple):
     """What has been measured over some batches.
 
     Attributes:
@@ -70,8 +70,7 @@ class Measurement:
     loop_s: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(NamedTuple):
     """What there is.
 
     Attributes:

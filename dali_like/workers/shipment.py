@@ -23,7 +23,6 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, NoReturn
 
 from dali_like.errors import OutOfMemoryError
@@ -39,8 +38,7 @@ from dali_like.workers.samples import Source
 _WRITE_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class PickledSource:
+class PickledSource(NamedTuple):
     """What a source consists of, its functions and all that they hold, pickled.
 
     Attributes:
@@ -157,7 +155,7 @@ class _PackedSource(NamedTuple):
     def unpack(self, view: memoryview) -> Source:
         buffers = [extent.of(view) for extent in self.buffers]
         callback, on_error, setup, teardown = pickle.loads(self.data.of(view), buffers=buffers)
-        return replace(self.bare, callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
+        return self.bare._replace(callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
 
 
 class _Index(NamedTuple):
@@ -210,7 +208,7 @@ def _read_index(fd: int) -> _Index:
 
 def without_functions(source: Source) -> Source:
     """These travel in a pickle of their own."""
-    return replace(source, callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None)
+    return source._replace(callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None)
 
 
 def _elsewhere(info: Any) -> NoReturn:

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from types import MappingProxyType
+from typing import Any, NamedTuple, NoReturn
 
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import within_process_limits
@@ -31,8 +31,7 @@ _PROGRAM = (
 )
 
 
-@dataclass(frozen=True)
-class WorkerOptions:
+class WorkerOptions(NamedTuple):
     """How workers are made.
 
     Attributes:
@@ -54,7 +53,7 @@ class WorkerOptions:
     timeout_s: float | None
     restarts: int | None
     pickle_source: SourcePickler
-    resources: Mapping[str, Any] = field(default_factory=dict)
+    resources: Mapping[str, Any] = MappingProxyType({})
     first_workers: int | None = None
     measures: bool = False
 
@@ -69,8 +68,7 @@ class WorkerOptions:
         return "thread" if self.start_method == "thread" else "pid"
 
 
-@dataclass(frozen=True)
-class TemplateEnds:
+class TemplateEnds(NamedTuple):
     """The template's ends of what connects it and its workers with the main process; see `Channels`."""
 
     control: Descriptor

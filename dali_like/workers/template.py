@@ -30,9 +30,8 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in each worker
 
@@ -76,8 +75,7 @@ class Message(IntEnum):
     RENEW = 6
 
 
-@dataclass(frozen=True)
-class Boot:
+class Boot(NamedTuple):
     """What the main process tells a template under spawn, besides the descriptors."""
 
     main_pid: int

@@ -18,8 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.memory import SharedSpace
@@ -58,8 +57,7 @@ _QUICK_NS = 1_000_000
 START_FAILED = 70
 
 
-@dataclass(frozen=True)
-class Channels:
+class Channels(NamedTuple):
     """What a worker shares with the main process and its siblings: the ends of the pipes, and the space.
 
     Attributes:

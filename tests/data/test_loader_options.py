@@ -44,12 +44,12 @@ def test_own_arguments_are_attributes() -> None:
 def test_own_arguments_have_defaults() -> None:
     loader = LoaderOptions("abc")
 
-    assert {name: vars(loader)[name] for name in OWN} == vars(OwnOptions())
-    assert OwnOptions.checked() == OwnOptions() == OwnOptions.checked(**vars(OwnOptions()))
+    assert {name: vars(loader)[name] for name in OWN} == OwnOptions()._asdict()
+    assert OwnOptions.checked() == OwnOptions() == OwnOptions.checked(**OwnOptions()._asdict())
 
 
 def test_own_arguments_are_checked_alone() -> None:
-    assert vars(OwnOptions.checked(**OWN)) == OWN
+    assert OwnOptions.checked(**OWN)._asdict() == OWN
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import fcntl
 import gc
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,7 +76,7 @@ def logged_walks(num_items: int, calls: list[list[int]]) -> Callable[[], Sequenc
             self.asked.append(info.iteration)
             return super().__call__(info)
 
-    return lambda: [replace(source, callback=Logged(source.callback.begin)) for source in walks(num_items)()]  # type: ignore[attr-defined]
+    return lambda: [source._replace(callback=Logged(source.callback.begin)) for source in walks(num_items)()]  # type: ignore[attr-defined]
 
 
 def first_values(samples: Sequence[NDArray[Any]]) -> list[int]:

@@ -247,7 +247,7 @@ def test_the_signature_is_the_same_and_goes_on() -> None:
 
     assert list(ours)[: len(theirs)] == list(theirs)
     assert {name: ours[name] for name in theirs} == theirs
-    assert ours.keys() - theirs.keys() == vars(OwnOptions()).keys()
+    assert ours.keys() - theirs.keys() == OwnOptions()._asdict().keys()
 
 
 @pytest.mark.parametrize(

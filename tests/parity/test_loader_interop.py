@@ -73,7 +73,7 @@ def test_its_signature_is_pytorchs_and_ours() -> None:
     assert [(each.name, each.kind, each.default) for each in common] == [
         (each.name, each.kind, each.default) for each in theirs.values()
     ]
-    assert {name: ours[name].default for name in list(ours)[len(theirs) :]} == vars(OwnOptions())
+    assert {name: ours[name].default for name in list(ours)[len(theirs) :]} == OwnOptions()._asdict()
 
 
 # Its attributes
@@ -197,7 +197,7 @@ def test_an_argument_of_ours_that_is_refused_in_words_of_ours() -> None:
         DataLoader(range(3), on_eror="skip")
 
 
-@pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", *vars(OwnOptions())])
+@pytest.mark.parametrize("name", ["batch_size", "sampler", "dataset", *OwnOptions()._asdict()])
 def test_what_cannot_be_set_later(name: str) -> None:
     loader = DataLoader(range(3))
 
