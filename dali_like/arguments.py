@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.checkpoints import Checkpoint
 from dali_like.checks import Check, flag, is_int, not_negative, or_none, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 from dali_like.notices import warn
@@ -19,6 +18,7 @@ from dali_like.workers.limits import available_cpus
 from dali_like.workers.settings import AUTO, FIRST_DEPTH, first_workers
 
 if TYPE_CHECKING:
+    from dali_like.checkpoints import Checkpoint
     from dali_like.pickling import CallbackPickler
 
 __all__ = ["START_METHODS", "Arguments", "HasArguments", "OperatorConcurrency", "StreamPolicy"]
@@ -285,6 +285,8 @@ def _number_of_workers(name: str, value: Any) -> int | str:
 
 
 def _checkpoint(name: str, value: Any) -> Checkpoint:
+    from dali_like.checkpoints import Checkpoint  # noqa: PLC0415  # who gives none needs none of it
+
     return Checkpoint.of(value)
 
 

@@ -12,10 +12,9 @@ import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from dali_like import pickling
 from dali_like.arguments import Arguments
-from dali_like.checkpoints import Checkpoint
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.device.copier import Copier
 from dali_like.device.driver import cuda_is_initialized
@@ -52,6 +51,10 @@ from dali_like.workers.sent_states import sending_states
 from dali_like.workers.settings import AUTO
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.tuner import Tuner
+
+if TYPE_CHECKING:
+    from dali_like.checkpoints import Checkpoint
+    from dali_like.workers.shipment import PickledSource
 
 
 class Engine:
@@ -166,6 +169,8 @@ class Engine:
 
     def checkpoint(self, num_scheduled: int) -> Checkpoint:
         """How far the user has come, to whom the last `num_scheduled` batches have not been given yet."""
+        from dali_like.checkpoints import Checkpoint  # noqa: PLC0415  # few programs have any
+
         executor = self.build()
         epoch, iteration, passed = executor.position
         goes_on = [node.external.goes_on for node in self.graph.sources]
@@ -251,7 +256,7 @@ class Engine:
             given.py_worker_threads,
             given.py_timeout_s,
             given.py_worker_restarts,
-            functools.partial(pickling.dumps, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray"),
+            functools.partial(_pickled, given),
             given.py_worker_options or {},
             None if tuner is None else tuner.settings.num_workers,
             measures=tuner is not None,
@@ -357,6 +362,12 @@ def _layouts_seen(
     made = zip(serial, (stage.source.seen_layouts for stage in pool.stages), strict=True)
     fed = {node: pool.layouts for node, pool in inputs.items()}
     return {**fed, **{node: layouts for node, layouts in made if layouts is not None}}
+
+
+def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
+    from dali_like import pickling  # noqa: PLC0415  # what is forked is not pickled
+
+    return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray")
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:

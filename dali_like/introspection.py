@@ -6,10 +6,14 @@ import contextlib
 import dis
 import functools
 import inspect
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from types import CodeType, MemberDescriptorType
 from typing import Any
+
+#: The names of global variables in code that has been looked into: that takes long, and each epoch of a loader looks again.
+_names: weakref.WeakKeyDictionary[CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
@@ -17,7 +21,7 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     if inspect.ismethod(value):
         yield ".__self__", value.__self__
     elif inspect.isfunction(value):
-        for name in dict.fromkeys(_global_names(value.__code__)):
+        for name in _global_names(value.__code__):
             if name in value.__globals__:
                 yield f" -> {name}", value.__globals__[name]
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
@@ -27,7 +31,7 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield from parts_of(value.__kwdefaults__ or {})
     elif type(value).__module__.startswith("dali_like."):
         # What a user's source is wrapped in, which is not for the user to know.
-        for part in getattr(value, "__dict__", {}).values():
+        for part in value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values():
             yield "", part
     elif isinstance(value, functools.partial):
         yield ".func", value.func
@@ -58,11 +62,17 @@ def _attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
                         yield f".{name}", member.__get__(value)
 
 
-def _global_names(code: CodeType) -> Iterator[str]:
+def _global_names(code: CodeType) -> tuple[str, ...]:
     """The names of global variables in a function's code, and in that of the functions and classes in it."""
+    if code not in _names:
+        _names[code] = tuple(dict.fromkeys(_names_in(code)))
+    return _names[code]
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
     for instruction in dis.get_instructions(code):
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             yield instruction.argval
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _global_names(constant)
+            yield from _names_in(constant)

@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments, HasArguments
-from dali_like.checkpoints import Checkpoint
 from dali_like.errors import PipelineStateError
 
 if TYPE_CHECKING:
+    from dali_like.checkpoints import Checkpoint
     from dali_like.engine import Engine
     from dali_like.graph.computation import TensorList
     from dali_like.graph.executor import Executor
@@ -73,6 +73,8 @@ class Resumable(HasArguments):
             CheckpointError: it is no state, or one of another pipeline; or an iterator would have to go back.
             ArgumentError, CudaForkError, PicklingError: see `start_py_workers`.
         """
+        from dali_like.checkpoints import Checkpoint  # noqa: PLC0415
+
         checkpoint = Checkpoint.of(state_dict)
         with self._call:
             self._check_open()

@@ -6,7 +6,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -255,7 +254,7 @@ class TestTheTuner:
 
         assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
         assert "this is to be seen first" in chooser.settings.num_workers_reason
-        chooser._decided = replace(chooser.settings, num_workers=5, num_workers_reason="")
+        chooser._decided = chooser.settings._replace(num_workers=5, num_workers_reason="")
         for _ in range(20):
             clock[0] += 0.1
             pool.work(0.64, 0.64)

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dali_like import pickling
 from dali_like.data.making import BatchMaker, seed_every
 from dali_like.data.tallies import Counts, Tally
 from dali_like.data.worker_handles import WorkerHandle
@@ -108,7 +107,8 @@ class LoaderCrew:
         )
         with self._lock, enough_descriptors("a loader"):
             if start_method == "fork":
-                announce_local_classes_of((maker.dataset, maker.collate_fn))
+                is_default = maker.flavour.is_default(maker.collate_fn)
+                announce_local_classes_of(maker.dataset if is_default else (maker.dataset, maker.collate_fn))
             space = self._space = SharedSpace.create(max_held_bytes)
             notice = str(base_seed).encode()
             self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, notice, tuner)
@@ -352,6 +352,8 @@ def _task_size(capacity: int, num_workers: int) -> int:
 
 def _pickled(parts: dict[str, Any], name: str) -> PickledSource:
     """What `dali_like.pickling` makes of a maker, with messages in terms of the loader's arguments."""
+    from dali_like import pickling  # noqa: PLC0415  # what is forked is not pickled
+
     maker: BatchMaker = parts["source"]
     innards = {
         "dataset": maker.dataset,

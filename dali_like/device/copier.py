@@ -14,7 +14,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, NamedTuple
 
@@ -47,7 +46,6 @@ class _Flight(NamedTuple):
     kept: list[Any]
 
 
-@dataclass
 class CopyTotals:
     """What has been copied by `Copier.send`; see `dali_like.monitor.statistics.CopyStatistics`."""
 

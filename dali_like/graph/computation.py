@@ -11,9 +11,8 @@ import functools
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,9 @@ from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Output, describe_info
 from dali_like.workers.samples import load_objects
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 TensorList = TensorListCPU | TensorListGPU
 
@@ -94,8 +96,7 @@ class Computation:
         self._buffers = buffers
         self._num_threads = num_threads
         self._capacity = capacity
-        bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
-        self.threads = ThreadPoolExecutor(num_threads, "dali_like", bind) if placement.stages else None
+        self.threads = _make_threads(num_threads, cpus) if placement.stages else None
         self.in_order = any(map(_is_in_order, placement.stages))
         self.is_trivial = self.threads is None and copier is None
 
@@ -273,6 +274,13 @@ class Computation:
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
         return functools.partial(kind.of_arrays, layout=producer.layouts[output])
+
+
+def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415  # many graphs have no operators
+
+    bind = None if cpus is None else functools.partial(os.sched_setaffinity, 0, cpus)
+    return ThreadPoolExecutor(num_threads, "dali_like", bind)
 
 
 def _is_in_order(stage: Stage) -> bool:

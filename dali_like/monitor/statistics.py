@@ -329,7 +329,7 @@ def _since(now: _T, earlier: _T) -> _T:
             changes[each.name] = new.since(old)
         elif each.name == "recent":
             changes[each.name] = tuple(batch for batch in new if not old or batch.end_ns > old[-1].end_ns)
-        elif isinstance(new, tuple) and len(new) >= len(old) > 0 and dataclasses.is_dataclass(new[0]):
+        elif isinstance(new, tuple) and new and dataclasses.is_dataclass(new[0]) and len(new) >= len(old) > 0:
             changes[each.name] = (*map(_since, new, old), *new[len(old) :])  # workers may have been added
         elif dataclasses.is_dataclass(new) and old is not None:
             changes[each.name] = _since(new, old)

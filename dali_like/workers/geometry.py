@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,16 +54,17 @@ class OutputLayout(NamedTuple):
         return math.prod(self.shape) * DTYPES[self.dtype].itemsize if self.shape is not None else 0
 
 
-@dataclass(frozen=True)
 class Geometry:
-    """The inner measures of a slot; offsets count from its start.
+    """The inner measures of a slot; offsets count from its start. None of them changes.
 
-    Attributes:
+    Args:
         capacity: number of samples a batch may have.
         task_size: number of samples in a task.
         region_bytes: address space of the region of one task.
         outputs: what is expected of each output.
         request_bytes: room for what the main process sends along with a batch.
+
+    Attributes:
         rows: offset of each output's rows; UNKNOWN for those without.
         resident_bytes: everything before the regions; memory is put behind it when the slot is made.
         slot_bytes: address space of the slot.
@@ -73,48 +73,37 @@ class Geometry:
         header: the words of the header and of the descriptors that follow it, to be completed for each batch.
     """
 
-    capacity: int
-    task_size: int
-    region_bytes: int
-    outputs: tuple[OutputLayout, ...]
-    request_bytes: int = 0
-    marks_offset: int = field(init=False)
-    descriptors_offset: int = field(init=False)
-    rows: tuple[int, ...] = field(init=False)
-    resident_bytes: int = field(init=False)
-    slot_bytes: int = field(init=False)
-    sample_bytes: int = field(init=False)
-    all_dense: bool = field(init=False)
-    header: NDArray[np.int64] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        num_tasks = self.num_tasks(self.capacity)
-        num_outputs = len(self.outputs)
-        marks = (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs) * WORD_BYTES
-        descriptors = align(
-            marks + 2 * num_tasks * WORD_BYTES + align(self.request_bytes, WORD_BYTES), DESCRIPTOR_WORDS * WORD_BYTES
-        )
-        end = descriptors + self.capacity * num_outputs * DESCRIPTOR_WORDS * WORD_BYTES
+    def __init__(
+        self,
+        capacity: int,
+        task_size: int,
+        region_bytes: int,
+        outputs: tuple[OutputLayout, ...],
+        request_bytes: int = 0,
+    ) -> None:
+        self.capacity = capacity
+        self.task_size = task_size
+        self.region_bytes = region_bytes
+        self.outputs = outputs
+        self.request_bytes = request_bytes
+        num_tasks = self.num_tasks(capacity)
+        self.marks_offset = (HEADER_WORDS + DESCRIPTOR_WORDS * len(outputs)) * WORD_BYTES
+        request_end = self.request_offset + align(request_bytes, WORD_BYTES)
+        self.descriptors_offset = align(request_end, DESCRIPTOR_WORDS * WORD_BYTES)
+        end = self.descriptors_offset + capacity * len(outputs) * DESCRIPTOR_WORDS * WORD_BYTES
         rows = []
-        for output in self.outputs:
+        for output in outputs:
             if output.shape is None:
                 rows.append(UNKNOWN)
             else:
                 rows.append(align(end))
-                end = rows[-1] + self.capacity * output.row_bytes
-        resident = align(end)
-        values: dict[str, Any] = {
-            "marks_offset": marks,
-            "descriptors_offset": descriptors,
-            "rows": tuple(rows),
-            "resident_bytes": resident,
-            "slot_bytes": resident + num_tasks * self.region_bytes,
-            "sample_bytes": sum(output.row_bytes for output in self.outputs),
-            "all_dense": UNKNOWN not in rows,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "header", self._make_header())
+                end = rows[-1] + capacity * output.row_bytes
+        self.rows = tuple(rows)
+        self.resident_bytes = align(end)
+        self.slot_bytes = self.resident_bytes + num_tasks * region_bytes
+        self.sample_bytes = sum(output.row_bytes for output in outputs)
+        self.all_dense = UNKNOWN not in rows
+        self.header = self._make_header()
 
     def num_tasks(self, batch_size: int) -> int:
         """How many tasks a batch of `batch_size` samples has."""

@@ -18,7 +18,6 @@ takes nothing from it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 #: In the place of a number of workers or batches.
@@ -92,8 +91,7 @@ class Limits(NamedTuple):
     batches_bytes: int
 
 
-@dataclass(frozen=True)
-class ChosenSettings:
+class ChosenSettings(NamedTuple):
     """How many workers there are and how many batches are made ahead, and why.
 
     Attributes:

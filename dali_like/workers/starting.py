@@ -6,7 +6,6 @@ import gc
 import os
 import pickle
 import signal
-import subprocess
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from dali_like.workers.samples import Source
 from dali_like.workers.shipment import SourcePickler, pack, pickle_sources
 from dali_like.workers.template import Boot, forked
 from dali_like.workers.transport import announce_exceptions
-from dali_like.workers.worker import Channels, thread_variables
+from dali_like.workers.worker import Channels, find_libraries, thread_variables
 
 #: What the fresh interpreter runs. The main module of the program is not imported: sources carry with them what they need
 #: of it, so that programs need no ``if __name__ == "__main__"``.
@@ -101,8 +100,7 @@ def start_template(sources: Sequence[Source], options: WorkerOptions, space: Sha
 def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
     main_pid = os.getpid()
     if options.threads is not None:
-        import threadpoolctl  # noqa: F401, PLC0415  # here it is imported once, and not in each fork
-
+        find_libraries()
     flush_streams()
     announce_exceptions()
     # The child must not run the finalizers of this process's garbage: it freezes what is there before it collects anything.
@@ -176,6 +174,8 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
 
 
 def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]) -> int:
+    import subprocess  # noqa: PLC0415  # for forks it is not needed
+
     blocked = _block_ctrl_c()
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=kept)
@@ -192,5 +192,7 @@ def _block_ctrl_c() -> set[signal.Signals]:
 
 
 def _interpreter_flags() -> list[str]:
+    import subprocess  # noqa: PLC0415
+
     # As multiprocessing does: the child warns, optimises and isolates itself as the parent does.
     return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined,no-any-return]

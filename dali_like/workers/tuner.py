@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from dali_like.workers.limits import available_bytes, read_file
@@ -201,7 +200,7 @@ class Tuner:
         why = decided.prefetch_depth_reason
         if depth < decided.prefetch_depth:
             why = f"{decided.prefetch_depth - depth} more were not missed"
-        self.settings = replace(self.settings, prefetch_depth=depth, prefetch_depth_reason=why)
+        self.settings = self.settings._replace(prefetch_depth=depth, prefetch_depth_reason=why)
         if depth != now and self.on_deeper is not None:
             self.on_deeper(depth - now)
 
@@ -236,12 +235,12 @@ class Tuner:
     def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
         now, depth_now = self._decided, self.settings.prefetch_depth
         if not self._tunes_workers:
-            chosen = replace(chosen, num_workers=now.num_workers, num_workers_reason="")
+            chosen = chosen._replace(num_workers=now.num_workers, num_workers_reason="")
         if not self._tunes_depth:
             depth = now.prefetch_depth if self._depth_per_worker is None else self._depth_per_worker * chosen.num_workers
-            chosen = replace(chosen, prefetch_depth=depth, prefetch_depth_reason="")
+            chosen = chosen._replace(prefetch_depth=depth, prefetch_depth_reason="")
         self._decided = chosen
-        self.settings = replace(chosen, prefetch_depth=depth_now)
+        self.settings = chosen._replace(prefetch_depth=depth_now)
         if self._tunes_workers:
             pool.grow(chosen.num_workers)
         self._set_depth(depth_now if depth_now < now.prefetch_depth else chosen.prefetch_depth)

@@ -18,7 +18,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.memory import SharedSpace
@@ -46,6 +46,9 @@ from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, RegionFullError
 from dali_like.workers.task_log import TaskLog
 from dali_like.workers.transport import pack_exception, read_message, write_message
+
+if TYPE_CHECKING:
+    from threadpoolctl import ThreadpoolController
 
 #: Asks a worker for its Python stack. Rarely used by others: not the first nor the last of the real-time signals.
 STACK_SIGNAL = signal.SIGRTMAX - 1
@@ -75,6 +78,10 @@ class Channels(NamedTuple):
     num_workers: int
     measures: bool = False
 
+
+#: The numerical libraries of this process, and by which modules it is known whether there may be others by now: how many
+#: there are, and the last one.
+_libraries: tuple[tuple[int, str], ThreadpoolController] | None = None
 
 #: Takes the next task into a worker's cell; returns 0 if there will be none.
 Take = Callable[[], int]
@@ -221,15 +228,24 @@ def limit_threads(threads: int | None) -> None:
     if threads is None:
         return
     os.environ.update(thread_variables(threads))
-    import threadpoolctl  # noqa: PLC0415  # loads ctypes, which few other things here need
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about combinations of OpenMP libraries, which are the user's affair
-        threadpoolctl.threadpool_limits(threads)
+    find_libraries().limit(limits=threads)
     if (cv2 := sys.modules.get("cv2")) is not None:
         cv2.setNumThreads(threads if threads > 1 else 0)
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(threads)
+
+
+def find_libraries() -> ThreadpoolController:
+    """The numerical libraries of this process. To look for them takes milliseconds, so that forks inherit what was found."""
+    global _libraries  # noqa: PLW0603
+    from threadpoolctl import ThreadpoolController  # noqa: PLC0415  # loads ctypes, which few other things here need
+
+    modules = len(sys.modules), next(reversed(sys.modules))
+    if _libraries is None or _libraries[0] != modules:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about combinations of OpenMP libraries, which are the user's affair
+            _libraries = modules, ThreadpoolController()
+    return _libraries[1]
 
 
 def thread_variables(threads: int) -> dict[str, str]:
