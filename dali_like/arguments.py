@@ -44,7 +44,7 @@ class OperatorConcurrency(enum.Enum):
     UNSPECIFIED = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arguments:
     """What a pipeline was given; see `dali_like.Pipeline`.
 

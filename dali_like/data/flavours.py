@@ -10,18 +10,19 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.random  # NumPy would do so when it is first used: in each worker
 
 from dali_like.data.collate import default_collate, default_collate_fn_map, function_for
 from dali_like.data.forms import FormFlavour, Leaf, numpy_leaf
-from dali_like.data.iteration import SamplerIterator, resumable
-from dali_like.data.randomness import randomness_of
-from dali_like.device.protocol import Pinning
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.parcels import Reducers
+
+if TYPE_CHECKING:
+    from dali_like.data.iteration import SamplerIterator
+    from dali_like.device.protocol import Pinning
 
 _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
 
@@ -91,10 +92,14 @@ class NumpyFlavour:
         """See `Flavour.draw_seed`."""
         if generator is None:
             return int(np.random.randint(2**63 - 1, dtype=np.int64))
+        from dali_like.data.randomness import randomness_of  # noqa: PLC0415  # workers draw no seeds
+
         return int(randomness_of(generator).integers(2**63 - 1, 1)[0])
 
     def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """See `Flavour.passes`."""
+        from dali_like.data.iteration import resumable  # noqa: PLC0415  # workers have no samplers
+
         return resumable(sampler)
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:

@@ -6,7 +6,7 @@ import functools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,15 +19,15 @@ from dali_like import by_value
 from dali_like.data.collate import function_for
 from dali_like.data.flavours import PYTHON_AND_NUMPY, UNRECORDED, numpy_seed
 from dali_like.data.forms import Leaf
-from dali_like.data.iteration import SamplerIterator, resumable
-from dali_like.device.protocol import Pinning
 from dali_like.plugin._datapipes import draw_shared_seed, walk
 from dali_like.plugin._torch_leaves import leaf_of
-from dali_like.plugin._torch_pinning import TorchPinning
-from dali_like.plugin._torch_samplers import own_sampler
 from dali_like.plugin._torch_tensors import reduce_tensor
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.parcels import Reducers
+
+if TYPE_CHECKING:
+    from dali_like.data.iteration import SamplerIterator
+    from dali_like.device.protocol import Pinning
 
 _REDUCERS: dict[type, Callable[[Any], Any]] = {torch.Tensor: reduce_tensor, torch.nn.Parameter: reduce_tensor}
 for _kind, _reduce in _REDUCERS.items():
@@ -70,6 +70,9 @@ class TorchFlavour:
 
     def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """A pass over one of PyTorch's samplers can be resumed: it is one over ours, which draws the same."""
+        from dali_like.data.iteration import resumable  # noqa: PLC0415  # workers have no samplers
+        from dali_like.plugin._torch_samplers import own_sampler  # noqa: PLC0415
+
         return resumable(own_sampler(sampler))
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
@@ -102,7 +105,11 @@ class TorchFlavour:
 
     def pinning(self) -> Pinning | None:
         """PyTorch's CUDA. It knows memory that has been page-locked by others."""
-        return TorchPinning() if torch.cuda.is_available() else None
+        if not torch.cuda.is_available():
+            return None
+        from dali_like.plugin._torch_pinning import TorchPinning  # noqa: PLC0415  # not without a GPU, nor in workers
+
+        return TorchPinning()
 
     def pin(self, batch: Any) -> Any:
         """As PyTorch does it, which copies only what is not page-locked: small tensors, and those that had no row."""

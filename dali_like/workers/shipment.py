@@ -207,8 +207,8 @@ def _read_index(fd: int) -> _Index:
 
 
 def without_functions(source: Source) -> Source:
-    """These travel in a pickle of their own."""
-    return source._replace(callback=_elsewhere, on_error="raise", worker_setup=None, worker_teardown=None)
+    """What users give travels in a pickle of its own, and how batches are cut is the main process's affair."""
+    return source._replace(callback=_elsewhere, task_size=None, on_error="raise", worker_setup=None, worker_teardown=None)
 
 
 def _elsewhere(info: Any) -> NoReturn:
