@@ -16,22 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from dali_like.arguments import Arguments
 from dali_like.device.accelerator import accelerator_is_available
-from dali_like.device.copier import Copier
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.device.nvml import bound_to, cpus_near
-from dali_like.device.opening import check_number, open_device
-from dali_like.device.pinned import PinnedMemory
-from dali_like.device.protocol import Device
 from dali_like.errors import ArgumentClashError, CheckpointError, CudaForkError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
-from dali_like.graph.gpu_sources import GpuSourcePool
-from dali_like.graph.inputs import InputPool
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.nodes import Graph, SourceNode
 from dali_like.graph.placement import place, source_with_operators
-from dali_like.graph.sent_states import SentStatesPool
 from dali_like.graph.shards import ShardsPool
 from dali_like.graph.steps import Feed, Position
 from dali_like.hazards import announce_local_classes, warn_of_fork_hazards
@@ -47,13 +40,17 @@ from dali_like.workers.limits import available_cpus
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.samples import Source
-from dali_like.workers.sent_states import sending_states
 from dali_like.workers.settings import AUTO
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.tuner import Tuner
 
 if TYPE_CHECKING:
     from dali_like.checkpoints import Checkpoint
+    from dali_like.device.copier import Copier
+    from dali_like.device.protocol import Device
+    from dali_like.graph.gpu_sources import GpuSourcePool
+    from dali_like.graph.inputs import InputPool
+    from dali_like.graph.sent_states import SentStatesPool
     from dali_like.workers.shipment import PickledSource
 
 
@@ -135,9 +132,14 @@ class Engine:
             serial = [node for node in sources if node.external.kind is not None and not node.external.may_be_on_gpu]
             self._buffers = BufferPool(self.space)
             copier = self.copier = self._open_gpu(self._buffers) if self.graph.wants_gpu else None
-            self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
+            if inputs:
+                from dali_like.graph.inputs import InputPool  # noqa: PLC0415
+
+                self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
             self.inline_pool = InlinePool([self._source_of(node) for node in serial], self._batch_size, self.space)
             if copier is not None:
+                from dali_like.graph.gpu_sources import GpuSourcePool  # noqa: PLC0415
+
                 externals = [(node.external, self._source_of(node)[0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
             lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position)
@@ -159,6 +161,10 @@ class Engine:
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
         """The GPU, which page-locks what batches lie in from now on."""
+        from dali_like.device.copier import Copier  # noqa: PLC0415  # most graphs are on the CPU
+        from dali_like.device.opening import open_device  # noqa: PLC0415
+        from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
+
         assert self.arguments.device_id is not None
         self.device = open_device(self.arguments.device_id)
         users_see_host = any(node.device == "cpu" for node in self.graph.outputs)
@@ -286,6 +292,8 @@ class Engine:
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
         if self._sends_states(node):
+            from dali_like.workers.sent_states import sending_states  # noqa: PLC0415  # for iterables that know their state
+
             return sending_states(source, node.external.declared, self._batch_size)
         return source, node.external.declared
 
@@ -345,6 +353,8 @@ class Engine:
                 elif external.kind.in_order:
                     worker = next(homes) % self._num_workers
                 if self._sends_states(node):
+                    from dali_like.graph.sent_states import SentStatesPool  # noqa: PLC0415
+
                     pool = SentStatesPool(pool, len(external.declared), self._most_ahead)
                     self._sent_states[self.graph.sources.index(node)] = pool
             ahead = self.ahead_of(node)
@@ -374,5 +384,7 @@ def _cpus_for(arguments: Arguments) -> set[int] | None:
     """The CPUs that workers and threads are bound to; None: they are not."""
     if not arguments.set_affinity or arguments.device_id is None or not accelerator_is_available():
         return None
+    from dali_like.device.opening import check_number  # noqa: PLC0415
+
     check_number(arguments.device_id, "set_affinity=True")
     return cpus_near(arguments.device_id)

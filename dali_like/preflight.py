@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dali_like.arguments import Arguments
-from dali_like.device.opening import check_device
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.external_source import ExternalSource
 from dali_like.graph.nodes import Graph, unused_outputs
@@ -23,6 +22,8 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
     if not arguments.batch_size:
         raise ArgumentError("The batch size must be set: give Pipeline a batch_size")
     if graph.wants_gpu:
+        from dali_like.device.opening import check_device  # noqa: PLC0415  # most graphs are on the CPU
+
         codecs = ["nvidia.nvimgcodec"] if any(node.is_on_gpu for node in graph.operators) else []
         check_device(arguments.device_id, graph.wants_gpu, *codecs)
     for source in graph.sources:

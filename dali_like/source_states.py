@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import CheckpointError
 from dali_like.external_source import ExternalSource
-from dali_like.graph.executor import Executor
-from dali_like.graph.sent_states import SentStatesPool
 from dali_like.workers.states import Remembered, StateRecorder
 from dali_like.workers.streams import Stream
+
+if TYPE_CHECKING:
+    from dali_like.graph.executor import Executor
+    from dali_like.graph.sent_states import SentStatesPool
 
 
 class SourceStates:
@@ -81,6 +82,8 @@ class SourceStates:
 def _checked(external: ExternalSource, state: Any) -> Any:
     """What a source has said of its state, if it can be stored; None if it knows none."""
     known = None if state is None or state["state"] is None else state
+    import json  # noqa: PLC0415  # few programs ask for states
+
     try:
         json.dumps(known)
     except (TypeError, ValueError, RecursionError) as error:

@@ -12,17 +12,13 @@ import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.device.arrays import DeviceArray, arrays_to_host
-from dali_like.device.copier import Copier, DeviceSamples
 from dali_like.errors import BatchSizeError
-from dali_like.gpu_tensor_lists import TensorListGPU
 from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
-from dali_like.graph.gpu_sources import kind_of_samples
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operators import Call, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
@@ -31,15 +27,18 @@ from dali_like.interrupts import interruptible
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import Output, describe_info
-from dali_like.workers.samples import load_objects
+from dali_like.workers.samples import kind_of_samples, load_objects
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-TensorList = TensorListCPU | TensorListGPU
+    from dali_like.device.copier import Copier, DeviceSamples
+    from dali_like.gpu_tensor_lists import TensorListGPU
+
+TensorList: TypeAlias = "TensorListCPU | TensorListGPU"
 
 #: The samples of one output of a batch: one array, or a sequence of arrays; on the GPU, if they have been made there.
-_Samples = Output | Sequence[NDArray[Any]] | DeviceSamples
+_Samples: TypeAlias = "Output | Sequence[NDArray[Any]] | DeviceSamples"
 
 
 class BatchId(NamedTuple):
@@ -263,7 +262,7 @@ class Computation:
     def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
         """What makes an output of its samples."""
         producer, output = node.producer, node.output
-        kind: Any = TensorListGPU if node.device == "gpu" else TensorListCPU
+        kind: Any = TensorListCPU if node.device == "cpu" else _list_on_gpu()
         if isinstance(producer, SourceNode):
             if producer.external.is_object(output):
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
@@ -283,6 +282,12 @@ def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor
     return ThreadPoolExecutor(num_threads, "dali_like", bind)
 
 
+def _list_on_gpu() -> type[TensorListGPU]:
+    from dali_like.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # most graphs are on the CPU
+
+    return TensorListGPU
+
+
 def _is_in_order(stage: Stage) -> bool:
     operator = stage.step.operator if isinstance(stage, BatchStage) else None
     return isinstance(operator, OrderedOperator) and operator.in_order
@@ -292,12 +297,14 @@ def _ndim(samples: _Samples) -> int:
     return kind_of_samples(samples)[1] if _length(samples) else 0
 
 
-def _length(samples: _Samples) -> int:
-    return samples.shape[0] if isinstance(samples, DeviceArray) else len(samples)
+def _length(samples: Any) -> int:
+    return len(samples) if isinstance(samples, Sequence) else int(samples.shape[0])
 
 
 def _on_host(samples: _Samples) -> Any:
-    """The samples in host memory."""
+    """The samples in host memory, where there is a GPU."""
+    from dali_like.device.arrays import DeviceArray, arrays_to_host  # noqa: PLC0415
+
     if isinstance(samples, DeviceArray):
         return samples.to_host()
     if isinstance(samples, list) and samples and isinstance(samples[0], DeviceArray):

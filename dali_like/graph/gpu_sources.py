@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.device.arrays import DeviceArray
 from dali_like.device.copier import Copier
 from dali_like.device.streams import source_stream
 from dali_like.errors import ArgumentTypeError, ClosedError, DaliLikeError, OutOfMemoryError, SampleTypeError
@@ -29,7 +28,7 @@ from dali_like.workers.inline_runner import InlineRunner
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, Span
 from dali_like.workers.protocol import DTYPE_CODES, Status
-from dali_like.workers.samples import LastBatch, Source, as_array, check_array, is_on_gpu
+from dali_like.workers.samples import LastBatch, Source, as_array, check_array, is_on_gpu, kind_of_samples
 from dali_like.workers.transport import add_note
 
 #: The samples of one output; or one array of all of them.
@@ -207,13 +206,6 @@ class GpuSourcePool:
             check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, source, output)
         check_array(dtype, ndim, expected[output].dtype, expected[output].ndim, source, output)
         expected[output] = OutputLayout(DTYPE_CODES[dtype], ndim)
-
-
-def kind_of_samples(samples: Any) -> tuple[np.dtype[Any], int]:
-    """The dtype of samples, and how many dimensions they have."""
-    if isinstance(samples, (np.ndarray, DeviceArray)):
-        return samples.dtype, len(samples.shape) - 1
-    return samples[0].dtype, len(samples[0].shape)
 
 
 def take_in(

@@ -18,13 +18,13 @@ from dali_like.errors import ClosedError, LayoutMismatchError, NdimMismatchError
 from dali_like.external_source import ExternalSource
 from dali_like.gpu_tensor_lists import TensorListGPU
 from dali_like.gpu_tensors import TensorGPU
-from dali_like.graph.gpu_sources import kind_of_samples, take_in
+from dali_like.graph.gpu_sources import take_in
 from dali_like.interrupts import PATIENCE_S, check_interrupts
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.workers.batch import Batch, BatchKey, Output
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES
-from dali_like.workers.samples import Source, as_array, as_columns, check_array, is_on_gpu
+from dali_like.workers.samples import Source, as_array, as_columns, check_array, is_on_gpu, kind_of_samples
 
 
 class Fed(NamedTuple):

@@ -113,6 +113,13 @@ class Source(NamedTuple):
         return bool(self.objects) and self.objects[output]
 
 
+def kind_of_samples(samples: Any) -> tuple[np.dtype[Any], int]:
+    """The dtype of samples, and how many dimensions each has: of several arrays, or of one of all of them, on a GPU too."""
+    if isinstance(samples, Sequence):
+        return samples[0].dtype, len(samples[0].shape)
+    return samples.dtype, len(samples.shape) - 1
+
+
 def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
     """The outputs of a sample, checked for their number.
 
