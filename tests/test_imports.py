@@ -12,10 +12,9 @@ import dali_like
 
 #: What a program needs that defines pipelines of sources.
 FOR_DEFINING = {
-    *("arguments", "calls", "capsules", "checkpoints", "checks", "constants", "cpu_tensor_lists", "cpu_tensors"),
-    *("defining", "definition", "errors", "expressions", "external_source", "feeding", "fn", "fn._external_source"),
-    *("fn.decoders", "fn.random", "fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators"),
-    "graph.randomness",
+    *("arguments", "calls", "capsules", "checks", "constants", "cpu_tensor_lists", "cpu_tensors", "defining", "definition"),
+    *("errors", "expressions", "external_source", "feeding", "fn", "fn._external_source", "fn.decoders", "fn.random"),
+    *("fn.reductions", "graph", "graph.expectations", "graph.nodes", "graph.operators", "graph.randomness"),
     *("graph.scratch", "interrupts", "monitor", "monitor.loops", "monitor.monitored", "notices", "pipeline"),
     *("publishing", "ranks", "reporting", "resuming", "saving", "scheduling", "sharding", "source_checks", "sources"),
     *("tensor_arguments", "tensors", "tracing", "types", "workers", "workers.batch", "workers.descriptors"),
@@ -34,10 +33,44 @@ FOR_WORKING = {
     *("workers.template", "workers.transport", "workers.worker"),
 }
 
+#: What a spawned worker of a loader needs besides, which makes samples of a dataset.
+FOR_MAKING_SAMPLES = FOR_WORKING | {
+    *("data", "data.collate", "data.flavours", "data.forms", "data.making", "data.messages", "data.walks", "on_demand"),
+}
+
+#: What the main process needs besides, to start workers and wait for them.
+FOR_STARTING = {
+    *("workers.cells", "workers.inline_runner", "workers.patience"),
+    *("hazards", "introspection", "workers.base", "workers.crew", "workers.dispatch", "workers.hangs", "workers.pipes"),
+    *("workers.pool", "workers.recovery", "workers.reports", "workers.starting", "workers.tuner"),
+}
+
+#: What a program needs that runs a pipeline of sources in forked workers.
+FOR_RUNNING = {
+    *FOR_DEFINING,
+    *FOR_WORKING,
+    *FOR_STARTING,
+    *("device", "device.accelerator", "device.driver", "device.nvml", "engine", "extras", "graph.buffers"),
+    *("graph.computation", "graph.executor", "graph.lockstep", "graph.placement", "graph.program", "graph.shards"),
+    *("graph.steps", "preflight", "source_states"),
+}
+
+#: What a program needs that goes through a map-style dataset with forked workers.
+FOR_LOADING = {
+    *FOR_MAKING_SAMPLES,
+    *FOR_STARTING,
+    *("data.index_iterators", "data.serial_pass", "data.worker_pass"),
+    *("by_value", "checks", "data.ahead", "data.crew", "data.datasets", "data.deliveries", "data.fingerprints"),
+    *("data.iteration", "data.loader", "data.loading", "data.options", "data.own_options", "data.passes", "data.progress"),
+    *("data.randomness", "data.samplers", "data.staffing", "data.tallies", "data.worker_handles"),
+    *("device", "device.accelerator", "device.driver"),
+    *("monitor", "monitor.loops", "monitor.monitored", "notices", "tracing", "workers.settings"),
+}
+
 #: Modules of the standard library, and NumPy's, that take long, and are there for few programs.
 HEAVY = {
-    *("asyncio", "concurrent.futures", "ctypes.util", "email", "http", "multiprocessing", "numpy.testing", "sqlite3", "ssl"),
-    *("subprocess", "unittest", "xml"),
+    *("asyncio", "concurrent.futures", "ctypes.util", "email", "http", "json", "multiprocessing", "numpy.testing"),
+    *("pathlib", "sqlite3", "ssl", "subprocess", "unittest", "xml"),
 }
 
 
@@ -121,6 +154,78 @@ def test_a_spawned_worker_imports_nothing_heavy(for_working: set[str]) -> None:
     assert for_working & HEAVY == set()
 
 
+@pytest.fixture(scope="module")
+def for_running() -> set[str]:
+    """The modules of a program that has got a batch from forked workers."""
+    program = """if True:
+        import sys
+        from dali_like import fn, pipeline_def, types
+
+        @pipeline_def(batch_size=1)
+        def pipeline():
+            return fn.external_source(source=lambda info: 1, batch=False, parallel=True, dtype=types.INT64)
+
+        pipe = pipeline()
+        pipe.run()
+        print(*sys.modules)
+        pipe.close()
+    """
+    return set(run_python(program).split())
+
+
+def test_running_a_pipeline_imports_nothing_for_gpus_pickling_states_and_statistics(
+    for_running: set[str],
+) -> None:
+    assert parts(for_running) <= FOR_RUNNING
+
+
+def test_running_a_pipeline_imports_nothing_heavy_but_futures(for_running: set[str]) -> None:
+    assert for_running & HEAVY <= {"concurrent.futures", "ctypes.util"}
+
+
+@pytest.fixture(scope="module")
+def for_loading() -> set[str]:
+    """The modules of a program that has got a batch from the forked workers of a loader."""
+    program = """if True:
+        import sys
+        from dali_like.data import DataLoader
+
+        for batch in DataLoader([1], num_workers=1, multiprocessing_context="fork"):
+            pass
+        print(*sys.modules)
+    """
+    return set(run_python(program).split())
+
+
+def test_a_loader_imports_neither_pipelines_nor_transforms(for_loading: set[str]) -> None:
+    assert parts(for_loading) <= FOR_LOADING
+
+
+def test_a_loader_imports_nothing_heavy_but_the_contexts_of_multiprocessing(for_loading: set[str]) -> None:
+    assert for_loading & HEAVY <= {"ctypes.util", "multiprocessing"}
+
+
+def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> None:
+    program = """if True:
+        from dali_like.data import DataLoader
+
+        class Modules:
+            def __len__(self):
+                return 1
+
+            def __getitem__(self, index):
+                import sys
+                return " ".join(sys.modules)
+
+        for modules in DataLoader(Modules(), num_workers=1, multiprocessing_context="spawn"):
+            print(*modules)
+    """
+    for_making_samples = set(run_python(program).split())
+
+    assert parts(for_making_samples) <= FOR_MAKING_SAMPLES
+    assert for_making_samples & HEAVY == set()
+
+
 @pytest.mark.parametrize(
     "use",
     [
@@ -139,6 +244,11 @@ def test_a_spawned_worker_imports_nothing_heavy(for_working: set[str]) -> None:
         "from dali_like import fn; assert 'resize' in fn.__all__",
         "import dali_like; assert 'Pipeline' in dir(dali_like)",
         "import dali_like.backend; dali_like.backend.TensorListGPU",
+        "from dali_like import data; data.ImageFolder; data.transforms.Resize",
+        "import dali_like.data; dali_like.data.samplers.RandomSampler",
+        "from dali_like.data import *; DataLoader; get_worker_info",
+        "from dali_like import plugin; plugin.LastBatchPolicy; plugin.base_iterator.BaseIterator",
+        "import dali_like.data; assert 'DataLoader' in dir(dali_like.data)",
     ],
 )
 def test_operators_are_there_when_they_are_asked_for(use: str) -> None:
@@ -151,7 +261,9 @@ def test_help_shows_operators() -> None:
     assert "resize(" in text
 
 
-@pytest.mark.parametrize("module", ["dali_like", "dali_like.fn", "dali_like.ops.random", "dali_like.backend"])
+@pytest.mark.parametrize(
+    "module", ["dali_like", "dali_like.fn", "dali_like.ops.random", "dali_like.backend", "dali_like.data"]
+)
 def test_what_is_not_there_is_an_attribute_error_that_says_so(module: str) -> None:
     program = f"""if True:
         import {module}

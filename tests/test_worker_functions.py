@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from conftest import in_processes, wait_until
 from dali_like import Pipeline, WorkerInfo, fn, get_worker_info, pipeline_def
 from dali_like.errors import ArgumentError, WorkerStartError
 from dali_like.types import SampleInfo
+from dali_like.workers.worker import find_libraries
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -200,3 +203,12 @@ def test_random_numbers_are_not_those_of_a_pipeline_that_the_callback_runs(make_
     expected = drawn(make_pipeline(draw, "serial", seed=7))
 
     assert np.array_equal(drawn(make_pipeline(source, way, seed=7)), expected)
+
+
+def test_numerical_libraries_are_looked_for_again_when_something_has_been_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = find_libraries()
+    is_known = find_libraries() is found
+    monkeypatch.setitem(sys.modules, "brings_a_library", ModuleType("brings_a_library"))
+
+    assert is_known
+    assert find_libraries() is not found

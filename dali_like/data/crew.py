@@ -12,13 +12,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_like.data.making import BatchMaker, seed_every
 from dali_like.data.tallies import Counts, Tally
 from dali_like.data.worker_handles import WorkerHandle
-from dali_like.device.pinned import PinnedMemory
-from dali_like.device.protocol import Pinning
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.hazards import announce_local_classes_of
 from dali_like.interrupts import InterruptSafeLock
@@ -34,6 +32,9 @@ from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.tuner import Tuner
+
+if TYPE_CHECKING:
+    from dali_like.device.protocol import Pinning
 
 _REMEDY = (
     "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used), or use "
@@ -113,6 +114,8 @@ class LoaderCrew:
             notice = str(base_seed).encode()
             self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, notice, tuner)
             if pinning is not None:
+                from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
+
                 space.observer = PinnedMemory(pinning, fenced=True)
 
     @property

@@ -8,7 +8,6 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from dali_like.workers.limits import read_file
 
@@ -16,13 +15,13 @@ from dali_like.workers.limits import read_file
 _LOOK_S = 0.002
 
 
-@dataclass(frozen=True)
 class WorkerHandle:
     """A worker process, with some attributes of `multiprocessing.Process`."""
 
-    pid: int
-    name: str
-    _exitcodes: Mapping[int, int]
+    def __init__(self, pid: int, name: str, exitcodes: Mapping[int, int]) -> None:
+        self.pid = pid
+        self.name = name
+        self._exitcodes = exitcodes
 
     @property
     def exitcode(self) -> int | None:
