@@ -6,7 +6,6 @@ Nothing here copies unless it says so: tensors are views of the memory that the 
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -134,16 +133,14 @@ class TensorCPU:
             return np.array(self._array, dtype)
         return np.asarray(self._array, dtype)
 
+    # There is no __buffer__, which Python has from 3.12 on: `torch.asarray` would take it before DLPack, and read whatever
+    # is there as float32 in one dimension, as it does with DALI's tensors.
+
     def __dlpack__(self, **options: Any) -> Any:
         return self._array.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[Any, Any]:
         return self._array.__dlpack_device__()
-
-    if sys.version_info >= (3, 12):
-
-        def __buffer__(self, flags: int) -> memoryview:
-            return memoryview(self._array)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """It is pickled by value, which DALI refuses."""

@@ -144,6 +144,7 @@ def test_warnings_when_more_comes_than_the_length_has_promised(options: Any, ask
             len(loader)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", module="multiprocessing")  # Python 3.12 warns of PyTorch's forks
             batches = [numbers(loader) for _ in range(2)]
         return batches, [(str(each.message), each.filename == __file__) for each in caught]
 

@@ -410,6 +410,7 @@ def test_without_an_accelerator_pin_memory_warns_and_batches_come(options: dict[
     for kind in (TORCHS, DataLoader):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", module="multiprocessing")  # Python 3.12 warns of PyTorch's forks
             batches = numbers(kind(range(4), batch_size=2, pin_memory=True, **options))
         results.append((batches, [(each.category, str(each.message), each.filename == __file__) for each in caught]))
 

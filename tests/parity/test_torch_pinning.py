@@ -38,6 +38,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     runtime = SimpleNamespace(cudaHostRegister=call("register"), cudaHostUnregister=call("unregister"))
     monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda device: True, raising=False)
     monkeypatch.setattr(torch.cuda, "default_stream", lambda device: state.default[device])
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: state.current[device])
     return state
