@@ -56,7 +56,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |   `-- LoaderTimeoutError            ... on one batch of a loader
     |   `-- CorruptionError                   ... have written what no worker writes
     |-- DescriptorLimitError(OSError)         no file descriptors are left
-    |-- ProcessLimitError(OSError)            no further processes may be started
+    |-- ProcessLimitError(BlockingIOError)    no further processes may be started
     `-- OutOfMemoryError(MemoryError)         no memory to hold another batch
 """
 
@@ -355,7 +355,7 @@ class DescriptorLimitError(DaliLikeError, OSError):
     """The process may not open more files; the message says how to raise the limit."""
 
 
-class ProcessLimitError(DaliLikeError, OSError):
+class ProcessLimitError(DaliLikeError, BlockingIOError):
     """No further process may be started; the message says how to raise the limit."""
 
 

@@ -64,10 +64,6 @@ class Workers(Protocol):
     def has_waiting_tasks(self) -> bool:
         """Whether there are tasks that have been taken, and that nobody is on yet: no cell names them."""
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether they have been stopped, or the program is at its end."""
-
     def start(self, worker: int) -> None:
         """Start a worker that is not running."""
 
@@ -135,11 +131,6 @@ class Crew:
         )
         for worker in range(options.num_first):
             self.start(worker)
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether they have been stopped, or the program is at its end."""
-        return not self._finalizer.alive
 
     def start(self, worker: int) -> None:
         """Start a worker that is not running."""

@@ -260,7 +260,6 @@ class ProcessPool:
 
     def poll(self) -> None:
         self._check()
-        self._check_crew()
         self._work.read_reports()
         self._post()
 
@@ -317,7 +316,6 @@ class ProcessPool:
             ready = self._wait_for_news(wait_ms)
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
-            self._check_crew()
             if not ready:
                 self._recovery.look_for_losses(work)
             for fd, _ in ready:
@@ -428,15 +426,12 @@ class ProcessPool:
             raise ForkedError(
                 f"this pipeline belongs to process {self._pid}, which this one was forked from; build another one here"
             )
-        if self._closed or self._work.is_over:
-            raise ClosedError(f"the pipeline has been closed{'' if self._closed else ', since the program ends'}")
-
-    def _check_crew(self) -> None:
-        """Let a daemon thread wait where the program has ended the workers at its own end: it ends with the program."""
-        if self._crew.is_stopped:
+        if self._closed:
+            raise ClosedError("the pipeline has been closed")
+        if self._work.is_over:
             while threading.current_thread().daemon:
-                time.sleep(PATIENCE_S)
-            raise ClosedError("the program is at its end, and has ended the workers")
+                time.sleep(PATIENCE_S)  # it ends with the program, which has ended the workers at its own end
+            raise ClosedError("the pipeline has been closed, since the program ends")
 
     def _post(self) -> None:
         if self._work.has_backlog and not self._recovery.holds_back:

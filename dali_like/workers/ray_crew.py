@@ -70,11 +70,6 @@ class RayCrew:
         """Whether there are tasks that have been taken, and that nobody is on."""
         return self._foreman.has_waiting_tasks
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether they have been stopped, or the program is at its end."""
-        return not self._finalizer.alive
-
     def start(self, worker: int) -> None:
         """Start a worker that is not running."""
         self._foreman.hire(worker)

@@ -207,11 +207,6 @@ class ThreadCrew:
         for worker in range(options.num_first):
             self.start(worker)
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether they have been stopped, or the program is at its end."""
-        return not self._finalizer.alive
-
     def start(self, worker: int) -> None:
         """Start a worker that is not running, or that has been given up."""
         thread = self._workers[worker] = _WorkerThread(worker, self._shared, self._sources)

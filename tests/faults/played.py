@@ -110,7 +110,6 @@ class PlayedCrew:
         self.exitcodes: dict[int, int] = {}
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False
-        self.is_stopped = False
         self.control = Descriptor(os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK))
         self.running: dict[int, PlayedWorker] = {}
         self._make_sources = make_sources

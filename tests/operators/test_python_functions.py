@@ -148,7 +148,10 @@ class TestErrors:
         with pytest.raises(KeyError, match="not this one") as info:
             run(call(fussy), NUMBERS, way=way)
 
-        assert info.value.__notes__ == ["raised for sample 2 of the batch", "raised by fn.python_function for iteration 0"]
+        assert info.value.__notes__ == [
+            "raised for sample 2 of the batch",
+            "raised by fn.python_function for iteration 0 in epoch 0",
+        ]
 
     def test_stop_iteration_does_not_end_the_epoch(self):
         with pytest.raises(RuntimeError, match="the function raised StopIteration"):
