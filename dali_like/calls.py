@@ -34,9 +34,9 @@ class OneCall:
         self._lock = InterruptSafeLock()
 
     def __enter__(self) -> None:
-        self.begin_unless(lambda: False)
+        self.begin_unless()
 
-    def begin_unless(self, is_needless: Callable[[], bool]) -> bool:
+    def begin_unless(self, is_needless: Callable[[], bool] = lambda: False) -> bool:
         """Begin the call, unless that has become needless while another one is under way; whether it has begun."""
         self._pipe._check_open()  # before the lock, which a thread may have held when this process was forked
         if not self._lock.take_unless(is_needless):

@@ -19,6 +19,7 @@ import threading
 from _signal import getsignal as _get_handler  # type: ignore[import-not-found]
 from _signal import signal as _set_handler
 from collections.abc import Callable
+from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -40,6 +41,7 @@ class _Deferral:
         self.handler: Any = None
         self.active = False
         self.due = False
+        self.main_thread = threading.main_thread().ident
 
     def receive(self, number: int, frame: FrameType | None) -> None:
         if self.active:
@@ -54,8 +56,9 @@ class _Deferral:
             handler(_SIGINT, sys._getframe(1))
 
     def forget(self) -> None:
-        """In a forked child, where nobody will come back to what the main process was doing."""
+        """In a forked child: nobody will come back to what the main process was doing, and this thread is the main one."""
         self.active = self.due = False
+        self.main_thread = threading.get_ident()
 
 
 _deferral = _Deferral()
@@ -74,7 +77,7 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
     def __enter__(self) -> None:
         self._handler: Any = None
         self._is_nested = False
-        if _IS_FOREIGN or not _is_main_thread():
+        if _IS_FOREIGN or get_ident() != _deferral.main_thread:
             return
         # The handler may be called as soon as it is there, and whoever installs it may be interrupted just before.
         self._was_active, _deferral.active = _deferral.active, True
@@ -108,7 +111,7 @@ class interruptible:  # noqa: N801
     __slots__ = ("_was_active",)
 
     def __enter__(self) -> None:
-        self._was_active = _deferral.active and _is_main_thread()
+        self._was_active = _deferral.active and get_ident() == _deferral.main_thread
         if self._was_active:
             _deferral.active = False
             try:
@@ -141,9 +144,9 @@ class InterruptSafeLock:
         return len(self._deferrals) > 1
 
     def __enter__(self) -> None:
-        self.take_unless(lambda: False)
+        self.take_unless()
 
-    def take_unless(self, is_needless: Callable[[], bool]) -> bool:
+    def take_unless(self, is_needless: Callable[[], bool] = lambda: False) -> bool:
         """Take it, unless that has become needless while another thread has it; whether it has been taken."""
         deferral = deferred_interrupts()
         deferral.__enter__()
@@ -162,7 +165,3 @@ class InterruptSafeLock:
         deferral = self._deferrals.pop()
         self._lock.release()
         deferral.__exit__(kind)
-
-
-def _is_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident

@@ -270,7 +270,7 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
         self._meter.begin()
         try:
             with self._call:
-                batch = self._build().run()
+                batch = (self._executor or self._build()).run()
         except BaseException as error:
             self._meter.fail(error)
             raise

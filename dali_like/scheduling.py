@@ -114,7 +114,9 @@ def let_wait(outputs: Sequence[Any], cuda_stream: Any) -> None:
     Raises:
         ArgumentTypeError: it is no stream.
     """
-    if not all(isinstance(output, (TensorListCPU, list)) for output in outputs):
-        from dali_like import gpu_tensor_lists  # noqa: PLC0415  # most programs have no need of it
+    for output in outputs:
+        if not isinstance(output, (TensorListCPU, list)):
+            from dali_like import gpu_tensor_lists  # noqa: PLC0415  # most programs have no need of it
 
-        gpu_tensor_lists.let_wait(outputs, cuda_stream)
+            gpu_tensor_lists.let_wait(outputs, cuda_stream)
+            break

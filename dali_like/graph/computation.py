@@ -87,6 +87,7 @@ class Computation:
         self._place = place
         self._seen: dict[SourceNode, tuple[str, ...]] = {}
         self._placement = placement = place(self._seen)
+        self._given = self._given_by_sources()
         self._layouts = layouts
         self._copier = copier
         self._deliveries = [(key(node), node.device, self._delivery(node)) for node in graph.outputs]
@@ -105,6 +106,7 @@ class Computation:
         seen = {node: layouts for node, layouts in pairs if layouts != node.external.layouts}
         if seen != self._seen:
             self._placement, self._seen = self._place(seen), seen
+            self._given = self._given_by_sources()
 
     def settle(self) -> None:
         """Let go of what has been copied to the GPU."""
@@ -150,12 +152,12 @@ class Computation:
         operators_ns = monotonic_ns() - begin_ns
         return self._wrap(data), operators_ns
 
+    def _given_by_sources(self) -> list[Key]:
+        """What the batches of all sources consist of."""
+        return [output for source in self._graph.sources for output in self._placement.outputs_of(source)]
+
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[Key, _Samples]:
-        data: dict[Key, _Samples] = {
-            output: samples
-            for source, batch in zip(self._graph.sources, outputs, strict=True)
-            for output, samples in zip(self._placement.outputs_of(source), batch, strict=True)
-        }
+        data: dict[Key, _Samples] = dict(zip(self._given, itertools.chain.from_iterable(outputs), strict=True))
         if len(outputs) > 1 and len(set(sizes := [_length(batch[0]) for batch in outputs])) > 1:
             pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
             raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))

@@ -114,7 +114,8 @@ class Lockstep:
         if self._finished:
             raise StopIteration
         self._poll()
-        self._fill(serial=True)
+        if not (self._overlaps_epochs and self._window):
+            self._fill(serial=True)
         step = self._window[0]
         if self._overlaps_epochs and not step.complete:
             self._fill(serial=False, more=1)  # what will be due when this one is here: there is time for that now
@@ -283,6 +284,8 @@ class Lockstep:
 
     def _truncate(self) -> None:
         """Drop what was submitted behind the end of an epoch."""
+        if not any(map(Step.may_end, self._window)):
+            return
         ended, ends_here = -1, False
         behind = []
         for step in self._window:

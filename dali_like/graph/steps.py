@@ -85,6 +85,15 @@ class Step:
                     end = WITHIN
         return end
 
+    def may_end(self) -> bool:
+        """Whether a source is known to have ended."""
+        if self.is_beyond:
+            return True
+        for batch in self.batches:
+            if batch is not None and (batch.is_last or batch.outcome.__class__ is StopIteration):
+                return True
+        return False
+
     def empty(self) -> None:
         """Forget the batches: the epoch has ended before."""
         self.batches = [None] * len(self.batches)

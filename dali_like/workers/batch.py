@@ -133,9 +133,9 @@ class Batch:
         self.layouts: tuple[OutputLayout, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
-        self.begin(0, None, 0)
+        self.slot: Slot | None = None
 
-    def begin(self, ticket: int, slot: Slot | None, num_tasks: int) -> None:
+    def begin(self, ticket: int, slot: Slot, num_tasks: int) -> None:
         """Start over with nothing done."""
         self.ticket = ticket
         self.slot = slot
@@ -144,12 +144,11 @@ class Batch:
         self.region_bytes = 0
         self.largest_region_bytes = 0
         self.needed_bytes = 0
-        self.failed_sample = self.key.stop
+        self.failed_sample = self.first_unmade = self.key.stop
         self.failed_task = -1
         self.failed_worker = -1
         self.fatal: Exception | None = None
         self.short_bytes = 0
-        self.first_unmade = self.key.stop
         self.size = self.key.size
 
     def fail(self, sample: int, task: int, worker: int) -> None:
@@ -209,8 +208,7 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
     if not batch.described:
         lease = Lease(ring, slot)
         arrays: list[Output] = [
-            leased_array(lease, address + offset, (size, *output.shape), DTYPES[output.dtype])  # type: ignore[misc]
-            for offset, output in zip(geometry.rows, geometry.outputs, strict=True)
+            leased_array(lease, address + offset, (size, *shape), dtype) for offset, shape, dtype in geometry.dense_rows
         ]
         return arrays, geometry.outputs
     descriptors = slot.descriptors[:size].copy()

@@ -44,6 +44,7 @@ class Dispatcher:
         failure: why no more batches are begun.
         no_memory: why the first of those that wait could not be begun, when that was last tried.
         num_completed: how many batches have been completed, whatever has become of them.
+        backlog: the batches that wait for their turn.
     """
 
     def __init__(self, stages: Sequence[Stage], space: SharedSpace, options: WorkerOptions) -> None:
@@ -53,7 +54,7 @@ class Dispatcher:
         self._unit = options.unit
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
-        self._backlog: deque[Batch] = deque()
+        self.backlog: deque[Batch] = deque()
         #: A batch that there was no memory for has it to itself while it is made again.
         self._scarce: Batch | None = None
         #: The workers that alone can make some batches.
@@ -95,11 +96,6 @@ class Dispatcher:
         return self.failure is not None
 
     @property
-    def has_backlog(self) -> bool:
-        """Whether batches wait for their turn."""
-        return bool(self._backlog)
-
-    @property
     def num_made(self) -> float:
         """How many batches have been completed, those that are under way in part."""
         return self.num_completed + sum(map(_part_done, self._in_flight.values()))
@@ -117,13 +113,13 @@ class Dispatcher:
 
     def num_begun(self, source: int) -> int:
         """How many batches of a source have been asked for here, are still wanted, and have not been delivered."""
-        batches = (*self._in_flight.values(), *self._ready, *self._backlog)
+        batches = (*self._in_flight.values(), *self._ready, *self.backlog)
         return sum(batch.key.source == source and not batch.cancelled for batch in batches)
 
     def add(self, batch: Batch) -> None:
         """Let a batch wait for its turn."""
         self._bound.add(batch.key.worker)
-        self._backlog.append(batch)
+        self.backlog.append(batch)
 
     def deliver(self, batch: Batch) -> None:
         """Take note that a batch has been asked for."""
@@ -133,7 +129,7 @@ class Dispatcher:
 
     def is_stuck(self, batch: Batch) -> bool:
         """Whether a batch waits for memory that nobody is going to give back."""
-        return self.no_memory is not None and batch in self._backlog and not self._in_flight
+        return self.no_memory is not None and batch in self.backlog and not self._in_flight
 
     def is_lost(self, batch: Batch) -> bool:
         """Whether a batch will not be completed because of the failure."""
@@ -157,12 +153,12 @@ class Dispatcher:
         batch.outcome = None
         if batch.slot is not None:
             batch.slot.header[Header.CANCELLED] = 1
-        elif batch in self._backlog:
-            self._backlog.remove(batch)
+        elif batch in self.backlog:
+            self.backlog.remove(batch)
 
     def cancel_all(self) -> None:
         """Forget all batches."""
-        for batch in [*self._in_flight.values(), *self._backlog, *self._ready]:
+        for batch in [*self._in_flight.values(), *self.backlog, *self._ready]:
             self.cancel(batch)
 
     def release(self) -> None:
@@ -183,10 +179,10 @@ class Dispatcher:
     def post(self) -> None:
         """Send out the tasks of the batches that wait, as far as the pipes have room for all their records."""
         self.no_memory = None
-        while self._backlog and self.failure is None:
+        while self.backlog and self.failure is None:
             if self._scarce is not None:
                 return
-            batch = self._backlog[0]
+            batch = self.backlog[0]
             stage = self._stages[batch.key.source]
             # The first batch of a source shows what its samples look like; the others would only have to guess.
             if stage.holds_back and any(other.key.source == batch.key.source for other in self._in_flight.values()):
@@ -203,7 +199,7 @@ class Dispatcher:
             self._scarce = batch if batch.missing_bytes else None
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
-            self._backlog.popleft()
+            self.backlog.popleft()
             records = [TASK.pack(ticket, slot.page, task) for task in range(num_tasks)]
             try:
                 os.write(self._pipe_of(batch).fileno(), b"".join(records))
@@ -302,7 +298,7 @@ class Dispatcher:
 
     def _queue_again(self, batch: Batch) -> None:
         # Sources are not equally far ahead, so that the backlog as it is need not be in order.
-        self._backlog = deque(sorted((*self._backlog, batch), key=_order_of))
+        self.backlog = deque(sorted((*self.backlog, batch), key=_order_of))
 
     # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
 

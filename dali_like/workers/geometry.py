@@ -70,6 +70,7 @@ class Geometry:
         slot_bytes: address space of the slot.
         sample_bytes: what the rows of a sample take.
         all_dense: whether every output has rows.
+        dense_rows: of each output that has, their offset, the shape of one, and its dtype.
         header: the words of the header and of the descriptors that follow it, to be completed for each batch.
     """
 
@@ -103,6 +104,11 @@ class Geometry:
         self.slot_bytes = self.resident_bytes + num_tasks * region_bytes
         self.sample_bytes = sum(output.row_bytes for output in outputs)
         self.all_dense = UNKNOWN not in rows
+        self.dense_rows = [
+            (offset, output.shape, DTYPES[output.dtype])
+            for offset, output in zip(rows, outputs, strict=True)
+            if output.shape is not None
+        ]
         self.header = self._make_header()
 
     def num_tasks(self, batch_size: int) -> int:

@@ -15,6 +15,7 @@ Durations are counted in bins whose widths grow with them: four to each doubling
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from time import monotonic_ns, thread_time_ns
 from typing import Any, NamedTuple
@@ -58,18 +59,19 @@ _FIRST_BITS = 9
 _QUARTERS = 4
 
 
-def bin_of(ns: int) -> int:
-    """The bin that a duration is counted in."""
-    bits = ns.bit_length()
-    if bits < _FIRST_BITS:
-        return 0
-    return min((bits - _FIRST_BITS) * _QUARTERS + (ns >> bits - 3 & 3) + 1, NUM_BINS - 1)
-
-
 def edges_ns() -> NDArray[np.int64]:
     """Where the bins begin; one more than there are, since the last ends, too."""
     octaves, quarters = np.divmod(np.arange(NUM_BINS), _QUARTERS)
     return np.concatenate(([0], (_QUARTERS + quarters) << (octaves + _FIRST_BITS - 3)))
+
+
+#: Where all bins but the first begin.
+_BEGINS_NS: list[int] = edges_ns()[1:-1].tolist()
+
+
+def bin_of(ns: int) -> int:
+    """The bin that a duration is counted in; the last one for all that would be beyond it."""
+    return bisect_right(_BEGINS_NS, ns)
 
 
 class Recorder:

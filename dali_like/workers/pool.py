@@ -31,7 +31,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from time import monotonic_ns
-from typing import Any
+from typing import Any, NoReturn
 
 from dali_like.errors import ClosedError, ForkedError
 from dali_like.interrupts import PATIENCE_S, interruptible
@@ -422,17 +422,20 @@ class ProcessPool:
         self._work.close()
 
     def _check(self) -> None:
+        if self._closed or self._work.is_over or self._pid != os.getpid():
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
         if self._pid != os.getpid():
             raise ForkedError(
                 f"this pipeline belongs to process {self._pid}, which this one was forked from; build another one here"
             )
         if self._closed:
             raise ClosedError("the pipeline has been closed")
-        if self._work.is_over:
-            while threading.current_thread().daemon:
-                time.sleep(PATIENCE_S)  # it ends with the program, which has ended the workers at its own end
-            raise ClosedError("the pipeline has been closed, since the program ends")
+        while threading.current_thread().daemon:
+            time.sleep(PATIENCE_S)  # it ends with the program, which has ended the workers at its own end
+        raise ClosedError("the pipeline has been closed, since the program ends")
 
     def _post(self) -> None:
-        if self._work.has_backlog and not self._recovery.holds_back:
+        if self._work.backlog and not self._recovery.holds_back:
             self._work.post()

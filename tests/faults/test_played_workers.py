@@ -197,7 +197,7 @@ def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
         batches = [pool.begin(iteration, 32) for iteration in range(1, most // 32 + 10)]
 
         assert pool._work.num_open_tasks <= most
-        assert pool._work.has_backlog
+        assert pool._work.backlog
         assert [samples_of(pool, batch)[0] for batch in batches] == [32 * i for i in range(1, len(batches) + 1)]
 
 
