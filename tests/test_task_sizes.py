@@ -80,7 +80,7 @@ def test_short_tasks_are_joined_as_far_as_each_worker_has_two_on_their_way(num_a
 def test_long_tasks_stay_as_they_are() -> None:
     stage = make_stage()
 
-    assert not stage.fit(2 * MILLISECOND, WORKERS, 4)
+    assert not stage.fit(5 * MILLISECOND, WORKERS, 4)
 
     assert size_of(stage) == USUAL
 

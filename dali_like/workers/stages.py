@@ -33,7 +33,7 @@ _BATCHES_TO_TRUST = 8
 #: A batch for which there should be memory is not tried more often than this without saying so.
 _MOST_SHORTAGES = 3
 #: Tasks that take less time than this are joined, and parted again if they would take longer than that.
-_SHORT_TASK_NS = 2_000_000
+_SHORT_TASK_NS = 5_000_000
 _LONG_TASK_NS = 16_000_000
 #: The regions of a slot take no more than this part of the whole address space.
 _MAX_SLOT_SHARE = 64
