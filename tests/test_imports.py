@@ -62,7 +62,7 @@ FOR_LOADING = {
     *("data.index_iterators", "data.serial_pass", "data.worker_pass"),
     *("by_value", "checks", "data.ahead", "data.crew", "data.datasets", "data.deliveries", "data.fingerprints"),
     *("data.iteration", "data.loader", "data.loading", "data.options", "data.own_options", "data.passes", "data.progress"),
-    *("data.randomness", "data.samplers", "data.staffing", "data.tallies", "data.worker_handles"),
+    *("data.randomness", "data.samplers", "data.staffing", "data.starts", "data.tallies", "data.worker_handles"),
     *("device", "device.accelerator", "device.driver"),
     *("monitor", "monitor.loops", "monitor.monitored", "notices", "tracing", "workers.settings"),
 }

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_like.data.making import BatchMaker, seed_every
+from dali_like.data.starts import Starts
 from dali_like.data.tallies import Counts, Tally
 from dali_like.data.worker_handles import WorkerHandle
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
@@ -100,6 +101,7 @@ class LoaderCrew:
         self._walks = itertools.count()
         self._lock = InterruptSafeLock()
         self._ended_passes: deque[list[Batch]] = deque()
+        self._starts = Starts()
         self._pid = os.getpid()
         self._tuner = tuner
         most, first = (num_workers, None) if tuner is None else (tuner.most_workers, tuner.settings.num_workers)
@@ -113,6 +115,7 @@ class LoaderCrew:
             space = self._space = SharedSpace.create(max_held_bytes)
             notice = str(base_seed).encode()
             self._pool = ProcessPool([(self._source(maker), ())], self.capacity, space, options, notice, tuner)
+            self._expect_starts()
             if pinning is not None:
                 from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
 
@@ -227,7 +230,8 @@ class LoaderCrew:
         try:
             with self.lock():
                 self._pool.poll()  # what is there counts, however short the time, and however many are ready besides
-                return self._pool.wait_for(batches, deadline_s)
+                batch = self._pool.wait_for(batches, deadline_s)
+                return batch if batch is None or self._starts.see_one(self._pool, deadline_s) else None
         except WorkerStartError as error:
             self.failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
@@ -324,6 +328,7 @@ class LoaderCrew:
         sources = [self._source(self.maker)] if self._is_changed else None
         with self._lock:
             self._pool.wake(str(base_seed).encode(), sources)
+            self._expect_starts()
             self.is_resting = self._is_changed = False
 
     def close(self) -> None:
@@ -335,6 +340,10 @@ class LoaderCrew:
             self._pool.close()
             counts, self._is_counted = self.counts, True
             self.tally.add(counts)
+
+    def _expect_starts(self) -> None:
+        if self.maker.worker_init_fn is not None:
+            self._starts.expect(self._pool.num_workers)
 
     def _source(self, maker: BatchMaker) -> Source:
         return Source(

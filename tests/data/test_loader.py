@@ -14,6 +14,7 @@ import signal
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -828,6 +829,33 @@ def test_workers_end_when_one_of_them_cannot_start(persistent: bool) -> None:
     assert_gone(pids)
     with pytest.raises(LookupError, match="no key"):
         next(batches)
+
+
+@pytest.mark.parametrize(("way", "persistent"), [("fork", False), ("fork", True), ("spawn", False)])
+def test_a_worker_that_cannot_start_is_noticed_where_another_makes_all_batches(
+    way: str, persistent: bool, tmp_path: Path
+) -> None:
+    is_done = tmp_path / "done"
+
+    def refuse(worker: int) -> None:
+        if worker == 1:
+            wait_until(is_done.exists, "the last sample")
+            raise LookupError("no key")
+
+    def sample(index: int) -> int:
+        if index == 3:
+            is_done.touch()
+        return index
+
+    dataset = Made(sample, 4)
+    loader = loader_of(dataset, 2, way, batch_size=2, worker_init_fn=refuse, persistent_workers=persistent)
+    batches = iter(loader)
+    next(batches)
+
+    with pytest.raises(LookupError, match="no key"):
+        next(batches)
+    with pytest.raises(LookupError, match="no key"):
+        list(loader)
 
 
 def test_who_goes_on_after_errors_comes_to_an_end_where_workers_cannot_start() -> None:
