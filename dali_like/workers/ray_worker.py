@@ -27,7 +27,7 @@ from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource, without_functions
 from dali_like.workers.task import Region, SlotView
-from dali_like.workers.transport import pack_exception
+from dali_like.workers.transport import SHORT_BYTES, pack_exception
 from dali_like.workers.worker import limit_threads, report_error
 
 _WORD = np.dtype(np.int64)
@@ -138,7 +138,7 @@ class RayWorker:
                 if source.worker_setup is not None:
                     self._runner.call(source.worker_setup)
         except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
-            return Started(os.getpid(), pack_exception(error))
+            return Started(os.getpid(), pack_exception(error, SHORT_BYTES))
         return Started(os.getpid(), b"")
 
     def compute(self, parts: Sequence[tuple[bytes, Sequence[int]]]) -> list[list[Any]]:

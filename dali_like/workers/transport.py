@@ -1,16 +1,19 @@
 """How exceptions travel from a worker to the main process.
 
 The type is kept wherever it can be: first by pickle, which finds classes by name; then by cloudpickle, which carries
-classes of ``__main__`` by value and gives the main process its own class back; then by rebuilding the object from its class,
-arguments and attributes, without calling its constructor, with what cannot travel replaced by its ``repr``. The
-traceback travels as text.
+classes of ``__main__`` by value and gives the main process its own class back; then, or where these would make another one
+of it, by rebuilding the object from its class, arguments and attributes, without calling its constructor, with what cannot
+travel replaced by its ``repr``. The traceback travels as text.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import pickle
+import re
 import traceback
+from types import MemberDescriptorType
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -20,6 +23,17 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import WORD_BYTES
 
 _Error = TypeVar("_Error", bound=Exception)
+
+#: So many letters are left of texts in what would be too long, of tracebacks, and so many notes.
+_SHORT = 1000
+_SHORT_TRACEBACK = 10000
+_MOST_NOTES = 10
+#: `pack_exception` always keeps to that, if it is told to.
+SHORT_BYTES = 1 << 16
+
+_SLOT = MemberDescriptorType
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class of Python
 
 
 class WorkerTraceback(Exception):
@@ -33,15 +47,20 @@ class WorkerTraceback(Exception):
         return f"in a worker:\n\n{self.text}"
 
 
-def pack_exception(error: Exception) -> bytes:
-    """An exception and its traceback as bytes."""
+def pack_exception(error: Exception, most_bytes: float = math.inf) -> bytes:
+    """An exception and its traceback as bytes.
+
+    Args:
+        most_bytes: where they would be more, long texts are shortened, and other large objects are replaced by their `repr`.
+    """
     text = "".join(traceback.format_exception(error))
-    try:
-        packed = _pack(error)
-    except Exception:  # a class that cannot even be pickled by value
-        packed = pickle.dumps(WorkerError(f"{type(error).__qualname__}: {error}"))
     notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
-    return pickle.dumps((packed, text, notes))
+    message = pickle.dumps((_packed(error), text, notes))
+    if len(message) <= most_bytes:
+        return message
+    text, notes = _shortened(text, _SHORT_TRACEBACK), [_shortened(note) for note in notes[:_MOST_NOTES]]
+    message = pickle.dumps((_packed(error, _SHORT), text, notes))
+    return message if len(message) <= most_bytes else pickle.dumps((_told(error), text, []))
 
 
 def unpack_exception(message: bytes) -> Exception:
@@ -108,16 +127,55 @@ def write_message(space: SharedSpace, start: int, limit: int, message: bytes) ->
     space.map[start + WORD_BYTES : start + WORD_BYTES + len(message)] = message
 
 
-def _pack(error: Exception) -> bytes:
-    for dumps in (pickle.dumps, cloudpickle.dumps):
+def _packed(error: Exception, most_bytes: float = math.inf) -> bytes:
+    try:
+        return _pack(error, most_bytes)
+    except Exception:  # a class that cannot even be pickled by value
+        return _told(error)
+
+
+def _told(error: Exception) -> bytes:
+    """What is left of an exception that cannot travel."""
+    try:
+        text = str(error)
+    except Exception:  # a user's class
+        text = "<exception str() failed>"
+    return pickle.dumps(WorkerError(f"{type(error).__qualname__}: {_shortened(text)}"))
+
+
+def _pack(error: BaseException, most_bytes: float) -> bytes:
+    for dumps in (pickle.dumps, cloudpickle.dumps) if most_bytes == math.inf else ():
         try:
             packed = dumps(error)
-            if type(pickle.loads(packed)) is type(error):
+            if _is_like(pickle.loads(packed), error):
                 return bytes(packed)
         except Exception:  # whatever a user's class does when pickled; there is another way below
             continue
-    state = {name: _portable(value) for name, value in vars(error).items()}
-    return bytes(cloudpickle.dumps((type(error), tuple(map(_portable, error.args)), state)))
+    if isinstance(error, BaseExceptionGroup):
+        args: tuple[Any, ...] = error.message, [_pack(part, most_bytes) for part in error.exceptions]
+        state = vars(error)
+    else:
+        args, state = error.args, {**_members(error), **vars(error)}
+        args = tuple(_portable(value, most_bytes) for value in args)
+    state = {name: _portable(value, most_bytes) for name, value in state.items()}
+    return bytes(cloudpickle.dumps((type(error), args, state)))
+
+
+def _is_like(copy: Any, error: BaseException) -> bool:
+    """Whether pickle has made the same again: it hands constructors the arguments, which may have been others before."""
+    return type(copy) is type(error) and _shown(copy) == _shown(error)
+
+
+def _shown(error: BaseException) -> str:
+    return _ADDRESS.sub("", repr((error.args, _members(error))))
+
+
+def _members(error: BaseException) -> dict[str, Any]:
+    """What an exception keeps in slots, of its own or of a class in C: ``OSError.filename``, say."""
+    slots = (name for kind in type(error).__mro__ for name in vars(kind) if isinstance(vars(kind)[name], _SLOT))
+    # The object that lacks an attribute may be a whole dataset; pickle leaves it behind, too.
+    values = ((name, getattr(error, name, None)) for name in slots if not name.startswith("__") and name != "obj")
+    return {name: value for name, value in values if value is not None}
 
 
 def _unpack(packed: bytes) -> Exception:
@@ -127,15 +185,32 @@ def _unpack(packed: bytes) -> Exception:
     kind, args, state = loaded
     if not issubclass(kind, Exception):
         raise TypeError(f"{kind!r} is not a class of exceptions")
-    error: Exception = kind.__new__(kind, *args)
+    if issubclass(kind, BaseExceptionGroup):
+        args = args[0], list(map(_unpack, args[1]))
+    basis = next(base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE)
+    error: Exception = basis.__new__(kind, *args)
     _set(error, "args", args)
-    vars(error).update(state)
+    for name, value in state.items():
+        try:
+            _set(error, name, value)
+        except (AttributeError, TypeError):  # a property has that name, say
+            vars(error)[name] = value
     return error
 
 
-def _portable(value: Any) -> Any:
+def _portable(value: Any, most_bytes: float) -> Any:
     try:
-        pickle.loads(cloudpickle.dumps(value))
+        packed = cloudpickle.dumps(value)
+        pickle.loads(packed)
     except Exception:  # see _pack
-        return repr(value)
-    return value
+        return _shortened(repr(value))
+    if len(packed) <= most_bytes:
+        return value
+    return _shortened(value if isinstance(value, str) else repr(value))
+
+
+def _shortened(text: str, most: int = _SHORT) -> str:
+    """A text, or its beginning and its end."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most * 3 // 4]}[... {len(text) - most} letters ...]{text[len(text) - most // 4 :]}"

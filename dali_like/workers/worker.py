@@ -45,7 +45,7 @@ from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, RegionFullError
 from dali_like.workers.task_log import TaskLog
-from dali_like.workers.transport import pack_exception, read_message, write_message
+from dali_like.workers.transport import SHORT_BYTES, pack_exception, read_message, write_message
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
@@ -114,7 +114,7 @@ def run_worker(
             if source.worker_setup is not None:
                 runner.call(source.worker_setup)
     except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
-        leave_message(index, channels, pack_exception(error))
+        leave_message(index, channels, pack_exception(error, MESSAGE_BYTES - WORD_BYTES))
         return START_FAILED
     # In a process of its own that is the process's id.
     space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = threading.get_native_id().to_bytes(WORD_BYTES, "little")
@@ -197,8 +197,7 @@ def report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple
         try:
             runner.write_message(page, task, pack_exception(error))
         except RegionFullError:
-            short = RuntimeError(f"{type(error).__qualname__} with an unusually large state: {str(error)[:1000]}")
-            runner.write_message(page, task, pack_exception(short))
+            runner.write_message(page, task, pack_exception(error, SHORT_BYTES))
     except NoMemoryError as shortage:  # not even for this
         return Status.NO_MEMORY, shortage.missing
     return Status.FAILED, sample

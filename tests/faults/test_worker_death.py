@@ -539,6 +539,17 @@ class TestAnExceptionInACallback:
         assert "ValueError" in "".join(traceback.format_exception(error))
         assert run(pipe) == iteration(2)
 
+    def test_may_hold_more_than_there_is_room_for(self, make: MakePipeline) -> None:
+        def make_error() -> Exception:
+            error = WithArguments(7, reason="broken")
+            error.data = np.zeros(30_000_000, np.uint8)  # type: ignore[attr-defined]
+            return error
+
+        error = run_until(WithArguments, make(raises_at(6, make_error), "fork")).value
+
+        assert (str(error), error.code) == ("broken (7)", 7)
+        assert "raise make_error()" in "".join(traceback.format_exception(error))
+
     def test_may_have_no_text_at_all(self, make: MakePipeline, way: str) -> None:
         class HasNoTextError(Exception):
             def __str__(self) -> str:
@@ -568,6 +579,12 @@ class TestASourceThatCannotBeUnpickled:
 
         with pytest.raises(WorkerStartError):
             pipe.run()
+
+    def test_may_have_more_to_say_than_there_is_room_for(self, make: MakePipeline) -> None:
+        error = run_until(WorkerStartError, make(cannot_be_unpickled(LookupError("x" * 5_000_000)), "spawn")).value
+
+        assert isinstance(error.__cause__, LookupError)
+        assert "in __setstate__" in str(error.__cause__.__cause__)
 
     def test_may_also_end_the_worker(self, make: MakePipeline) -> None:
         run_until(WorkerError, make(cannot_be_unpickled(SystemExit(5)), "spawn"))
