@@ -233,7 +233,9 @@ class Engine:
         """End the workers and threads, and give back all memory that nobody holds."""
         with contextlib.ExitStack() as stack:
             # All of it happens, even if a source's worker_teardown raises; the last one first.
-            pools = (*self.inputs.values(), self._buffers, self.inline_pool, self.gpu_pool, self.process_pool)
+            # Workers are ended once more, where the handler of some signal has raised while they were.
+            workers = self.process_pool
+            pools = (*self.inputs.values(), self._buffers, workers, self.inline_pool, self.gpu_pool, workers)
             for part in (self.device, *pools, self.executor):
                 if part is not None:
                     stack.callback(part.close)

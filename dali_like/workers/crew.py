@@ -124,11 +124,12 @@ class Crew:
         os.set_blocking(self.control.fileno(), False)
         ends = TemplateEnds(Descriptor(theirs.detach()), tasks[0], tuple(tasks[1:]), done)
         _check_descriptors(done, options.num_workers)
-        template_pid = start_template(sources, options, space, ends)
-        ends.close()
+        template: list[int] = []
         self._finalizer = weakref.finalize(
-            self, _stop, os.getpid(), template_pid, self.control, farewell, self.pids, self.exitcodes
+            self, _stop, os.getpid(), template, self.control, farewell, self.pids, self.exitcodes
         )
+        start_template(sources, options, space, ends, template)
+        ends.close()
         for worker in range(options.num_first):
             self.start(worker)
 
@@ -199,8 +200,7 @@ class Crew:
 
     def stop(self) -> None:
         """End all workers and the template, and wait until they are gone."""
-        with deferred_interrupts():  # a finalizer is called once
-            self._finalizer()
+        finish(self._finalizer)
 
     def _send(self, kind: Message, worker: int, value: int = 0) -> None:
         with contextlib.suppress(ConnectionError):  # the template is gone; `read_news` will say so
@@ -245,9 +245,24 @@ def _describe_exit(exitcode: int, oom: bool) -> str:
     return f"was killed by {name}"
 
 
+def finish(finalizer: weakref.finalize[Any, Any]) -> Any:
+    """Call a finalizer now; what it returns, or None if it has been called.
+
+    It is called once: where a handler of some signal raises meanwhile, it is called again later, at the latest when the
+    program ends.
+    """
+    with deferred_interrupts():
+        if (call := finalizer.peek()) is None:
+            return None
+        _, function, args, _ = call
+        result = function(*args)
+        finalizer.detach()
+        return result
+
+
 def _stop(
     pid: int,
-    template_pid: int,
+    template: Sequence[int],
     control: Descriptor,
     farewell: Callable[[], None],
     pids: list[int],
@@ -255,12 +270,14 @@ def _stop(
 ) -> None:
     """Let workers finish their sample, kill those that do not, and wait for all of them to be gone."""
     with deferred_interrupts():
-        if os.getpid() == pid:
-            farewell()
+        if os.getpid() == pid and control.fileno() >= 0:
+            with contextlib.suppress(OSError):  # they have been told before, and that has been interrupted
+                farewell()
             with contextlib.suppress(OSError):
                 os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
             deadline_s = time.monotonic() + _GRACE_S + _TEMPLATE_GRACE_S
-            _reap(template_pid, control, deadline_s, pids, exitcodes)
+            for template_pid in template:
+                _reap(template_pid, control, deadline_s, pids, exitcodes)
         control.close()
 
 

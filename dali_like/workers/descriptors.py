@@ -28,6 +28,7 @@ class Descriptor:
     """
 
     _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
+    _fd = -1
     _close = staticmethod(os.close)  # the end of a program takes modules apart before everybody has closed theirs
 
     def __init__(self, fd: int) -> None:

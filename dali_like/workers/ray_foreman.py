@@ -63,7 +63,7 @@ from dali_like.workers.ray_orders import Order, Orders
 from dali_like.workers.ray_slots import Slots
 from dali_like.workers.ray_worker import RayWorker, Report, Role, Started
 from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.transport import pack_exception
+from dali_like.workers.transport import SHORT_BYTES, pack_exception
 from dali_like.workers.worker import START_FAILED
 
 #: A call costs some two milliseconds of CPU time, in all processes together. So long one should last, if there is the work.
@@ -234,7 +234,7 @@ class Foreman:
         if actor.pid or not self.cluster.is_task_error(error):
             return 0, _text_of(error)
         # It could not even begin: the package is not installed on its node, say.
-        self._slots.leave_message(actor.index, pack_exception(self.cluster.cause_of(error)))
+        self._slots.leave_message(actor.index, pack_exception(self.cluster.cause_of(error), SHORT_BYTES))
         return START_FAILED, "it could not start"
 
     def _note_start(self, actor: Actor, started: Started) -> None:

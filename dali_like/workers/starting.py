@@ -8,6 +8,9 @@ import pickle
 import signal
 import sys
 import warnings
+
+# The function under the same name in `signal` turns numbers into enums, by Python code that may be interrupted.
+from _signal import pthread_sigmask as _set_mask  # type: ignore[import-not-found]
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
@@ -28,6 +31,10 @@ _PROGRAM = (
     "import os, pickle, sys; boot = os.fdopen({fd}, 'rb'); sys.path[:], sys.argv[:] = pickle.load(boot); "
     "from dali_like.workers.template import spawned; spawned(pickle.load(boot))"
 )
+
+
+#: All that a handler of the program's may be called for; those that a crash sends come when they come.
+_BLOCKABLE = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 
 
 class WorkerOptions(NamedTuple):
@@ -85,8 +92,10 @@ class TemplateEnds(NamedTuple):
             descriptor.close()
 
 
-def start_template(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
-    """Start the template and return its process id.
+def start_template(
+    sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds, pids: list[int]
+) -> None:
+    """Start the template, and add its process id to a list: a handler of some signal may raise before this returns.
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
@@ -94,10 +103,12 @@ def start_template(sources: Sequence[Source], options: WorkerOptions, space: Sha
         ProcessLimitError: no further process may be started.
     """
     start = _fork if options.start_method == "fork" else _spawn
-    return within_process_limits(start, sources, options, space, ends)
+    within_process_limits(start, sources, options, space, ends, pids)
 
 
-def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
+def _fork(
+    sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds, pids: list[int]
+) -> None:
     main_pid = os.getpid()
     if options.threads is not None:
         find_libraries()
@@ -105,25 +116,25 @@ def _fork(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace,
     announce_exceptions()
     # The child must not run the finalizers of this process's garbage: it freezes what is there before it collects anything.
     collects = gc.isenabled()
-    gc.disable()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
-        # documented with py_start_method.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        blocked = _block_ctrl_c()
-        pid = -1
-        try:
+    blocked = _block_signals()
+    pid = -1
+    try:
+        gc.disable()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
+            # documented with py_start_method.
+            warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
-        finally:
-            if pid == 0:
-                gc.freeze()
-            else:  # also where the system refuses to fork
-                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-            if collects:
-                gc.enable()
+        pids.append(pid)
+    finally:  # also where the system refuses to fork
+        if pid == 0:
+            gc.freeze()
+        if collects:
+            gc.enable()
+        if pid != 0:
+            _set_mask(signal.SIG_SETMASK, blocked)
     if pid == 0:
         _run_fork(main_pid, sources, options, space, ends)
-    return pid
 
 
 def _run_fork(
@@ -140,7 +151,9 @@ def _run_fork(
         os._exit(1)
 
 
-def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds) -> int:
+def _spawn(
+    sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: TemplateEnds, pids: list[int]
+) -> None:
     pickled = pickle_sources(sources, options.pickle_source)
     shipment = pack(sources, pickled)
     boot = Boot(
@@ -167,28 +180,36 @@ def _spawn(sources: Sequence[Source], options: WorkerOptions, space: SharedSpace
         kept = (boot_fd, *boot.shipment_fds, boot.space_fd, *(pipe.fileno() for pipe in ends.all))
         command = [sys.executable, *_interpreter_flags(), "-c", _PROGRAM.format(fd=boot_fd)]
         threads = thread_variables(options.threads) if options.threads is not None else {}
-        return _launch(command, {**os.environ, **threads}, kept)
+        _launch(command, {**os.environ, **threads}, kept, pids)
     finally:
         os.close(boot_fd)
         shipment.close()
 
 
-def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int]) -> int:
+def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int], pids: list[int]) -> None:
     import subprocess  # noqa: PLC0415  # for forks it is not needed
 
-    blocked = _block_ctrl_c()
+    blocked = _block_signals()
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=kept)
+        pids.append(process.pid)
+        process.returncode = 0  # the pool waits for it, so the destructor need not warn that nobody does
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-    pid = process.pid
-    process.returncode = 0  # the pool waits for it, so the destructor need not warn that nobody does
-    return pid
+        _set_mask(signal.SIG_SETMASK, blocked)
 
 
-def _block_ctrl_c() -> set[signal.Signals]:
-    """Ctrl-C is the main process's affair from the child's first instruction on: what is blocked stays so in the child."""
-    return signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # type: ignore[return-value]
+def _block_signals() -> set[int]:
+    """Let no handler of the program's come between the start of a process and the note of it. Returns what was blocked.
+
+    Ctrl-C is the main process's affair from the child's first instruction on, too: what is blocked stays so in the child.
+    """
+    before: set[int] = _set_mask(signal.SIG_BLOCK, ())
+    try:
+        _set_mask(signal.SIG_BLOCK, _BLOCKABLE)
+    except BaseException:  # a handler has come just before
+        _set_mask(signal.SIG_SETMASK, before)
+        raise
+    return before
 
 
 def _interpreter_flags() -> list[str]:

@@ -96,7 +96,7 @@ class Boot(NamedTuple):
 def spawned(boot: Boot) -> NoReturn:
     """The life of a template that is a fresh interpreter."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
     channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers, boot.measures)
     _close_stdin()

@@ -29,8 +29,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dali_like.interrupts import deferred_interrupts
-from dali_like.workers.crew import End
+from dali_like.workers.crew import End, finish
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.ends import Ends
 from dali_like.workers.info import become_worker_thread
@@ -231,27 +230,27 @@ class ThreadCrew:
 
     def stop(self) -> None:
         """End all threads, and wait until they are gone; warn of those whose callbacks do not return."""
-        with deferred_interrupts():  # a finalizer is called once
-            for thread in self._finalizer() or ():
-                warnings.warn(
-                    f"{thread.name} (thread {thread.native_id}) is in a callback that does not return, and Python cannot "
-                    f"end a thread from outside; it ends when the callback does:\n{thread.stack()}",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+        for thread in finish(self._finalizer) or ():
+            warnings.warn(
+                f"{thread.name} (thread {thread.native_id}) is in a callback that does not return, and Python cannot "
+                f"end a thread from outside; it ends when the callback does:\n{thread.stack()}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
     """Let threads finish their tasks, ask those to end at once that do not, and wait; those that go on nevertheless."""
     if shared.pid != os.getpid() or shared not in _not_stopped:
         return ()
-    _not_stopped.discard(shared)
-    shared.farewell()
+    with contextlib.suppress(OSError):  # they have been told before, and that has been interrupted
+        shared.farewell()
     _join(shared, _GRACE_S)
     for thread in list(shared.threads):
         if thread is not threading.current_thread():
             thread.dismiss()
     _join(shared, _LAST_GRACE_S)
+    _not_stopped.discard(shared)
     return [thread for thread in list(shared.threads) if thread.is_alive() and thread is not threading.current_thread()]
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at each point in turn at which the interpreter looks for signals."""
+"""Ctrl-C, or another signal, at each point in turn at which the interpreter looks for signals."""
 
 from __future__ import annotations
 
@@ -16,17 +16,21 @@ from faults.programs import GONE_S
 
 
 class Interrupter:
-    """Sends SIGINT at one of the points in the library where the interpreter looks for signals.
+    """Sends a signal at one of the points in the library where the interpreter looks for signals.
 
     These are the beginnings of Python functions and the returns of C functions (whose results are lost if the signal raises
     an exception). Finalizers are left out, since exceptions do not pass through them.
 
     Args:
         at: which point, from 0 on.
+        number: which signal.
+        modules: only points in modules whose names begin like that.
     """
 
-    def __init__(self, at: int) -> None:
+    def __init__(self, at: int, number: signal.Signals = signal.SIGINT, modules: str = "dali_like.") -> None:
         self._left = at
+        self._number = number
+        self._modules = modules
         self._pid = os.getpid()
         self.has_come = False
 
@@ -39,16 +43,15 @@ class Interrupter:
     def _look(self, frame: FrameType, event: str, _: Any) -> None:
         if os.getpid() != self._pid:
             sys.setprofile(None)
-        elif event in ("call", "c_return") and _is_of_the_library(frame) and not _is_in_finalizer(frame):
+        elif event in ("call", "c_return") and self._concerns(frame) and not _is_in_finalizer(frame):
             self._left -= 1
             if self._left < 0:
                 sys.setprofile(None)
                 self.has_come = True
-                signal.raise_signal(signal.SIGINT)
+                signal.raise_signal(self._number)
 
-
-def _is_of_the_library(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).startswith("dali_like.")
+    def _concerns(self, frame: FrameType) -> bool:
+        return str(frame.f_globals.get("__name__")).startswith(self._modules)
 
 
 def _is_in_finalizer(frame: FrameType | None) -> bool:
