@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import signal
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dali_like.interrupts import deferred_interrupts
@@ -31,7 +31,7 @@ class RayCrew:
     They are ended by `stop`, or when the crew is dropped, or at the end of the program.
 
     Args:
-        tasks, done: the workers' ends of the pipes, as of `dali_like.workers.crew.Crew`.
+        tasks, done, farewell: as of `dali_like.workers.crew.Crew`.
         cluster: where they are; it is left when they have ended.
 
     Raises:
@@ -45,6 +45,7 @@ class RayCrew:
         space: SharedSpace,
         tasks: Sequence[Descriptor],
         done: Descriptor,
+        farewell: Callable[[], None],
         cluster: Cluster,
     ) -> None:
         self.exitcodes: dict[int, int] = {}
@@ -52,7 +53,7 @@ class RayCrew:
         ends = Ends()
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
-        self._foreman = Foreman(options, space, tasks, done, cluster, ends)
+        self._foreman = Foreman(options, space, tasks, done, cluster, ends, farewell)
         self._foreman.shipment = self._ship(sources, None)
         self._finalizer = weakref.finalize(self, self._foreman.stop)
         for worker in range(options.num_workers):

@@ -81,6 +81,9 @@ _MOST_LETTERS = 300
 class Foreman:
     """Hands tasks to actors and puts what they have made into the slots: see the module's text.
 
+    Args:
+        farewell: called when it is told to stop: nothing more is to be posted, also where that is since the program ends.
+
     Attributes:
         shipment: the sources, in the object store.
         thread: its own.
@@ -96,8 +99,10 @@ class Foreman:
         done: Descriptor,
         cluster: Cluster,
         ends: Ends,
+        farewell: Callable[[], None],
     ) -> None:
         self.cluster = cluster
+        self._farewell = farewell
         self.shipment: Any = None
         self.thread = threading.Thread(target=self._run, name="dali_like_ray", daemon=True)
         self.reasons: dict[int, str] = {}
@@ -142,7 +147,9 @@ class Foreman:
     def stop(self) -> None:
         """Let the actors and the thread end, soon."""
         if self._pid == os.getpid():
-            self._is_stopping = True
+            if not self._is_stopping:
+                self._is_stopping = True
+                self._farewell()
             self._alarm.ring()
 
     def finish(self) -> None:

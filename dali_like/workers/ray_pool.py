@@ -42,4 +42,4 @@ class RayPool(ProcessPool):
 
     def _start_crew(self, sources: Sequence[Source]) -> RayCrew:
         tasks, done = self._work.worker_ends
-        return RayCrew(sources, self._options, self._space, tasks, done, self._cluster)
+        return RayCrew(sources, self._options, self._space, tasks, done, self._work.farewell, self._cluster)

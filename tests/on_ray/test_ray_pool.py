@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, get_worker_info, types
-from dali_like.errors import ArgumentError, PicklingError, WorkerDiedError, WorkerStartError
+from dali_like.errors import ArgumentError, ClosedError, PicklingError, WorkerDiedError, WorkerStartError
 from dali_like.monitor.records import WORKERS
 from dali_like.workers import ray_cluster, ray_foreman
 from tests.conftest import wait_until
@@ -452,3 +452,14 @@ def test_large_arrays_of_sources_can_be_written_to_unless_they_could_not_before(
     pipe = make_pipeline(source, "ray", batch_size=1)
 
     assert content(pipe.run())[0][0][1] == [True, False]
+
+
+def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: Callable[..., Pipeline]) -> None:
+    pipe = make_pipeline(dense, "ray")
+    pipe.run()
+    pool: Any = pipe._engine and pipe._engine.process_pool
+
+    pool._crew._foreman.finish()  # as the end of the program does
+
+    with pytest.raises(ClosedError, match="the program ends"):
+        pipe.run()
