@@ -29,8 +29,8 @@ from dali_like.types import (
     UINT32,
     UINT64,
     DALIDataType,
+    numpy_dtype,
     to_dali_type,
-    to_numpy_type,
 )
 
 __all__ = ["Constant", "ScalarConstant"]
@@ -73,7 +73,7 @@ class Constant(Expression):
             raise DeviceError(f'device={device!r}: a constant is on the "cpu" or on the "gpu"')
         array = _array_of_numbers(value)
         if dtype is not None:
-            array = _convert(array, to_numpy_type(to_dali_type(dtype)))
+            array = _convert(array, numpy_dtype(to_dali_type(dtype)))
         elif isinstance(value, _PLAIN):
             array = _convert(array, _SHORT_TYPES.get(array.dtype, array.dtype))
         if shape is not None:
@@ -207,7 +207,7 @@ def _array_of_numbers(value: Any) -> NDArray[Any]:
     array = np.asarray(value)
     if plain and array.dtype == object:
         raise ArgumentError(f"{value!r} is too large for a constant")
-    return array.astype(to_numpy_type(to_dali_type(array.dtype)), copy=False)
+    return array.astype(numpy_dtype(to_dali_type(array.dtype)), copy=False)
 
 
 def _convert(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -99,8 +99,8 @@ class TensorCPU:
         return ""
 
     def get_property(self, name: str) -> str | None:
-        """What is known besides: "layout"; None for everything else."""
-        return self._layout if name == "layout" else None
+        """What is known besides: "layout", if there is one; None for everything else."""
+        return self._layout or None if name == "layout" else None
 
     def data_ptr(self) -> int:
         """The address of the first element."""
@@ -136,6 +136,10 @@ class TensorCPU:
     # There is no __buffer__, which Python has from 3.12 on: `torch.asarray` would take it before DLPack, and read whatever
     # is there as float32 in one dimension, as it does with DALI's tensors.
 
+    def __bytes__(self) -> bytes:
+        """The elements, one behind the other."""
+        return self._array.tobytes()
+
     def __dlpack__(self, **options: Any) -> Any:
         return self._array.__dlpack__(**options)
 
@@ -153,7 +157,8 @@ class TensorCPU:
         return text_of("TensorCPU", [numbers_in(self._array), *self._facts()])
 
     def _facts(self) -> list[str]:
-        return [f"dtype={self.dtype}", *layout_fact(self._layout), f"shape={self.shape()}"]
+        layouts = [f"layout={self._layout}"] if self._layout else []  # without quotes, as in DALI, whose batches have them
+        return [f"dtype={self.dtype}", *layouts, f"shape={self.shape()}"]
 
 
 def view_of(data: Any) -> NDArray[Any]:

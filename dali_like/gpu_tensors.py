@@ -142,8 +142,8 @@ class TensorGPU:
         return ""
 
     def get_property(self, name: str) -> str | None:
-        """What is known besides: "layout"; None for everything else."""
-        return self._layout if name == "layout" else None
+        """What is known besides: "layout", if there is one; None for everything else."""
+        return self._layout or None if name == "layout" else None
 
     def device_id(self) -> int:
         """The number of the GPU."""

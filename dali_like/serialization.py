@@ -48,7 +48,7 @@ from dali_like.graph.nodes import (
 )
 from dali_like.graph.operators import Operator
 from dali_like.graph.subscripts import subscribe_again
-from dali_like.types import BOOL, OBJECT, DALIDataType, to_dali_type, to_numpy_type
+from dali_like.types import BOOL, OBJECT, DALIDataType, numpy_dtype, to_dali_type
 from dali_like.workers.protocol import DTYPES, UNKNOWN
 
 _T = TypeVar("_T")
@@ -266,8 +266,8 @@ def _read_constant(node: dict[str, Any], where: str) -> DataNode:
     try:
         data = base64.b64decode(_field(node, "data", str, where), validate=True)
         # NumPy would believe every byte of a Boolean, and not only 0 and 1.
-        array = np.frombuffer(data, np.uint8 if dtype is BOOL else to_numpy_type(dtype)).reshape(shape)
-        return constant_node(Constant(array.astype(to_numpy_type(dtype)), dtype=dtype, layout=layout))
+        array = np.frombuffer(data, np.uint8 if dtype is BOOL else numpy_dtype(dtype)).reshape(shape)
+        return constant_node(Constant(array.astype(numpy_dtype(dtype)), dtype=dtype, layout=layout))
     except (ValueError, OverflowError) as error:
         raise SerializationError(f"{where} is no constant: {error}") from error
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from dali_like.checks import error_policy, positive
+import numpy as np
+
+from dali_like.checks import error_policy, flag, positive
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.external_source import ExternalSource, SourceArguments
 from dali_like.ranks import choose_shard
 from dali_like.sharding import Rest, Shard
 from dali_like.sources import Kind, Use, check_cycle, kind_of
-from dali_like.types import DALIDataType, to_dali_type, to_numpy_type
+from dali_like.types import DALIDataType, numpy_dtype, to_dali_type
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.workers.samples import LastBatch
@@ -23,7 +25,7 @@ _FOR_SOURCES = (
     *("shard", "shard_id", "num_shards"),
 )
 #: Pickled objects travel as bytes.
-_OBJECT_LAYOUT = OutputLayout(DTYPE_CODES[to_numpy_type(DALIDataType.UINT8)], 1)
+_OBJECT_LAYOUT = OutputLayout(DTYPE_CODES[numpy_dtype(DALIDataType.UINT8)], 1)
 
 
 def make_external_source(source: Any, num_outputs: int | None, arguments: SourceArguments) -> ExternalSource:
@@ -42,9 +44,9 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
     last_batch = _check_last_batch(arguments.last_batch_policy, batch)
     shard, rest = _check_shard(arguments)
     count = 1 if num_outputs is None else num_outputs
-    layouts = tuple(_per_output("layout", arguments.layout, count, str, ""))
-    dtypes = _per_output("dtype", arguments.dtype, count, object, _UNSAID)
-    ndims = _per_output("ndim", arguments.ndim, count, int, _UNSAID)
+    layouts = tuple(_per_output("layout", arguments.layout, count, (str,), ""))
+    dtypes = _per_output("dtype", arguments.dtype, count, (object,), _UNSAID)
+    ndims = _per_output("ndim", arguments.ndim, count, (int, np.integer), _UNSAID)
     declared = tuple(map(_declare, dtypes, ndims, layouts))
     objects = tuple(map(_is_object, dtypes))
     name = arguments.name
@@ -84,8 +86,8 @@ def make_external_source(source: Any, num_outputs: int | None, arguments: Source
 def _check_flags(arguments: SourceArguments) -> None:
     for name in ("parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy"):
         value = getattr(arguments, name)
-        if value is not None and not isinstance(value, bool):
-            raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
+        if value is not None:
+            flag(name, value)
     if arguments.name is not None and not isinstance(arguments.name, str):
         raise ArgumentTypeError(f"name must be a string, not {arguments.name!r}")
     if arguments.device not in ("cpu", "gpu"):
@@ -157,7 +159,7 @@ def _check_with_source(arguments: SourceArguments, label: str, *, batch: bool, p
             if not parallel:
                 raise ArgumentError(f"{name} of an external source needs parallel=True")
             positive(name, value)
-    if parallel and arguments.no_copy is False:
+    if parallel and arguments.no_copy is not None and not arguments.no_copy:
         raise ArgumentError(f"{label}: the parallel external source never copies; leave no_copy=False out")
     if arguments.sharded and not parallel:
         raise ArgumentError(f"{label}: sharded=True is for workers, each of which has a shard; it needs parallel=True")
@@ -199,7 +201,7 @@ def _declare(dtype: Any, ndim: Any, layout: str) -> OutputLayout:
         if layout or ndim is not _UNSAID:
             raise ArgumentClashError("an output of dtype OBJECT has neither dimensions nor a layout")
         return _OBJECT_LAYOUT
-    code = UNKNOWN if dtype is _UNSAID else DTYPE_CODES[to_numpy_type(to_dali_type(dtype))]
+    code = UNKNOWN if dtype is _UNSAID else DTYPE_CODES[numpy_dtype(to_dali_type(dtype))]
     if ndim is not _UNSAID and not 0 <= ndim <= MAX_NDIM:
         raise ArgumentClashError(f"ndim must be between 0 (scalars) and {MAX_NDIM}, not {ndim}")
     if layout:
@@ -209,10 +211,10 @@ def _declare(dtype: Any, ndim: Any, layout: str) -> OutputLayout:
                 f"The arguments provided: ndim = {ndim}, layout: {layout!r}"
             )
         ndim = len(layout)
-    return OutputLayout(code, UNKNOWN if ndim is _UNSAID else ndim)
+    return OutputLayout(code, UNKNOWN if ndim is _UNSAID else int(ndim))
 
 
-def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> list[Any]:
+def _per_output(name: str, value: Any, count: int, kinds: tuple[type, ...], rest: Any) -> list[Any]:
     """One value for each output: a single value stands for all, None and what a list lacks for `rest`."""
     if value is None:
         return [rest] * count
@@ -221,8 +223,8 @@ def _per_output(name: str, value: Any, count: int, kind: type, rest: Any) -> lis
         raise ArgumentError(f"{name} has {len(values)} entries for {count} outputs")
     values = [rest if entry is None else entry for entry in values]
     for entry in values:
-        if entry is not rest and not isinstance(entry, kind):
-            raise ArgumentTypeError(f"{name} must be of type {kind.__name__} or a list of it, not {entry!r}")
+        if entry is not rest and not isinstance(entry, kinds):
+            raise ArgumentTypeError(f"{name} must be of type {kinds[0].__name__} or a list of it, not {entry!r}")
     return values + [rest] * (count - len(values))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, RaggedError
-from dali_like.types import to_dali_type, to_numpy_type
+from dali_like.types import numpy_dtype, to_dali_type
 
 
 def checked_layout(layout: str | None, ndim: int) -> str:
@@ -75,7 +75,7 @@ def type_to_reinterpret(own: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
     Raises:
         ArgumentClashError: its elements have another size.
     """
-    target = to_numpy_type(to_dali_type(dtype))
+    target = numpy_dtype(to_dali_type(dtype))
     if target.itemsize != own.itemsize:
         raise ArgumentClashError(
             f"elements of {own} cannot be taken for {target}, which have another size: {target.itemsize} bytes"

@@ -148,7 +148,7 @@ def plain_form(shape: Iterable[Any], dtype: Any) -> tuple[tuple[int, ...], np.dt
     extents = tuple(map(operator.index, shape))
     if min(extents, default=0) < 0:
         raise ArgumentError(f"no array has the shape {extents}")
-    return extents, np.dtype(to_numpy_type(dtype) if isinstance(dtype, DALIDataType) else dtype)
+    return extents, np.dtype(_NUMPY_TYPES[dtype] if isinstance(dtype, DALIDataType) else dtype)
 
 
 class BatchInfo(NamedTuple):
@@ -170,7 +170,16 @@ def _generator(seed: int, key: tuple[int, ...]) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
-class DALIDataType(enum.IntEnum):
+class _Constants(enum.IntEnum):
+    """Named as DALI names its own, and all true, as there: the first one, too, in ``dtype or types.FLOAT``."""
+
+    __str__ = enum.Enum.__str__
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class DALIDataType(_Constants):
     """The element types of tensors. ``OBJECT`` stands for any Python object; such outputs come as lists."""
 
     UINT8 = 0
@@ -187,10 +196,8 @@ class DALIDataType(enum.IntEnum):
     BOOL = 11
     OBJECT = 24
 
-    __str__ = enum.Enum.__str__
 
-
-class DALIImageType(enum.IntEnum):
+class DALIImageType(_Constants):
     """The colour formats of decoded images. ``ANY_DATA`` keeps the channels that the file has."""
 
     RGB = 0
@@ -199,10 +206,8 @@ class DALIImageType(enum.IntEnum):
     YCbCr = 3
     ANY_DATA = 4
 
-    __str__ = enum.Enum.__str__
 
-
-class DALIInterpType(enum.IntEnum):
+class DALIInterpType(_Constants):
     """How values between pixels are made."""
 
     INTERP_NN = 0
@@ -211,8 +216,6 @@ class DALIInterpType(enum.IntEnum):
     INTERP_LANCZOS3 = 3
     INTERP_TRIANGULAR = 4
     INTERP_GAUSSIAN = 5
-
-    __str__ = enum.Enum.__str__
 
 
 class PipelineAPIType(enum.Enum):
@@ -278,12 +281,17 @@ _NUMPY_TYPES: dict[DALIDataType, np.dtype[Any]] = {
 _DALI_TYPES = {_NUMPY_TYPES[dali_type]: dali_type for dali_type in DALIDataType if dali_type is not OBJECT}
 
 
-def to_numpy_type(dtype: DALIDataType | int) -> np.dtype[Any]:
-    """The NumPy dtype of a `DALIDataType`.
+def to_numpy_type(dtype: DALIDataType | int) -> type[np.generic]:
+    """The type of NumPy's scalars of a `DALIDataType`, which stands for their dtype, too.
 
     >>> to_numpy_type(FLOAT)
-    dtype('float32')
+    <class 'numpy.float32'>
     """
+    return numpy_dtype(dtype).type
+
+
+def numpy_dtype(dtype: DALIDataType | int) -> np.dtype[Any]:
+    """The NumPy dtype of a `DALIDataType`."""
     return _NUMPY_TYPES[DALIDataType(dtype)]
 
 

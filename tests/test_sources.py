@@ -199,7 +199,7 @@ def test_source_without_argument_loses_no_sample_when_samples_grow(make_pipeline
 
 
 def test_every_data_type(way: str, make_pipeline: MakePipeline) -> None:
-    dtypes = [to_numpy_type(dtype) for dtype in DALIDataType if dtype is not DALIDataType.OBJECT]
+    dtypes = [np.dtype(to_numpy_type(dtype)) for dtype in DALIDataType if dtype is not DALIDataType.OBJECT]
 
     def source(info: SampleInfo) -> list[NDArray[Any]]:
         random = np.random.default_rng(info.idx_in_epoch)

@@ -139,7 +139,7 @@ def test_tensor_of_an_unsupported_dtype_is_refused(data: NDArray[Any]) -> None:
 
 def test_texts_of_a_tensor() -> None:
     tensor = TensorCPU(np.array([[7, 8]], np.uint8), layout="HW")
-    facts = 'dtype=DALIDataType.UINT8,\n    layout="HW",\n    shape=[1, 2])'
+    facts = "dtype=DALIDataType.UINT8,\n    layout=HW,\n    shape=[1, 2])"
 
     assert repr(tensor) == f"TensorCPU(\n    {facts}"
     assert str(tensor) == f"TensorCPU(\n    [[7 8]],\n    {facts}"

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from dali_like.data.ahead import PassAhead, state_of_samplers
 from dali_like.data.iteration import changes_sampler
 from dali_like.data.passes import Pass
@@ -53,6 +55,11 @@ class Loading(Staffed, Monitored, TraceableLoader):
     _latest_pass: weakref.ref[Pass] | None = None
     _resumed: dict[str, Any] | None = None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("num_workers", "prefetch_factor") and isinstance(value, (bool, np.integer)):
+            value = int(value)  # NumPy's overflow in what is computed with them
+        super().__setattr__(name, value)
+
     def __iter__(self) -> Pass:
         self._check_iteration()
         self._publish_if_told()
@@ -75,6 +82,10 @@ class Loading(Staffed, Monitored, TraceableLoader):
         vars(self)["_iterator"] = made
         if made is None and self._crew is not None:
             self._drop_crew()
+
+    @_iterator.deleter
+    def _iterator(self) -> None:
+        self._iterator = None
 
     def __getstate__(self) -> dict[str, Any]:
         state = {name: value for name, value in vars(self).items() if name not in _OF_PASSES}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dali_like.errors import ArgumentClashError, DtypeMismatchError, LayoutMismatchError, NdimMismatchError
-from dali_like.types import OBJECT, DALIDataType, to_numpy_type
+from dali_like.types import OBJECT, DALIDataType, numpy_dtype
 
 _OBJECTS = "Python objects"
 
@@ -33,7 +33,7 @@ class Expectation(NamedTuple):
         if self.ndim is not None and batch.ndim() != self.ndim:
             raise NdimMismatchError(self._text("Number of dimensions", self.ndim, batch.ndim()))
         if self.dtype is not None and batch.dtype is not self.dtype:
-            raise DtypeMismatchError(self._text("Data type", to_numpy_type(self.dtype), to_numpy_type(batch.dtype)))
+            raise DtypeMismatchError(self._text("Data type", numpy_dtype(self.dtype), numpy_dtype(batch.dtype)))
         if self.layout and batch.layout() != self.layout:
             raise LayoutMismatchError(self._text("Layout", self.layout, batch.layout()))
 
@@ -41,7 +41,7 @@ class Expectation(NamedTuple):
         if self.ndim is not None:
             raise NdimMismatchError(self._text("Number of dimensions", self.ndim, _OBJECTS))
         if self.dtype not in (None, OBJECT):
-            raise DtypeMismatchError(self._text("Data type", to_numpy_type(self.dtype), _OBJECTS))
+            raise DtypeMismatchError(self._text("Data type", numpy_dtype(self.dtype), _OBJECTS))
         if self.layout:
             raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
 

@@ -14,7 +14,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.expressions import Expression
 from dali_like.external_source import ExternalSource
 from dali_like.graph.operators import Operator, ShapeOf
-from dali_like.types import INT64, to_dali_type, to_numpy_type
+from dali_like.types import INT64, numpy_dtype, to_dali_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ class DataNode(Expression):
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
         """A node of the shape of each sample, as a one-dimensional array of INT64, or of `dtype`."""
-        operator = ShapeOf(to_numpy_type(INT64 if dtype is None else to_dali_type(dtype)))
+        operator = ShapeOf(numpy_dtype(INT64 if dtype is None else to_dali_type(dtype)))
         return DataNode(operator.name, checked_device(device), OperatorNode(operator, (self.cpu(),)))
 
     def property(self, key: str, *, device: str = "cpu") -> DataNode:

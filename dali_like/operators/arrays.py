@@ -15,9 +15,9 @@ from dali_like.operators.axes import axis_of
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Floats, Ints, at_least, between, one_of_types
-from dali_like.types import FLOAT, INT64, to_numpy_type
+from dali_like.types import FLOAT, INT64, numpy_dtype
 
-_FLOAT, _INT64 = to_numpy_type(FLOAT), to_numpy_type(INT64)
+_FLOAT, _INT64 = numpy_dtype(FLOAT), numpy_dtype(INT64)
 #: More of them are rows that are long enough.
 _FEW_CHANNELS = 16
 #: The largest key of a `lookup_table`.

@@ -48,7 +48,7 @@ from dali_like.errors import (
 )
 from dali_like.graph.nodes import DataNode
 from dali_like.graph.operators import Array
-from dali_like.types import to_dali_type, to_numpy_type
+from dali_like.types import numpy_dtype, to_dali_type
 
 T = TypeVar("T")
 
@@ -288,7 +288,7 @@ def _float_array(value: Any) -> FloatArray:
 
 def _data_type(value: Any) -> np.dtype[Any]:
     try:
-        return to_numpy_type(to_dali_type(value))
+        return numpy_dtype(to_dali_type(value))
     except DaliLikeError as error:
         raise type(error)("a data type of dali_like.types, or of NumPy") from None
 

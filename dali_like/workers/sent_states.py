@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.errors import CheckpointError
-from dali_like.types import UINT8, to_numpy_type
+from dali_like.types import UINT8, numpy_dtype
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES
 from dali_like.workers.samples import Source, as_columns
@@ -36,7 +36,7 @@ def sending_states(
     assert isinstance(source.callback, Stream)
     source.callback.sender = StateSender(source._replace(callback=_never_called), capacity)
     objects = (*source.objects, False) if source.objects else ()
-    layout = OutputLayout(DTYPE_CODES[to_numpy_type(UINT8)], 1)
+    layout = OutputLayout(DTYPE_CODES[numpy_dtype(UINT8)], 1)
     return source._replace(num_outputs=source.output_count + 1, objects=objects), (*declared, layout)
 
 

@@ -171,12 +171,34 @@ def test_data_types_have_the_same_names_and_values(dali: Library) -> None:
     assert numbers(OURS) - {("DALIDataType.OBJECT", 24)} <= numbers(dali)
 
 
-def test_data_types_are_the_same_dtypes_of_numpy(dali: Library) -> None:
-    def dtypes(library: Library) -> dict[str, Any]:
-        names = OURS.types.DALIDataType.__members__.keys() - {"OBJECT"}
-        return {name: np.dtype(library.types.to_numpy_type(getattr(library.types, name))) for name in names}
+def test_data_types_are_the_same_types_of_numpy(dali: Library) -> None:
+    """They can be called, and have a name, which dtypes have not."""
 
-    assert dtypes(OURS) == dtypes(dali)
+    def kinds(library: Library) -> dict[str, Any]:
+        names = OURS.types.DALIDataType.__members__.keys() - {"OBJECT"}
+        return {name: library.types.to_numpy_type(getattr(library.types, name)) for name in names}
+
+    assert all(ours is theirs for ours, theirs in zip(kinds(OURS).values(), kinds(dali).values(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["UINT8", "FLOAT", "RGB", "GRAY", "INTERP_NN", "INTERP_LINEAR"])
+def test_constants_are_true_also_the_one_that_is_0(dali: Library, name: str) -> None:
+    """Programs say ``dtype or types.FLOAT``."""
+    theirs, ours = (bool(getattr(library.types, name)) for library in (dali, OURS))
+
+    assert (theirs, ours) == (True, True)
+
+
+@pytest.mark.parametrize("layout", ["HWC", ""])
+@pytest.mark.parametrize(
+    "question",
+    [str, repr, bytes, lambda tensor: tensor.get_property("layout")],
+    ids=["str", "repr", "bytes", "get_property"],
+)
+def test_tensors_say_the_same_of_themselves(dali: Library, layout: str, question: Callable[[Any], Any]) -> None:
+    theirs, ours = (question(library.tensors.TensorCPU(ARRAY, layout)) for library in (dali, OURS))
+
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("negative", [-1, -4])

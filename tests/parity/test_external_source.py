@@ -230,3 +230,26 @@ def test_serial_sources_need_not_take_an_argument(dali: Library) -> None:
             return play(pipe, [3])
 
     assert program(OURS) == program(dali)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ndim": np.int64(1)},
+        {"ndim": np.int8(1)},
+        {"no_copy": 1},
+        {"batch": np.True_},
+        {"parallel": np.False_},
+        {"parallel": 0},
+    ],
+    ids=str,
+)
+def test_numbers_and_truth_values_of_numpy_are_as_good_as_those_of_python(dali: Library, options: dict[str, Any]) -> None:
+    def program(library: Library) -> Any:
+        def define() -> Any:
+            return library.fn.external_source(lambda: [np.arange(3)] * 4, **options)
+
+        with library.pipeline(define) as pipe:
+            return play(pipe, [1])
+
+    assert program(OURS) == program(dali)

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -432,6 +433,19 @@ def test_attributes_that_are_set_hold_from_the_next_pass_on(name: str) -> None:
         setattr(loader, name, CHANGES[name])
         before, after = numbers(begun), iter(loader)
         return before, len(after._workers), sorted(numbers(after))
+
+    assert_same_with_both(program)
+
+
+@pytest.mark.parametrize("number", [np.int64(2), np.int8(2), np.uint8(2), True], ids=repr)
+def test_numbers_of_workers_and_batches_may_be_those_of_numpy(number: Any) -> None:
+    """From ``os.cpu_count() // np.prod(...)``, or a table of settings; a truth value is 0 or 1."""
+
+    def program(kind: Any) -> Any:
+        loader = kind(range(6), batch_size=2, num_workers=number, prefetch_factor=number)
+        before = numbers(loader)
+        loader.num_workers = loader.prefetch_factor = number
+        return before, numbers(loader), loader.num_workers == number
 
     assert_same_with_both(program)
 

@@ -248,12 +248,16 @@ def end_by_attribute(holder: dict[str, Any]) -> None:
     holder["loader"]._iterator = None
 
 
+def end_by_attribute_that_is_deleted(holder: dict[str, Any]) -> None:
+    del holder["loader"]._iterator
+
+
 def end_by_shutdown(holder: dict[str, Any]) -> None:
     holder["loader"]._iterator._shutdown_workers()
 
 
 @pytest.mark.parametrize("taken", [0, 1, 4])
-@pytest.mark.parametrize("end", [end_by_del, end_by_attribute, end_by_shutdown])
+@pytest.mark.parametrize("end", [end_by_del, end_by_attribute, end_by_attribute_that_is_deleted, end_by_shutdown])
 @pytest.mark.parametrize("kind", [TORCHS, DataLoader])
 def test_how_programs_end_kept_workers(kind: Any, end: Callable[[Any], None], taken: int) -> None:
     """Without the garbage collector."""
