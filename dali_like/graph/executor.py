@@ -160,8 +160,13 @@ class Executor:
                 self._computation.make_room(of_garbage=of_garbage)
                 self._start(work)
                 self._wait_for(work)
-        if (shortage := _shortage(work)) is not None:
-            raise copy(shortage)
+        while (shortage := _shortage(work)) is not None:
+            if not self._retract(shortage):
+                raise copy(shortage)
+            self._computation.make_room(of_garbage=False)
+            self._start(work)
+            self._wait_for(work)
+        self._let_go()
         self._queue.popleft()
         if work.operators_ns:
             self.operator_times.add(work.operators_ns)
@@ -172,6 +177,17 @@ class Executor:
             raise
         return work.future.result()
 
+    def _retract(self, shortage: OutOfMemoryError) -> bool:
+        """Give up the last of the batches that have been made ahead, as if it had met the shortage; whether there is one."""
+        for work in reversed([*self._queue][1:]):
+            if self.has_threads:
+                self._wait_for(work)
+            if work.future.done() and _shortage(work) is None and work.future.exception() is None:
+                work.future = Future()
+                work.future.set_exception(shortage)
+                return True
+        return False
+
     def _wait_for(self, work: _Work) -> None:
         begin_ns = monotonic_ns()
         while not wait((work.future,), PATIENCE_S).done:
@@ -181,6 +197,7 @@ class Executor:
     def _work_ahead(self) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
+            self._let_go()
             batch_id = self._next_id()
             try:
                 outputs = self._lockstep.next_if_ready()
@@ -195,6 +212,15 @@ class Executor:
             if outputs is None:
                 return
             self._begin(_Work(outputs, batch_id))
+
+    def _let_go(self) -> None:
+        """Drop what batches have been made of that will not be made again: a slot is free when its copy has ended."""
+        if self._lockstep.any_goes_on:
+            return  # it may be put back
+        for work in self._queue:
+            if not work.future.done() or _shortage(work) is not None:
+                return
+            work.outputs = []
 
     def _next_id(self) -> BatchId:
         iteration = self._lockstep.iteration
@@ -220,8 +246,6 @@ class Executor:
     def _compute(self, work: _Work) -> tuple[TensorList, ...]:
         """Make a batch; in a thread, if there are any."""
         batch, work.operators_ns = self._computation.compute(work.outputs, work.batch_id)
-        if not self._lockstep.any_goes_on:
-            work.outputs = []  # nobody will want them back, and a slot is free when its copy has ended
         return batch
 
 

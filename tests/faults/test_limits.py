@@ -328,6 +328,28 @@ class TestLittleMemory:
         assert "max_held_bytes" in str(error)
         assert np.abs(np.array(after) - np.arange(4 * count, 4 * count + 16).reshape(4, 4)).max() <= 1
 
+    @pytest.mark.parametrize("num_threads", [1, 2])
+    def test_for_a_batch_of_operators_is_given_back_by_those_ahead_of_it(self, num_threads: int) -> None:
+        sizes = [1, 3, 1, 1]  # of batches whose samples become 4 MiB each
+
+        def batch(i: int) -> NDArray[Any]:
+            if i == len(sizes):
+                raise StopIteration
+            return np.full(sizes[i], i, np.int32)
+
+        @pipeline_def(batch_size=3, num_threads=num_threads, prefetch_queue_depth=3, max_held_bytes=15 * MIB)
+        def large() -> Any:
+            return fn.one_hot(fn.external_source(batch), num_classes=MIB)
+
+        with large() as pipe:
+            first = pipe.run()[0]  # beside it there is room for each batch but the next
+            with pytest.raises(OutOfMemoryError):
+                pipe.run()
+            del first
+            after = [pipe.run()[0].as_array().argmax(axis=1).tolist() for _ in sizes[1:]]
+
+        assert after == [[1, 1, 1], [2], [3]]
+
     def test_in_a_callback_is_an_exception_like_any_other(self, start: StartProgram, start_method: str) -> None:
         program = start(LITTLE_ADDRESS_SPACE, start_method, "greedy")
 
