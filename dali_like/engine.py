@@ -136,11 +136,12 @@ class Engine:
                 from dali_like.graph.inputs import InputPool  # noqa: PLC0415
 
                 self.inputs = {node: InputPool(node.external, self._batch_size, copier) for node in inputs}
-            self.inline_pool = InlinePool([self._source_of(node) for node in serial], self._batch_size, self.space)
+            made = {node: self._source_of(node) for node in (*serial, *on_gpu)}
+            self.inline_pool = InlinePool([made[node] for node in serial], self._batch_size, self.space)
             if copier is not None:
                 from dali_like.graph.gpu_sources import GpuSourcePool  # noqa: PLC0415
 
-                externals = [(node.external, self._source_of(node)[0]) for node in on_gpu]
+                externals = [(node.external, made[node][0]) for node in on_gpu]
                 self.gpu_pool = GpuSourcePool(externals, self._batch_size, self.space, copier)
             lockstep = Lockstep(self._feeds(self.inline_pool), self._batch_size, position)
             if self.tuner is not None:
@@ -151,7 +152,7 @@ class Engine:
                 self._buffers,
                 self.arguments.num_threads or len(os.sched_getaffinity(0)),
                 self._batch_size,
-                _layouts_seen(serial, self.inline_pool, self.inputs),
+                _layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
                 copier,
                 self._cpus,
             )
@@ -368,12 +369,11 @@ class Engine:
 
 
 def _layouts_seen(
-    serial: Sequence[SourceNode], pool: InlinePool, inputs: Mapping[SourceNode, InputPool]
+    made: Mapping[SourceNode, Source], inputs: Mapping[SourceNode, InputPool]
 ) -> dict[SourceNode, Sequence[str]]:
     """The layouts of what the sources in this process give, as far as that has been seen."""
-    made = zip(serial, (stage.source.seen_layouts for stage in pool.stages), strict=True)
     fed = {node: pool.layouts for node, pool in inputs.items()}
-    return {**fed, **{node: layouts for node, layouts in made if layouts is not None}}
+    return {**fed, **{node: layouts for node, source in made.items() if (layouts := source.seen_layouts) is not None}}
 
 
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:

@@ -14,11 +14,12 @@ from dali_like.device.simulated import SimulatedArray, SimulatedDevice
 from dali_like.errors import (
     BatchSizeError,
     DtypeMismatchError,
+    LayoutMismatchError,
     NdimMismatchError,
     OutOfMemoryError,
     SampleTypeError,
 )
-from dali_like.tensors import TensorListGPU
+from dali_like.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 
 Gpus = list[SimulatedDevice]
 BATCH = 4
@@ -73,6 +74,34 @@ class Sized(SimulatedArray):
 
     def __len__(self) -> int:
         return len(self.array)
+
+
+ROW = np.zeros((3, 4), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("make", "is_batch"),
+    [
+        (lambda i: TensorListGPU(SimulatedArray([ROW] * BATCH), "HW"), True),
+        (lambda i: [TensorGPU(SimulatedArray(ROW), "HW")] * BATCH, True),
+        (lambda i: TensorListCPU([ROW] * BATCH, "HW"), True),
+        (lambda i: [TensorCPU(ROW, "HW")] * BATCH, True),
+        (lambda info: TensorGPU(SimulatedArray(ROW), "HW"), False),
+    ],
+    ids=["list on the GPU", "tensors on the GPU", "list on the CPU", "tensors on the CPU", "samples"],
+)
+@pytest.mark.parametrize("declared", [None, "WH"])
+def test_layouts_of_tensors_are_those_of_the_batch(make: Any, is_batch: bool, declared: str | None, gpus: Gpus) -> None:
+    with closing(define(make, batch=is_batch, layout=declared)) as pipe:
+        assert [pipe.run()[0].layout() for _ in range(2)] == [declared or "HW"] * 2
+
+
+def test_the_layout_stays(gpus: Gpus) -> None:
+    layouts = iter(["HW", "WH"])
+    with closing(define(lambda i: [TensorGPU(SimulatedArray(ROW), next(layouts))] * 2, batch=True)) as pipe:
+        pipe.run()
+        with pytest.raises(LayoutMismatchError, match='"HW" and got: "WH"'):
+            pipe.run()
 
 
 def test_one_of_two_outputs_may_be_on_the_gpu(gpus: Gpus) -> None:

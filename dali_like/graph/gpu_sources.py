@@ -28,7 +28,7 @@ from dali_like.workers.inline_runner import InlineRunner
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, Span
 from dali_like.workers.protocol import DTYPE_CODES, Status
-from dali_like.workers.samples import LastBatch, Source, as_array, check_array, is_on_gpu, kind_of_samples
+from dali_like.workers.samples import LastBatch, Source, as_array, check_array, heed_layout, is_on_gpu, kind_of_samples
 from dali_like.workers.transport import add_note
 
 #: The samples of one output; or one array of all of them.
@@ -55,7 +55,11 @@ class Gathering:
         column = self.columns[output]
         if not isinstance(column, list):
             column = self.columns[output] = []
-        column[i:] = [value if is_on_gpu(value) else np.array(as_array(value, source, output))]
+        if is_on_gpu(value):
+            heed_layout(value, source, output)
+        else:
+            value = np.array(as_array(value, source, output))
+        column[i:] = [value]
 
     def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
         """Samples come here one output at a time."""

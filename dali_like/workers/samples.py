@@ -177,7 +177,7 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
             "tuple of them"
         )
     if callable(getattr(value, "is_dense_tensor", None)) and callable(getattr(value, "at", None)):  # a TensorList
-        _heed_layout(value, source, output)
+        heed_layout(value, source, output)
         return [value.at(i) for i in range(len(value))]
     array = as_array(value, source, output, max_ndim=MAX_NDIM + 1)
     if not array.ndim:
@@ -281,7 +281,7 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     if value is None:
         _refuse(value, source, output, _FORGOTTEN)
     _refuse_unawaited(value, source)
-    _heed_layout(value, source, output)
+    heed_layout(value, source, output)
     if isinstance(value, (list, tuple)):
         several = ", or say num_outputs= if it is several outputs" if source.num_outputs is None else ""
         _refuse(value, source, output, f"wrap it in np.array(){several}")
@@ -308,7 +308,7 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
         ) from error
 
 
-def _heed_layout(value: Any, source: Source, output: int) -> None:
+def heed_layout(value: Any, source: Source, output: int) -> None:
     """Note the layout of what may be a `dali_like.tensors.TensorCPU`, or a list of such.
 
     Raises:
