@@ -66,6 +66,25 @@ def png_chunk(kind: bytes, payload: bytes) -> bytes:
     return struct.pack(">I", len(payload)) + kind + payload + struct.pack(">I", zlib.crc32(kind + payload))
 
 
+def png_header(height: int, width: int) -> bytes:
+    """The chunk that says how large an image of 8-bit RGB is."""
+    return png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+
+
+def png_promising(height: int, width: int) -> bytes:
+    """A file that has no pixels to speak of."""
+    chunks = [png_header(height, width), png_chunk(b"IDAT", zlib.compress(b"0")), png_chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def jpeg_promising(height: int, width: int, *, progressive: bool = False) -> bytes:
+    """Likewise."""
+    file = bytearray(with_pillow(RGB_PIXELS, "JPEG", progressive=progressive))
+    frame = file.index(b"\xff\xc2" if progressive else b"\xff\xc0")
+    file[frame + 5 : frame + 9] = struct.pack(">HH", height, width)
+    return bytes(file)
+
+
 def png_of_16_bit_gray_and_alpha() -> bytes:
     """By hand, because none of the libraries here writes it."""
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in sixteen_bit(GRAY_ALPHA_PIXELS))

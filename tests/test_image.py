@@ -28,8 +28,11 @@ from image_files import (  # noqa: E402
     exif,
     image_file,
     jpeg_of_flat_gray,
+    jpeg_promising,
     jpeg_with_exif,
     png_chunk,
+    png_header,
+    png_promising,
     png_with_exif,
     stored_pixels,
     turned,
@@ -365,6 +368,33 @@ class TestBroken:
 
 
 MAGIC = [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\x40\0\0\0WEBPVP8X", b"BM", b"II*\0\x08\0\0\0", b"MM\0+\0\x08\0\0"]
+
+
+class TestLies:
+    """What decoders go by is what is read."""
+
+    def test_a_second_header(self):
+        file = as_file(png_promising(60, 50)[:-12] + png_header(3, 2) + png_chunk(b"IEND", b""))
+
+        assert read_header(file)[1:3] == (60, 50)
+
+    def test_a_header_within_what_is_no_segment(self):
+        file = jpeg_promising(60, 50)
+        frame = file.index(b"\xff\xc0")
+
+        header = read_header(as_file(file[:frame] + b"\xff\x00\x00\x15" + file[frame : frame + 19] + file[frame:]))
+
+        assert header is None
+
+
+@pytest.mark.parametrize("name", ["jpeg_420", "jpeg_cmyk"])
+@pytest.mark.parametrize("output_type", [BGR, GRAY, YCbCr])
+def test_it_does_not_matter_how_many_rows_are_converted_together(name, output_type, monkeypatch):
+    whole = decode_image(image_file(name), output_type)
+
+    monkeypatch.setattr("dali_like.fn._image._BAND_PIXELS", 7 * WIDTH)
+
+    assert difference(decode_image(image_file(name), output_type), whole) == 0
 
 
 class TestGarbage:

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, DecodeError, SampleTypeError
+from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleTypeError
 from dali_like.extras import optional
-from dali_like.fn._image_header import FileFacts, ImageHeader, file_facts, jpeg_is_complete
+from dali_like.fn._image_header import FileFacts, ImageHeader, file_facts, jpeg_blocks, jpeg_is_complete
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
+from dali_like.workers.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-__all__ = ["ImageHeader", "decode_image", "decoded_shape", "read_header"]
+__all__ = ["ImageHeader", "decode_image", "decode_jpeg_smaller", "decoded_shape", "may_be_decoded_smaller", "read_header"]
 
 # What libjpeg says when bytes are left over after the last block of a complete image. It reports the first irregularity
 # that it meets, and nothing comes after the end marker, so that nothing else was wrong. DALI decodes such files, too.
@@ -44,6 +45,12 @@ _YCBCR = np.array(
     dtype=np.float32,
 )
 _YCBCR_OFFSET = np.array([16, 128, 128], dtype=np.float32)
+
+#: What is counted for a pixel, whatever the output type. What decoders need on the way is up to three times as much.
+_PIXEL_BYTES = 3
+#: Below this nobody looks how much memory there is: that takes a tenth of a millisecond.
+_MUCH_BYTES = 1 << 26
+_BAND_PIXELS = 1 << 16
 
 
 def read_header(encoded: NDArray[np.uint8]) -> ImageHeader | None:
@@ -73,6 +80,7 @@ def decode_image(
     output_type: DALIImageType = RGB,
     adjust_orientation: bool = True,
     out: NDArray[np.uint8] | Callable[[tuple[int, int, int]], NDArray[np.uint8]] | None = None,
+    limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
 ) -> NDArray[np.uint8]:
     """Decodes one image.
 
@@ -88,13 +96,16 @@ def decode_image(
         adjust_orientation: turn and mirror the image as its EXIF or TIFF tag says; otherwise it comes as it is stored.
         out: C-contiguous uint8 array of the decoded shape to decode into, or what makes one of that shape. After an error
             its contents are undefined.
+        limit_bytes: what the pixels may take that the header promises, three bytes each.
 
     Returns:
         `out`, or else a new C-contiguous uint8 array (height, width, channels).
 
     Raises:
         SampleTypeError: `encoded` is not a 1-D uint8 array.
-        DecodeError: the data are of no supported format, are incomplete, or are damaged in a way that shows.
+        DecodeError: the data are of no supported format, are incomplete, or are damaged in a way that shows; or the image
+            is larger than `limit_bytes` allows.
+        OutOfMemoryError: there is not so much memory now.
         ArgumentError: `out` is of another shape or dtype, is read-only or is not C-contiguous.
         MissingExtraError: simplejpeg or OpenCV is not installed.
     """
@@ -107,6 +118,7 @@ def decode_image(
     if facts.header is None:
         raise _error(encoded, facts, facts.problem)
 
+    _check_size(encoded, facts, facts.header, limit_bytes)
     shape = _shape(facts.header, output_type, adjust_orientation)
     if callable(out):
         out = out(shape)
@@ -129,6 +141,13 @@ def decode_image(
         out = np.empty(shape, np.uint8)
     _turn_upright(pixels, orientation, out)
     return out
+
+
+def may_be_decoded_smaller(encoded: NDArray[np.uint8], factor: int, limit_bytes: int) -> bool:
+    """Whether the limit allows a JPEG divided by so much; memory is saved only where its rows are stored in their order."""
+    header = read_header(encoded)
+    divisor = factor**2 if jpeg_blocks(encoded.data) is not None else 1
+    return header is not None and header.height * header.width * _PIXEL_BYTES // divisor <= limit_bytes
 
 
 def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, factor: int, out: NDArray[np.uint8]) -> bool:
@@ -237,18 +256,29 @@ def _decode_with_opencv(
 
 def _cmyk_to(output_type: DALIImageType, cmyk: NDArray[np.uint8], *, inverted: bool) -> NDArray[np.uint8]:
     """DALI's conversion: the light that both the ink and the black let through, rounded down."""
-    passed = (cmyk if inverted else 255 - cmyk).astype(np.uint16)
-    rgb = (passed[:, :, :3] * passed[:, :, 3:] // 255).astype(np.uint8)
-    if output_type == GRAY:
-        light = rgb * np.array([0.299, 0.587, 0.114], dtype=np.float32)
-        gray: NDArray[np.float32] = light.sum(axis=2, keepdims=True, dtype=np.float32)
-        return gray.astype(np.uint8)
-    return np.ascontiguousarray(rgb[:, :, ::-1]) if output_type == BGR else rgb
+    converted = np.empty((*cmyk.shape[:2], 1 if output_type == GRAY else 3), np.uint8)
+    for band in _bands(cmyk):
+        passed = (cmyk[band] if inverted else 255 - cmyk[band]).astype(np.uint16)
+        rgb = (passed[:, :, :3] * passed[:, :, 3:] // 255).astype(np.uint8)
+        if output_type == GRAY:
+            light = rgb * np.array([0.299, 0.587, 0.114], dtype=np.float32)
+            converted[band] = light.sum(axis=2, keepdims=True, dtype=np.float32)
+        else:
+            converted[band] = rgb[:, :, ::-1] if output_type == BGR else rgb
+    return converted
 
 
 def _rgb_to_ycbcr(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    ycbcr: NDArray[np.float32] = rgb.astype(np.float32) @ _YCBCR.T + _YCBCR_OFFSET
-    return np.rint(ycbcr).astype(np.uint8)
+    converted = np.empty_like(rgb)
+    for band in _bands(rgb):
+        converted[band] = np.rint(rgb[band].astype(np.float32) @ _YCBCR.T + _YCBCR_OFFSET)
+    return converted
+
+
+def _bands(pixels: NDArray[np.uint8]) -> Iterator[slice]:
+    """Rows that are converted together: what that takes on the way is several times as large as they are."""
+    rows = max(1, _BAND_PIXELS // max(pixels.shape[1], 1))
+    return (slice(begin, begin + rows) for begin in range(0, pixels.shape[0], rows))
 
 
 def _turn_upright(pixels: NDArray[np.uint8], orientation: int, out: NDArray[np.uint8]) -> None:
@@ -280,6 +310,24 @@ def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: 
     if adjust_orientation and header.orientation >= 5:
         return header.width, header.height, channels
     return header.height, header.width, channels
+
+
+def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, limit_bytes: int) -> None:
+    """Look at what a header promises before there is memory for it: a small file may promise anything."""
+    nbytes = header.height * header.width * _PIXEL_BYTES
+    if nbytes > limit_bytes:
+        raise _error(
+            encoded,
+            facts,
+            f"its header promises {header.height}x{header.width} pixels, which take {nbytes >> 20} MiB, and an image may "
+            f"take {limit_bytes >> 20} MiB. In a pipeline that is max_held_bytes, divided by py_num_workers + num_threads, "
+            f"or {LEAST_IMAGE_LIMIT_BYTES >> 20} MiB if that is more: raise max_held_bytes if the image is what it says",
+        )
+    if nbytes > _MUCH_BYTES and nbytes > (available := available_bytes()):
+        raise OutOfMemoryError(
+            f"an image of {header.height}x{header.width} pixels needs {nbytes >> 20} MiB to be decoded, "
+            f"and {available >> 20} MiB are available"
+        )
 
 
 def _checked(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -132,6 +132,8 @@ def _jpeg_segments(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
         marker = data[position + 1]
         if marker == 0xFF:  # fill byte
             position += 1
+        elif marker == 0:
+            return  # no marker: decoders would not skip what follows, which may be another header
         elif marker in _JPEG_BARE_MARKERS:
             position += 2
         else:
@@ -168,7 +170,7 @@ def _png_facts(data: memoryview) -> FileFacts:
         length, kind = struct.unpack_from(">I4s", data, position)
         payload = data[position + 8 : position + 8 + length]
         position += 12 + length
-        if kind == b"IHDR" and len(payload) == 13:
+        if kind == b"IHDR" and len(payload) == 13 and header is None:  # decoders go by the first one
             width, height, _, colour = struct.unpack_from(">IIBB", payload)
             if colour in _PNG_CHANNELS:
                 header = ImageHeader("png", height, width, _PNG_CHANNELS[colour], 1)

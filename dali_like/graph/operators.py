@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dali_like.graph.randomness import RandomKey, generator_at
 from dali_like.graph.scratch import scratch
 from dali_like.types import SampleInfo
+from dali_like.workers.limits import LEAST_IMAGE_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier, DeviceSamples
@@ -35,9 +36,10 @@ class Call:
         info: the sample that is being made; for an operator on batches, the first of the batch.
         layouts: of the operator's inputs, each with as many letters as the input has dimensions, or empty.
         count: how many samples it is about: 1, but for an operator on batches.
+        image_limit_bytes: what an image may take that is decoded.
     """
 
-    __slots__ = ("_key", "_owner", "_place", "count", "info", "layouts")
+    __slots__ = ("_key", "_owner", "_place", "count", "image_limit_bytes", "info", "layouts")
 
     def __init__(
         self,
@@ -47,9 +49,11 @@ class Call:
         place: Place | None = None,
         owner: Hashable | None = None,
         count: int = 1,
+        image_limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
     ) -> None:
         self.info = info
         self.count = count
+        self.image_limit_bytes = image_limit_bytes
         self.layouts = layouts
         self._key = key
         self._place = place

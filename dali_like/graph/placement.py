@@ -26,6 +26,7 @@ from dali_like.graph.program import Facts, Key, Program, Step, key, make_program
 from dali_like.graph.randomness import RandomKey, key_of, key_of_seed
 from dali_like.types import SampleInfo, current_call
 from dali_like.workers.geometry import OutputLayout
+from dali_like.workers.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
 from dali_like.workers.protocol import UNKNOWN
 from dali_like.workers.samples import LastBatch, Source, as_array, check_array, split_outputs
 
@@ -94,7 +95,8 @@ def place(
     Raises:
         ArgumentError: an operator does not work on data of the layout that it would get.
     """
-    facts = Facts(adapted_operators(graph, seen), seen, _random_keys(graph.operators, entropy))
+    limit_bytes = _image_limit_bytes(arguments) if graph.operators else 0
+    facts = Facts(adapted_operators(graph, seen), seen, _random_keys(graph.operators, entropy), limit_bytes)
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
         homes = _homes(graph.operators)
@@ -122,6 +124,13 @@ def workers_are_enough(arguments: Arguments) -> bool:
     if threads is None:
         return workers >= min(2, len(os.sched_getaffinity(0)))
     return workers >= threads
+
+
+def _image_limit_bytes(arguments: Arguments) -> int:
+    """What an image may take that is decoded: if each worker and thread is on one, they take as much as batches may."""
+    threads = arguments.num_threads or len(os.sched_getaffinity(0))
+    all_bytes = arguments.max_held_bytes or available_bytes() // 2
+    return max(LEAST_IMAGE_LIMIT_BYTES, all_bytes // (arguments.num_workers + threads))
 
 
 def _may_be_fused(external: ExternalSource) -> bool:

@@ -36,11 +36,13 @@ class Facts(NamedTuple):
         operators: of the nodes.
         seen: the layouts of the data of sources, where they are not those that were declared.
         random_keys: of the nodes that have random numbers.
+        image_limit_bytes: what an image may take that is decoded.
     """
 
     operators: Mapping[OperatorNode, Operator]
     seen: Mapping[SourceNode, Sequence[str]]
     random_keys: Mapping[OperatorNode, RandomKey]
+    image_limit_bytes: int
 
     def layouts_of(self, data: DataNode) -> str:
         """The layouts that data may have."""
@@ -59,6 +61,7 @@ class Step(NamedTuple):
         layouts: of the inputs, as far as they are known.
         output: the first of the registers of its outputs.
         random_key: of its random numbers, if it has any.
+        image_limit_bytes: what an image may take that is decoded.
         export: which export its only output is, if it is one.
     """
 
@@ -67,7 +70,8 @@ class Step(NamedTuple):
     arguments: Mapping[str, int]
     layouts: tuple[str, ...]
     output: int
-    random_key: RandomKey | None = None
+    random_key: RandomKey | None
+    image_limit_bytes: int
     export: int | None = None
 
     def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
@@ -76,7 +80,8 @@ class Step(NamedTuple):
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
         is_between = self.export is None and self.operator.per_sample and len(self.operator.layouts) == 1
         owner = id(self) if is_between else None
-        call = Call(info, [*map(_layout_of, self.layouts, inputs)], self.random_key, place, owner, count)
+        layouts = [*map(_layout_of, self.layouts, inputs)]
+        call = Call(info, layouts, self.random_key, place, owner, count, self.image_limit_bytes)
         try:
             arguments = {name: registers[i] for name, i in self.arguments.items()}
             outputs = self.operator.compute(call, inputs, arguments)
@@ -147,6 +152,7 @@ def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequenc
         tuple(map(facts.layouts_of, node.inputs)),
         registers[node, 0],
         facts.random_keys.get(node),
+        facts.image_limit_bytes,
         export,
     )
 

@@ -9,6 +9,7 @@ JPEGs are decoded at a smaller scale where the user allows other pixels (``min_s
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from dali_like.errors import ArgumentClashError, DecodeError, SampleError
-from dali_like.fn._image import decode_image, decode_jpeg_smaller, decoded_shape, read_header
+from dali_like.fn._image import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
 from dali_like.fn._jpeg_rows import upper_rows
 from dali_like.graph.nodes import DataNode
 from dali_like.graph.operators import Array, Call
@@ -98,7 +99,9 @@ def image(
         smaller = _decode_smaller(call, data, output_type, Window(0, 0, height, width), min_size)
         if smaller is not None:
             return call.part(smaller[1])
-    return decode_image(data, output_type, adjust_orientation, lambda shape: call.empty(shape, np.uint8))
+    return decode_image(
+        data, output_type, adjust_orientation, lambda shape: call.empty(shape, np.uint8), call.image_limit_bytes
+    )
 
 
 def _decode_smaller(
@@ -112,6 +115,8 @@ def _decode_smaller(
     for factor in (8, 4, 2):
         if window.height // factor >= least[0] and window.width // factor >= least[1]:
             data = upper_rows(data, window.top + window.height + factor)
+            if not may_be_decoded_smaller(data, factor, call.image_limit_bytes):
+                return None
             height, width, channels = _shape_of(data, output_type)
             image = _between(call, (-(-height // factor), -(-width // factor), channels))
             return (factor, image) if decode_jpeg_smaller(data, output_type, factor, image) else None
@@ -141,14 +146,15 @@ def _decode_part(
 ) -> Array:
     """The part of an image from `start` on, given the shape of the whole image."""
     if (*start, *shape) == (0, 0, *whole[:2]):
-        return decode_image(data, output_type, False, lambda shape: call.empty(shape, np.uint8))
+        return decode_image(data, output_type, False, lambda shape: call.empty(shape, np.uint8), call.image_limit_bytes)
     (top, left), (height, width) = start, shape
     if not (0 <= top <= top + height <= whole[0] and 0 <= left <= left + width <= whole[1]):
         raise SampleError(
             f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
             f"{whole[0]}x{whole[1]}"
         )
-    image = decode_image(upper_rows(data, top + height), output_type, False, lambda shape: _between(call, shape))
+    upper = upper_rows(data, top + height)
+    image = decode_image(upper, output_type, False, lambda shape: _between(call, shape), call.image_limit_bytes)
     return call.part(image[top : top + height, left : left + width])
 
 
@@ -309,7 +315,7 @@ def decode_numpy(call: Call, data: Array, *, dtype: np.dtype[Any] | None = None)
         to_dali_type(stored)
     except ValueError as error:
         raise DecodeError(f"this is no array of numbers as numpy.save writes it: {error}") from None
-    count = int(np.prod(shape))
+    count = math.prod(shape)  # not NumPy's, which overflows
     elements = data[file.tell() :]
     if elements.size < count * stored.itemsize:
         raise DecodeError(

@@ -19,6 +19,9 @@ _Returned = TypeVar("_Returned")
 #: A tree of files that is not the machine's is given by tests. `pathlib` would take longer to import than all of this.
 _Path = str | os.PathLike[str]
 
+#: What an image that is decoded may take in any case, three bytes a pixel: those that are larger Pillow refuses.
+LEAST_IMAGE_LIMIT_BYTES = 1 << 29
+
 _UNLIMITED = 1 << 60  # version 1 says "no limit" by a number larger than any memory
 
 

@@ -215,6 +215,14 @@ def test_a_file_that_cannot_be_decoded_is_named(tmp_path: Path, content: bytes) 
         ImageFolder(tmp_path)[0]
 
 
+def test_a_small_file_that_promises_a_large_image_is_refused(tmp_path: Path) -> None:
+    image_files = pytest.importorskip("image_files")
+    write(tmp_path / "a" / "bomb.png", image_files.png_promising(14000, 14000))
+
+    with pytest.raises(DecodeError, match=r"a/bomb\.png: .*promises 14000x14000 pixels"):
+        ImageFolder(tmp_path)[0]
+
+
 def test_without_opencv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a" / "1.ppm", b"P6 1 1 255 abc")
     monkeypatch.setitem(sys.modules, "cv2", None)

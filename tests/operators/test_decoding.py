@@ -11,10 +11,10 @@ pytest.importorskip("cv2")
 pytest.importorskip("simplejpeg")
 skimage_data = pytest.importorskip("skimage.data")
 
-from image_files import FILES, as_file, image_file, with_pillow  # noqa: E402
+from image_files import FILES, as_file, image_file, jpeg_promising, png_promising, with_pillow  # noqa: E402
 
 from dali_like import fn, types  # noqa: E402
-from dali_like.errors import ArgumentError, DecodeError, SampleError  # noqa: E402
+from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleError  # noqa: E402
 from dali_like.fn._image import decode_image  # noqa: E402
 from dali_like.types import ANY_DATA  # noqa: E402
 from tests.operators.running import WAYS, batches, run  # noqa: E402
@@ -94,6 +94,56 @@ class TestParts:
         assert info.value.__notes__ == [
             f"raised by fn.decoders.{name} for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)"
         ]
+
+
+class TestPromises:
+    """Small files whose headers say that the image is large."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    @pytest.mark.parametrize("is_output", [True, False])
+    def test_larger_than_an_image_may_be(self, way, is_output):
+        def define(data):
+            image = fn.decoders.image(data)
+            return image if is_output else fn.resize(image, size=[10, 10])
+
+        with pytest.raises(
+            DecodeError, match=r"promises 60000x50000 pixels, which take 8583 MiB.*raise max_held_bytes"
+        ) as info:
+            run(define, [as_file(png_promising(60000, 50000))], way=way, max_held_bytes=1 << 26)
+        assert "raised by fn.decoders.image for sample 0" in str(info.value.__notes__)
+
+    @pytest.mark.parametrize(
+        "define",
+        [
+            lambda data: fn.decoders.image(data, min_size=[9000, 9000]),
+            lambda data: fn.decoders.image_crop(data, crop=[10, 10]),
+            lambda data: fn.decoders.image_slice(data, start=[0, 0], end=[40000, 20], axes=[0, 1]),
+            lambda data: fn.decoders.image_random_crop(data, min_size=[10000, 10000]),
+        ],
+        ids=["smaller", "crop", "slice", "random crop"],
+    )
+    @pytest.mark.parametrize("progressive", [True, False])
+    def test_of_which_only_a_part_is_wanted(self, define, progressive):
+        with pytest.raises(DecodeError, match="pixels, which take"):
+            run(define, [as_file(jpeg_promising(60000, 60000, progressive=progressive))], max_held_bytes=1 << 26)
+
+    def test_as_large_as_photographs_of_satellites(self):
+        with pytest.raises(DecodeError, match="damaged"):
+            run(fn.decoders.image, [as_file(png_promising(9000, 12000))], num_threads=64)
+
+    def test_as_large_as_max_held_bytes_allows(self):
+        with pytest.raises(DecodeError, match="damaged"):
+            run(
+                lambda data: fn.shapes(fn.decoders.image(data)),
+                [as_file(png_promising(14000, 14000))],
+                max_held_bytes=1 << 40,
+            )
+
+    def test_for_which_there_is_no_memory_now(self, monkeypatch):
+        monkeypatch.setattr("dali_like.fn._image.available_bytes", lambda: 1 << 20)
+
+        with pytest.raises(OutOfMemoryError, match="9000x12000 pixels needs 308 MiB"):
+            run(lambda data: fn.shapes(fn.decoders.image(data)), [as_file(png_promising(9000, 12000))])
 
 
 class TestShapes:
