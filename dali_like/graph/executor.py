@@ -175,7 +175,12 @@ class Executor:
         except BaseException:  # an interrupt
             self._queue.appendleft(work)
             raise
-        return work.future.result()
+        future = work.future
+        del work
+        try:
+            return future.result()
+        finally:
+            del future  # what has been raised above, for a later batch, keeps this frame
 
     def _retract(self, shortage: OutOfMemoryError) -> bool:
         """Give up the last of the batches that have been made ahead, as if it had met the shortage; whether there is one."""

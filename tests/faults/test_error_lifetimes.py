@@ -59,6 +59,26 @@ def test_no_memory_for_what_operators_make() -> None:
         assert pipe.run()[0].at(0)[0] == num_held
 
 
+def test_errors_of_a_source_in_front_of_operators_do_not_keep_those_before_them() -> None:
+    def source(info: SampleInfo) -> NDArray[np.uint8]:
+        if info.iteration % 2:
+            raise NoSuchSampleError
+        return np.zeros(1, np.uint8)
+
+    @pipeline_def(batch_size=1, num_threads=1)
+    def pipeline() -> Any:
+        return fn.external_source(source, batch=False) + np.uint8(0)
+
+    with pipeline() as pipe:
+        errors = []
+        for _ in range(8):
+            pipe.run()
+            errors.append(error_of(pipe.run))
+        gc.collect()
+
+        assert [error() for error in errors[:6]] == [None] * 6  # that which is raised next may keep the last
+
+
 def test_no_memory_for_a_batch(make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> NDArray[np.uint8]:
         return np.full(MIB, info.idx_in_epoch, np.uint8)
