@@ -447,6 +447,24 @@ def test_sources_of_batches_do_too() -> None:
             assert take(pipe, 6) == rest
 
 
+class Growing(Batches):
+    """Batches that need more room than those before."""
+
+    def count(self) -> Any:
+        return np.tile(super().count(), (1, 1 if self.number < 104 else self.number << 12))
+
+
+def test_a_batch_that_needs_more_room_has_the_state_from_before_it() -> None:
+    """It is made once, and asked for again."""
+    with closing(pipeline_of(Growing(100), prefetch_queue_depth=3)) as pipe:
+        states = []
+        for _ in range(8):
+            states.append(pipe.state_dict()["sources"][0]["state"]["number"])
+            pipe.run()
+
+    assert states == list(range(100, 108))
+
+
 class Reel(Tape):
     """Batches that cannot begin anew."""
 

@@ -62,14 +62,14 @@ class Stream:
             position %= self.length
         if self._saved is not None:
             self._go_on(info.epoch_idx, position)
+        self._given = position
+        if position in self._put_back and (self.once or info.epoch_idx == self._epoch):
+            return self._put_back.pop(position)  # what the state was before it has been noted
         if self.recorder is not None:
             self.recorder.note(info)
         state = None if self.sender is None else self.sender.text_of(self.save())
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
             self._begin_walk(info.epoch_idx)
-        self._given = position
-        if position in self._put_back:
-            return self._put_back.pop(position)
         if position < self._position:
             if self._end is not None and position >= self._end:
                 raise StopIteration
