@@ -94,6 +94,16 @@ def test_resuming_takes_nothing_from_the_global_state(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["permutation", "replacement", "subset", "weighted"])
+def test_nor_does_going_to_the_end(kind: str) -> None:
+    np.random.seed(3)
+    before = np.random.get_state()[1].tolist()
+
+    resumable(MAKERS[kind](None)).finish()
+
+    assert np.random.get_state()[1].tolist() == before
+
+
+@pytest.mark.parametrize("kind", ["permutation", "replacement", "subset", "weighted"])
 def test_a_pass_that_has_not_begun_has_a_state(kind: str) -> None:
     running = resumable(MAKERS[kind](None))
     state = stored(running.state_dict())
@@ -333,3 +343,12 @@ def test_numbers_that_cannot_be(key: str, value: Any, message: str) -> None:
 
     with pytest.raises(CheckpointError, match=message):
         iter(sampler).load_state_dict({**running.state_dict(), key: value})
+
+
+def test_no_more_can_have_been_taken_than_the_last_block_has() -> None:
+    sampler = RandomSampler(range(LENGTH), True, generator=1)
+    running = iter(sampler)
+    running.take(LENGTH)
+
+    with pytest.raises(CheckpointError, match="'taken' should be from 0 to 11, and it is 12"):
+        iter(sampler).load_state_dict({**running.state_dict(), "taken": 12})

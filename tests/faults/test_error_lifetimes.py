@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
+from dali_like.data import DataLoader
 from dali_like.types import SampleInfo
 
 MIB = 1 << 20
@@ -28,6 +29,16 @@ def _without_garbage_collection() -> Iterator[None]:
 
 class NoSuchSampleError(Exception):
     """One to which there can be weak references."""
+
+
+class Indices:
+    """A sampler of what a function yields."""
+
+    def __init__(self, function: Callable[[], Iterator[Any]]) -> None:
+        self.function = function
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.function()
 
 
 def error_of(call: Callable[[], Any]) -> weakref.ref[Exception]:
@@ -110,3 +121,20 @@ def test_an_exception_in_a_callback(way: str, make_pipeline: MakePipeline) -> No
     error = error_of(pipe.run)
 
     assert error() is None
+
+
+def test_of_a_sampler_whose_turn_has_not_come() -> None:
+    """It has been raised while the first batch was waited for, and does not keep the pass."""
+
+    def indices() -> Iterator[list[int]]:
+        yield [0]
+        raise NoSuchSampleError
+
+    loader = DataLoader(range(3), batch_sampler=Indices(indices), num_workers=1, multiprocessing_context="fork")
+    batches = iter(loader)
+    assert next(batches).tolist() == [0]
+
+    dropped = weakref.ref(batches)
+    del batches
+
+    assert dropped() is None
