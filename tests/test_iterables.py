@@ -116,6 +116,54 @@ def test_iterator_goes_on_after_an_epoch_that_another_source_has_ended(kind: str
     assert seen == [[0, 0], [1, 1], [2, 2], END, [3, 0], [4, 1], [5, 2], END, END, END]
 
 
+class Ending(Iterator[Any]):
+    """An iterator of batches that says how often it has ended."""
+
+    def __init__(self) -> None:
+        self.batches = iter(list(Batches()))
+        self.num_ends = 0
+
+    def __next__(self) -> Any:
+        for batch in self.batches:
+            return batch
+        self.num_ends += 1
+        raise StopIteration
+
+
+def test_epochs_that_were_begun_behind_an_end_are_not_where_a_reset_has_moved_it() -> None:
+    """The iterator has ended, and so it seemed would the next epoch, at once; then that one gets what this one leaves."""
+    iterator = Ending()
+
+    def of_epoch(info: BatchInfo) -> Any:
+        return batch_of(10 * info.epoch_idx + info.iteration)
+
+    sources = (iterator, {}), (of_epoch, {"batch_info": True})
+    with pipeline_of(*sources, way="thread", prefetch_queue_depth=12) as pipe:
+        seen = []
+        for num_ends in (6, 10):  # of those behind the first epoch, and behind the second; the next run takes note of them
+            seen += outcomes(pipe, 1, each_batch_in)
+            wait_until(lambda n=num_ends: iterator.num_ends >= n, "the end")
+        seen += outcomes(pipe, 1, each_batch_in)
+        pipe.reset()
+        seen += outcomes(pipe, 4, each_batch_in)
+
+    assert seen == [[0, 0], [1, 1], [2, 2], [3, 10], [4, 11], [5, 12], END]
+
+
+def test_iterator_that_goes_on_behind_its_end_has_an_epoch_up_to_each() -> None:
+    numbers = itertools.count(1)
+
+    class Threes(Iterator[Any]):
+        def __next__(self) -> Any:
+            number = next(numbers)
+            if number % 3 == 0:
+                raise StopIteration
+            return batch_of(number)
+
+    with pipeline_of((Threes(), {}), way="serial", prefetch_queue_depth=8) as pipe:
+        assert outcomes(pipe, 9) == [1, 2, END, 4, 5, END, 7, 8, END]
+
+
 @in_both_places
 def test_iterator_goes_on_after_a_reset_while_operators_are_ahead(way: str) -> None:
     simplejpeg = pytest.importorskip("simplejpeg")
@@ -849,6 +897,15 @@ def test_stream_gives_what_was_put_back_whenever_it_is_asked_for_it(walks: Walks
     seen = [stream(BatchInfo(position, 0)) for position in (2, 0, 3, 1)]
 
     assert seen == [(1, 2), (1, 0), (1, 3), (1, 1)]
+
+
+def test_stream_that_has_given_it_again_does_not_keep_it() -> None:
+    stream = Stream(lambda: map(batch_of, range(3)))
+    stream.put_back(stream(BatchInfo(0, 0)))
+
+    kept = weakref.ref(stream(BatchInfo(0, 0)))
+
+    assert kept() is None
 
 
 def test_stream_takes_the_same_back_twice(walks: Walks) -> None:
