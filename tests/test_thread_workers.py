@@ -6,14 +6,17 @@ That their batches, errors and statistics are those of other workers is in the t
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import pickle
+import queue
+import signal
 import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pytest
@@ -26,6 +29,8 @@ from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import ArgumentClashError, ClosedError, ForkedError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import SampleInfo
 from dali_like.workers import thread_crew
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.starting import WorkerOptions
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -273,6 +278,20 @@ class TestTheirEnd:
         assert run(pipe) == [4, 5, 6, 7]
 
 
+    def test_is_not_that_of_a_process_that_was_forked_and_ends(self, make_pipeline: MakePipeline) -> None:
+        """One of multiprocessing's ends its own threads, and what is registered with them."""
+        pipe = make_pipeline(number, "thread")
+        assert run(pipe) == [0, 1, 2, 3]
+
+        child = multiprocessing.get_context("fork").Process(target=int)
+        child.start()
+        child.join()
+        child.close()
+
+        assert [run(pipe) for _ in range(5)] == [list(range(i, i + 4)) for i in range(4, 24, 4)]
+        assert pipe.statistics().worker_restarts == 0
+
+
 class TestACallbackThatLeaves:
     def test_once_is_called_again_in_another_thread(self, make_pipeline: MakePipeline) -> None:
         left = []
@@ -288,14 +307,32 @@ class TestACallbackThatLeaves:
         assert [run(pipe) for _ in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]
         assert pipe.statistics().worker_restarts == 1
 
-    def test_each_time_is_an_error_that_names_the_sample(self, make_pipeline: MakePipeline) -> None:
-        pipe = make_pipeline(lambda info: sys.exit(3) if info.idx_in_epoch == 6 else number(info), "thread")
+    @pytest.mark.parametrize(("code", "status"), [(3, 3), (None, 0), (0x103, 3), ("words", 1)], ids=str)
+    def test_each_time_is_an_error_that_names_the_sample(self, code: Any, status: int, make_pipeline: MakePipeline) -> None:
+        """The exit code is the one that a process would have."""
+        pipe = make_pipeline(lambda info: sys.exit(code) if info.idx_in_epoch == 6 else number(info), "thread")
         assert run(pipe) == [0, 1, 2, 3]
 
-        with pytest.raises(WorkerDiedError, match=r"\(thread \d+\) ended with exit code 3 while .*\(idx_in_epoch 6\)"):
+        with pytest.raises(WorkerDiedError, match=rf"\(thread \d+\) ended with exit code {status} while .*\(idx_in_epoch 6\)"):
             pipe.run()
 
         assert run(pipe) == [8, 9, 10, 11]
+
+    def test_leaves_nothing_of_its_thread(self, make_pipeline: MakePipeline) -> None:
+        left: list[weakref.ref[threading.Thread]] = []
+
+        def source(info: SampleInfo) -> Any:
+            if info.idx_in_epoch == 4 * len(left) and len(left) < 3:
+                left.append(weakref.ref(threading.current_thread()))
+                sys.exit(3)
+            return number(info)
+
+        pipe = make_pipeline(source, "thread", workers=1)
+        assert [run(pipe)[0] for _ in range(4)] == [0, 4, 8, 12]
+
+        gc.collect()
+        assert len(left) == 3
+        assert [thread() for thread in left[:2]] == [None, None]
 
 
 class TestAThreadThatHangs:
@@ -447,6 +484,159 @@ class TestAThreadThatHangs:
             with pytest.raises(WorkerTimeoutError, match="idx_in_epoch 6"):
                 pipe.run()
         gate.open()
+
+
+def never_pickled(parts: Any, name: str) -> NoReturn:
+    raise NotImplementedError
+
+
+class Worker:
+    """In the place of `run_worker`: takes what the test gives it, and leaves it when the test says so.
+
+    Attributes:
+        tasks: the numbers of tasks; 0: there will be none.
+        begun: those that have been taken.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self.begun: list[int] = []
+        self.waits = 0
+        self.gate = Gate()
+
+    def run(self, index: int, channels: Any, make_sources: Any, guard: Callable[[Any], Any]) -> int:
+        take = guard(self._take)
+        while task := take():
+            self.begun.append(task)
+            self.gate.pass_through()
+        return 0
+
+    def _take(self) -> int:
+        self.waits += 1
+        return self.tasks.get(timeout=DEADLINE_S)
+
+
+class TestGivingUp:
+    """What a pool asks for when a thread hangs, at each moment of the thread's life."""
+
+    @pytest.fixture
+    def worker(self, monkeypatch: pytest.MonkeyPatch) -> Worker:
+        made = Worker()
+        monkeypatch.setattr(thread_crew, "run_worker", made.run)
+        return made
+
+    @pytest.fixture
+    def crew(self, worker: Worker) -> Iterator[thread_crew.ThreadCrew]:
+        def farewell() -> None:
+            worker.gate.open()
+            worker.tasks.put(0)
+
+        pipe = Descriptor(os.eventfd(0, os.EFD_CLOEXEC))
+        options = WorkerOptions(1, "thread", None, None, None, never_pickled)
+        crew = thread_crew.ThreadCrew([], options, None, [pipe], pipe, farewell)  # type: ignore[arg-type]  # no space
+        yield crew
+        crew.stop()
+        crew.control.close()
+        pipe.close()
+
+    def test_at_a_task_it_has_ended_at_once_and_only_once(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        worker.tasks.put(1)
+        wait_until(lambda: worker.gate.is_reached, "the task")
+
+        crew.signal(0, signal.SIGKILL)
+
+        assert crew.take_end() is not None
+        worker.gate.open()
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+        assert crew.take_end() is None
+        assert not worker.gate.has_been_left
+
+    def test_between_tasks_it_ends_after_the_next_one(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        """So that a task that it has just taken is not lost."""
+        wait_until(lambda: worker.waits, "the thread")
+        worker.gate.open()
+
+        crew.signal(0, signal.SIGKILL)
+
+        assert crew.take_end() is None
+        worker.tasks.put(1)
+        worker.tasks.put(2)
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+        assert (worker.begun, worker.gate.has_been_left) == ([1], True)
+        end = crew.take_end()
+        assert end is not None
+        assert (end.exitcode, end.keep, crew.take_end()) == (0, None, None)
+
+    def test_when_it_has_ended_nothing_is_said_twice(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        worker.gate.pass_through = lambda: sys.exit(3)  # type: ignore[method-assign]
+        worker.tasks.put(1)
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+
+        crew.signal(0, signal.SIGKILL)
+
+        end = crew.take_end()
+        assert end is not None
+        assert (end.exitcode, crew.take_end()) == (3, None)
+
+    def test_what_it_may_still_use_is_kept_until_it_has_ended(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        worker.tasks.put(1)
+        wait_until(lambda: worker.gate.is_reached, "the task")
+        crew.signal(0, signal.SIGKILL)
+        end = crew.take_end()
+        assert end is not None
+        assert end.keep is not None
+        slot = {"a slot"}
+        kept = weakref.ref(slot)
+
+        end.keep(slot)
+        del slot
+
+        assert kept() is not None
+        worker.gate.open()
+        wait_until(lambda: kept() is None, "the end of the thread")
+        late = {"a slot"}
+        kept = weakref.ref(late)
+        end.keep(late)
+        del late
+        assert kept() is None
+
+    def test_may_be_told_to_stop_by_its_own_thread(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        goes_on = []
+
+        def stop() -> None:
+            crew.stop()
+            goes_on.append(True)
+
+        worker.gate.pass_through = stop  # type: ignore[method-assign]
+        worker.tasks.put(1)
+
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+        assert goes_on
+
+    def test_what_is_raised_where_nothing_may_be_is_shown(
+        self, worker: Worker, crew: thread_crew.ThreadCrew, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shown = []
+        monkeypatch.setattr(sys, "excepthook", lambda kind, *rest: shown.append(kind))
+        worker.gate.pass_through = lambda: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+        worker.tasks.put(1)
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+
+        end = crew.take_end()
+
+        assert end is not None
+        assert (end.exitcode, shown) == (1, [ZeroDivisionError])
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_other_signals_do_not_reach_it(self, number: int, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        worker.tasks.put(1)
+        wait_until(lambda: worker.gate.is_reached, "the task")
+
+        crew.signal(0, number)
+
+        worker.gate.open()
+        wait_until(lambda: worker.waits == 2, "the end of the task")
+        assert crew.take_end() is None
 
 
 class Squares:
