@@ -173,15 +173,18 @@ def test_an_iterable_dataset_is_walked_through(options: Any) -> None:
         assert [np.asarray(batch).tolist() for batch in loader_of(Stream(8), workers, **options)] == expected
 
 
-def test_workers_take_turns_at_an_iterable_dataset_until_each_has_ended() -> None:
+@pytest.mark.parametrize(
+    ("length", "workers", "expected"), [(9, 3, [0, 1, 2, 4, 5, 7, 8]), (24, 2, [0, *range(1, 24, 2)])], ids=["short", "long"]
+)
+def test_workers_take_turns_at_an_iterable_dataset_until_each_has_ended(
+    length: int, workers: int, expected: list[int]
+) -> None:
     class Uneven(Stream):
         def __iter__(self) -> Iterator[Any]:
             numbers = list(super().__iter__())
             return iter(numbers if numbers[0] else numbers[:1])
 
-    batches = [batch.tolist() for batch in loader_of(Uneven(9), 3, batch_size=1)]
-
-    assert batches == [[0], [1], [2], [4], [5], [7], [8]]
+    assert [int(number) for number in loader_of(Uneven(length), workers, batch_size=None)] == expected
 
 
 def test_each_worker_drops_its_own_last_batch() -> None:

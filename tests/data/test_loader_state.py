@@ -633,3 +633,45 @@ def test_the_state_of_a_sampler_is_good_after_the_end_too(workers: int) -> None:
     state = through_json(interrupted.state_dict())
 
     assert rest_of(resumed, state) == all_of(interrupted)
+
+
+class Belt(Sampler[int]):
+    """Goes on from where the pass before has left it; its iterators know where they are."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def __iter__(self) -> Iterator[int]:
+        return BeltIterator(self)
+
+    def __len__(self) -> int:
+        return 6
+
+
+class BeltIterator(Iterator[int]):
+    def __init__(self, belt: Belt) -> None:
+        self.belt = belt
+        self.left = len(belt)
+
+    def __next__(self) -> int:
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        self.belt.at += 1
+        return self.belt.at - 1
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.belt.at, "left": self.left}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.belt.at, self.left = state["at"], state["left"]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_so_is_that_of_its_iterator(workers: int) -> None:
+    interrupted, resumed = (loader_of(Squares(), workers, batch_size=3, sampler=Belt()) for _ in range(2))
+    list(interrupted)
+
+    state = through_json(interrupted.state_dict())
+
+    assert rest_of(resumed, state) == all_of(interrupted)
