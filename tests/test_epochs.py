@@ -505,6 +505,20 @@ def test_serial_source_is_not_called_for_the_next_epoch_before_reset(ways: tuple
     assert max(iterations[0]) < 2 + 3
 
 
+def test_serial_source_is_not_called_for_what_is_behind_its_end(make_pipeline: MakePipeline) -> None:
+    asked: list[int] = []
+
+    def source(info: SampleInfo) -> NDArray[Any]:
+        asked.append(info.iteration)
+        return epochs_of(2)(info)
+
+    pipe = make_pipeline(source, "serial", prefetch_queue_depth=6)
+
+    rest_of_epoch(pipe)
+
+    assert max(asked) == 2
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_serial_source_is_called_ahead_by_the_depth_of_the_pipeline(depth: int, make_pipeline: MakePipeline) -> None:
     infos: list[SampleInfo] = []
