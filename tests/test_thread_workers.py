@@ -277,7 +277,6 @@ class TestTheirEnd:
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert run(pipe) == [4, 5, 6, 7]
 
-
     def test_is_not_that_of_a_process_that_was_forked_and_ends(self, make_pipeline: MakePipeline) -> None:
         """One of multiprocessing's ends its own threads, and what is registered with them."""
         pipe = make_pipeline(number, "thread")
@@ -313,7 +312,9 @@ class TestACallbackThatLeaves:
         pipe = make_pipeline(lambda info: sys.exit(code) if info.idx_in_epoch == 6 else number(info), "thread")
         assert run(pipe) == [0, 1, 2, 3]
 
-        with pytest.raises(WorkerDiedError, match=rf"\(thread \d+\) ended with exit code {status} while .*\(idx_in_epoch 6\)"):
+        with pytest.raises(
+            WorkerDiedError, match=rf"\(thread \d+\) ended with exit code {status} while .*\(idx_in_epoch 6\)"
+        ):
             pipe.run()
 
         assert run(pipe) == [8, 9, 10, 11]
@@ -496,6 +497,7 @@ class Worker:
     Attributes:
         tasks: the numbers of tasks; 0: there will be none.
         begun: those that have been taken.
+        set_up: called before the first.
     """
 
     def __init__(self) -> None:
@@ -503,8 +505,10 @@ class Worker:
         self.begun: list[int] = []
         self.waits = 0
         self.gate = Gate()
+        self.set_up: Callable[[], Any] = int
 
     def run(self, index: int, channels: Any, make_sources: Any, guard: Callable[[Any], Any]) -> int:
+        self.set_up()
         take = guard(self._take)
         while task := take():
             self.begun.append(task)
@@ -550,6 +554,18 @@ class TestGivingUp:
         wait_until(lambda: not worker_threads(), "the end of the thread")
         assert crew.take_end() is None
         assert not worker.gate.has_been_left
+
+    def test_so_it_has_in_its_start(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        worker.tasks.put(0)
+        wait_until(lambda: not worker_threads(), "the end of the first thread")
+        assert crew.take_end() is not None
+        worker.set_up = worker.gate.pass_through
+        crew.start(0)
+        wait_until(lambda: worker.gate.is_reached, "the start")
+
+        crew.signal(0, signal.SIGKILL)
+
+        assert crew.take_end() is not None
 
     def test_between_tasks_it_ends_after_the_next_one(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
         """So that a task that it has just taken is not lost."""
