@@ -208,7 +208,7 @@ def test_layouts_have_a_letter_for_each_dimension(device: SimulatedDevice) -> No
         batch.set_layout("HW")
     with pytest.raises(ArgumentError, match="'HW'"):
         batch[0].set_layout("HW")
-    assert batch[0].get_property("layout") == ""
+    assert batch[0].get_property("layout") is None
 
 
 @pytest.mark.parametrize("waits", [True, False])
