@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
 
+from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.geometry import Geometry, OutputLayout
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import PAGE_BYTES
+from dali_like.workers.protocol import DTYPE_CODES, PAGE_BYTES, Status
 from dali_like.workers.ring import Lease, Ring, Slot
+from dali_like.workers.runner import TaskRunner
+from dali_like.workers.samples import Source
+from dali_like.workers.stages import ArrayStage
 from dali_like.workers.task import Region, RegionFullError, SlotView
 
 MIB = 1 << 20
@@ -122,6 +127,28 @@ def test_region_gets_no_memory_behind_its_end() -> None:
     assert slot.marks.tolist() == [5 * PAGE_BYTES, 0]
     with pytest.raises(RegionFullError):
         region.take(1)
+
+
+# What goes into rows
+
+DATA = np.arange(3.0)
+
+
+@pytest.mark.parametrize("sample", [(DATA, 7), (DATA, np.int64(7)), [DATA, np.array(7)]], ids=["int", "scalar", "list"])
+def test_what_becomes_an_array_that_fits_its_row_needs_no_description(sample: Any) -> None:
+    space = SharedSpace.create()
+    source = Source("a source", lambda info: sample, num_outputs=2)
+    rows = [OutputLayout(DTYPE_CODES[np.dtype(float)], 1, (3,)), OutputLayout(DTYPE_CODES[np.dtype(int)], 0, ())]
+    stage = ArrayStage(space, source, TASKS, rows, 1, tasks_per_worker=1)
+    slot = stage.begin(Batch(BatchKey(0, 0, 0, 0, TASKS)), 1)
+
+    status, _ = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q")).run(slot.page, 0)
+
+    assert status is Status.DENSE
+    data, label = SlotView(space, slot.offset, slot.header.tolist()).rows
+    assert data is not None
+    assert label is not None
+    assert (data.tolist(), label.tolist()) == ([DATA.tolist()] * TASKS, [7] * TASKS)
 
 
 # Slots that have been given back
