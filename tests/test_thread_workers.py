@@ -30,6 +30,7 @@ from dali_like.errors import ArgumentClashError, ClosedError, ForkedError, Worke
 from dali_like.types import SampleInfo
 from dali_like.workers import thread_crew
 from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.meters import Meter
 from dali_like.workers.starting import WorkerOptions
 
 MakePipeline = Callable[..., Pipeline]
@@ -116,6 +117,29 @@ class TestThreads:
 
         assert sorted(run(pipe)) == [[0, 2], [1, 2]]
         assert get_worker_info() is None
+
+    def test_note_what_they_have_measured_after_their_report(
+        self, make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So does any worker, but in other processes it cannot be made to show."""
+        is_delivered = threading.Event()
+        notes: list[bool] = []
+        note = Meter.note
+
+        def note_when_delivered(meter: Meter) -> None:
+            notes.append(is_delivered.wait(DEADLINE_S))
+            note(meter)
+
+        monkeypatch.setattr(Meter, "note", note_when_delivered)
+        pipe = make_pipeline(
+            lambda info: np.zeros((4, 1)), "thread", workers=1, source_options={"batch": True, "batch_info": True}
+        )
+        pipe.run()
+        is_delivered.set()
+        pipe.run()
+
+        assert all(notes)
+        assert notes
 
     def test_are_no_processes(self, make_pipeline: MakePipeline) -> None:
         pipe = make_pipeline(number, "thread")

@@ -62,6 +62,7 @@ class SerialPass(Pass):
             return batch
         finally:
             meter.end(watch, lambda: Span(self.progress.number, number, -1, 1))
+            meter.note()
             self._tally.replaced += request.cell[1]
 
     def _step(self, asked: Step, request: LocalRequest) -> Any:

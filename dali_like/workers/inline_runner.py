@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 from dali_like.interrupts import interruptible
 from dali_like.workers.batch import Batch, position_note
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import WORD_BYTES
+from dali_like.workers.meters import Meter
+from dali_like.workers.protocol import WORD_BYTES, Status
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.transport import add_note
@@ -38,6 +41,12 @@ class InlineRunner(TaskRunner):
                 with interruptible():
                     self.call(source.worker_setup)
             self._num_set_up += 1
+
+    def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:
+        try:
+            return super().compute(task, meter, made)
+        finally:
+            self.note()
 
     def take_error(self, batch: Batch, sample: int) -> Exception:
         """What the last task has failed with, for whoever asks for the batch."""

@@ -1,13 +1,14 @@
 """How long callbacks take: measured by whoever computes tasks, and read by the main process whenever it likes.
 
 There is a *meter* for each worker and source: some words of shared memory that this worker alone writes. So nothing is sent,
-nobody waits, and what a worker has measured survives its death; the one that takes its place goes on counting. Each word is
+no worker waits, and what it has measured survives its death; the one that takes its place goes on counting. Each word is
 written at once, but not all of them together: a reader may see a task in one and not yet in another.
 
-Two readings of the clock a task are all that it takes to know how busy a worker is. How long each call of the callback takes
-is measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on the average, else in one task of
-`_EVERY`, which then counts for all since the last one. A call costs about half a microsecond more in such a task, so that
-either way less than one per cent of the time is lost.
+Two readings of the clock a task are all that it takes to know how busy a worker is. They are noted before the task is
+reported, and all the rest after that, since somebody may wait for the report; who reads a meter waits for the rest. How long
+each call of the callback takes is measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on the
+average, else in one task of `_EVERY`, which then counts for all since the last one. A call costs about half a microsecond
+more in such a task, so that either way less than one per cent of the time is lost.
 
 Durations are counted in bins whose widths grow with them: four to each doubling, from 256 ns up to nine minutes.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from time import monotonic_ns, thread_time_ns
+from time import monotonic_ns, sleep, thread_time_ns
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,6 +37,8 @@ _EVERY = 251
 
 #: The words of a meter. The first three are written together after each task.
 _TASKS, _BUSY_NS, _SINCE_NS = range(3)
+#: In the place of when a task began: it has ended and is being noted. How long to wait for that: the worker may have died.
+_NOTING, _NOTING_NS = -1, 50_000_000
 #: Of the tasks that were measured call by call, and of those that they count for: how long these took, and within them the
 #: callback, the operators behind it, and the CPU time of the thread.
 _TIMED_NS, _CALLBACK_NS, _OPERATORS_NS, _CPU_NS = range(3, 7)
@@ -119,7 +122,7 @@ class Stopwatch:
     Attributes:
         outer: for each call how long it took, and with what it was called.
         inner: the same for the user's callback, where operators run behind it.
-        cpu_ns: the CPU time of the thread when the task began.
+        cpu_ns: the CPU time of the thread when the task began; from its end on, that of the task.
     """
 
     __slots__ = ("cpu_ns", "inner", "outer")
@@ -177,7 +180,7 @@ class Span(NamedTuple):
 
 
 class Meter:
-    """Measures the tasks of one source, in one worker or thread. What `begin` and `end` do is what a task costs more.
+    """Measures the tasks of one source, in one worker or thread: `begin`, `end`, `note`, `begin`, and so on.
 
     Args:
         words: where to write, METER_WORDS signed words; default: in memory of its own.
@@ -189,6 +192,7 @@ class Meter:
         self._slowest = _slowest(words[_SLOWEST:_BINS].tolist())
         self._least_ns = self._slowest[-1].duration_ns if len(self._slowest) == _NUM_SLOWEST else 0
         self._begin_ns = 0
+        self._unnoted: tuple[Stopwatch | None, int, Callable[[], Span]] | None = None
         self._untimed = 0  # tasks since the last that was measured call by call
         self._most_untimed = 0  # of the first task nothing is known
         self._calls = 1  # in such a task
@@ -208,22 +212,30 @@ class Meter:
         return Stopwatch()
 
     def end(self, watch: Stopwatch | None, span: Callable[[], Span]) -> None:
-        """The task ends.
-
-        Args:
-            watch: what `begin` has returned.
-            span: says which samples have been made.
-        """
+        """The task ends that `begin` has returned `watch` for, and whose samples `span` tells; it may be reported now."""
         elapsed_ns = monotonic_ns() - self._begin_ns
         self._tasks = tasks = self._tasks + 1
         self._busy_ns = busy_ns = self._busy_ns + elapsed_ns
-        _pack_task(self.words, 0, tasks, busy_ns, 0)
+        if watch is None and elapsed_ns < self._slow_task_ns:
+            _pack_task(self.words, 0, tasks, busy_ns, 0)
+            return
         if watch is not None:
-            self._note_calls(watch, elapsed_ns, span())
-        elif elapsed_ns >= self._slow_task_ns:
+            watch.cpu_ns = thread_time_ns() - watch.cpu_ns
+        self._unnoted = watch, elapsed_ns, span
+        _pack_task(self.words, 0, tasks, busy_ns, _NOTING)
+
+    def note(self) -> None:
+        """Note what else has been measured of the task that has ended, if anything has: that may wait for its report."""
+        if self._unnoted is None:
+            return
+        (watch, elapsed_ns, span), self._unnoted = self._unnoted, None
+        samples = span()
+        if watch is not None:
+            self._note_calls(watch, elapsed_ns, samples)
+        else:
             self._most_untimed = 0
-            samples = span()
             self._note_slow(elapsed_ns - (self._calls - 1) * self._mean_ns, samples.first, samples)
+        self.words[_SINCE_NS] = 0
 
     @property
     def reading(self) -> Reading:
@@ -255,7 +267,7 @@ class Meter:
             most_ns = ns if ns > most_ns else most_ns
         words[_TIMED_NS] += elapsed_ns * weight
         words[_CALLBACK_NS] += total_ns * weight
-        words[_CPU_NS] += (thread_time_ns() - watch.cpu_ns) * weight
+        words[_CPU_NS] += watch.cpu_ns * weight
         if self._begin_ns - self._asked_ns >= _ASK_EVERY_NS:
             self._note_delay()
         if watch.inner:
@@ -341,7 +353,8 @@ class Reading:
     def __init__(self, words: NDArray[np.int64] | None = None) -> None:
         self.words = words = np.zeros(METER_WORDS, np.int64) if words is None else words
         numbers: list[int] = words[:_SLOWEST].tolist()
-        self.tasks, self.busy_ns, self.since_ns = numbers[:_TIMED_NS]
+        self.tasks, self.busy_ns, since_ns = numbers[:_TIMED_NS]
+        self.since_ns = max(since_ns, 0)
         self.timed_ns, self.callback_ns, self.operators_ns, self.cpu_ns = numbers[_TIMED_NS:_MADE_NS]
         self.made_ns, self.delayed_ns = numbers[_MADE_NS:]
         self.slowest = _slowest(words[_SLOWEST:_BINS].tolist())
@@ -364,8 +377,11 @@ def meter_words(space: SharedSpace, num_sources: int, num_workers: int) -> NDArr
 
 def read_meters(space: SharedSpace, num_sources: int, num_workers: int, num_read: int) -> list[list[Reading]]:
     """What workers have measured: for each source, a reading of each of the first `num_read`."""
-    words = meter_words(space, num_sources, num_workers)[:, :num_read].copy()
-    return [[Reading(words[source, worker]) for worker in range(num_read)] for source in range(num_sources)]
+    words = meter_words(space, num_sources, num_workers)[:, :num_read]
+    until_ns = monotonic_ns() + _NOTING_NS
+    while (words[..., _SINCE_NS] == _NOTING).any() and monotonic_ns() < until_ns:
+        sleep(1e-4)
+    return [[Reading(words[source, worker].copy()) for worker in range(num_read)] for source in range(num_sources)]
 
 
 def seconds_since(begin_ns: int) -> float:

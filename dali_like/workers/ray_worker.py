@@ -162,6 +162,7 @@ class RayWorker:
         status, value = self._runner.run(slot.page, task)
         if status is Status.FAILED:
             status, value = report_error(self._runner, slot.page, task, value)
+        self._runner.note()
         measured = self._runner.meters[slot.source].take()
         seconds = time.perf_counter() - begin
         return slot.report(task, status, value)._replace(

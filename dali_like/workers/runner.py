@@ -51,6 +51,7 @@ class TaskRunner:
         self, space: SharedSpace, sources: Sequence[Source], cell: memoryview, meters: Sequence[Meter] | None = None
     ) -> None:
         self.meters = [Meter() for _ in sources] if meters is None else meters
+        self._meter: Meter | None = None  # of the last task
         self._space = space
         self._sources = sources
         self._cell = cell
@@ -94,6 +95,7 @@ class TaskRunner:
     def compute(self, task: Any, meter: Meter, made: deque[Any] | None = None) -> tuple[Status, int]:
         """Compute a task, wherever its samples go; see `run`."""
         before = current_call.get()
+        self._meter = meter
         watch = meter.begin()
         try:
             current_call.set(Call(task.source.seeds, task.empty, None if watch is None else watch.timed_within))
@@ -102,6 +104,11 @@ class TaskRunner:
             current_call.set(before)  # a callback may run a pipeline
             task.end()
             meter.end(watch, task.span)
+
+    def note(self) -> None:
+        """Note of the last task what may wait until it has been reported. To be called before the next."""
+        if self._meter is not None:
+            self._meter.note()
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function of the user's; one that returns a coroutine is awaited."""

@@ -67,6 +67,7 @@ class PlayedWorker:
             self._compute(*self.task)
         else:
             os.write(self._crew.done.fileno(), self._report)
+            self._runner.note()
             self.task = self._report = None
         return True
 

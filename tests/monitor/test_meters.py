@@ -9,7 +9,8 @@ import pytest
 
 from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers import meters
-from dali_like.workers.meters import NUM_BINS, Meter, Reading, SlowCall, Span, bin_of, edges_ns
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.meters import NUM_BINS, Meter, Reading, SlowCall, Span, bin_of, edges_ns, meter_of, read_meters
 
 US = 1_000
 MS = 1_000_000
@@ -61,6 +62,7 @@ class Worker:
         span = Span(0, 0, self._next, len(durations_ns))
         self._next += len(durations_ns)
         self._meter.end(watch, lambda: span)
+        self._meter.note()
 
     @property
     def reading(self) -> Reading:
@@ -158,6 +160,42 @@ def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
     assert meter.reading.since_ns == 0
 
 
+def test_what_is_known_of_a_task_before_it_is_reported(clock: Clock) -> None:
+    meter = Meter()
+    watch = meter.begin()
+    assert watch is not None
+    watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(0)
+    meter.end(watch, lambda: Span(0, 0, 0, 1))
+    clock.now_ns += MS  # while it is reported
+
+    assert (meter.reading.tasks, meter.reading.busy_ns, sum(meter.reading.counts)) == (1, MS, 0)
+    meter.note()
+    reading = meter.reading
+    assert (reading.tasks, reading.timed_ns, reading.cpu_ns, sum(reading.counts)) == (1, MS, MS, 1)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_who_reads_a_meter_waits_for_what_is_noted_when_a_task_has_been_reported(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool
+) -> None:
+    space = SharedSpace.create()
+    meter = meter_of(space, 0, 1, 2)
+    watch = meter.begin()
+    assert watch is not None
+    watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(0)
+    meter.end(watch, lambda: Span(0, 0, 0, 1))
+
+    def sleep(_: float) -> None:
+        clock.now_ns += MS
+        if goes_on:
+            meter.note()
+
+    monkeypatch.setattr(meters, "sleep", sleep)
+    [[_, reading]] = read_meters(space, 1, 2, 2)
+
+    assert (reading.tasks, sum(reading.counts)) == (1, 1 if goes_on else 0)
+
+
 def test_the_time_in_which_there_is_no_cpu_is_measured(
     worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +248,7 @@ def test_what_a_call_was_for(clock: Clock, called_with: Any, first: int, sample:
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(called_with)
     meter.end(watch, lambda: Span(3, 1, first, 6))
+    meter.note()
 
     assert meter.reading.slowest == [SlowCall(MS, sample, 6, 3, 1)]
 
@@ -221,6 +260,7 @@ def test_a_call_that_raises_is_not_measured() -> None:
     with pytest.raises(ZeroDivisionError):
         watch.timed(lambda _: 1 // 0)(0)
     meter.end(watch, lambda: Span(0, 0, 0, 1))
+    meter.note()
 
     assert sum(meter.reading.counts) == 0
 
