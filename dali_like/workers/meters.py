@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from dali_like.interrupts import deferred_interrupts
 from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import METER_WORDS, WORD_BYTES, meter_offset
+from dali_like.workers.protocol import METER_WORDS, PAGE_BYTES, WORD_BYTES, meter_offset
 
 #: Calls that take as long on the average are all measured. Measuring one takes half a microsecond.
 _SLOW_NS = 200_000
@@ -211,18 +211,19 @@ class Meter:
             return None
         return Stopwatch()
 
-    def end(self, watch: Stopwatch | None, span: Callable[[], Span]) -> None:
-        """The task ends that `begin` has returned `watch` for, and whose samples `span` tells; it may be reported now."""
+    def end(self, watch: Stopwatch | None, span: Callable[[], Span]) -> bool:
+        """The task ends that `begin` has returned `watch` for; `span` tells its samples. Whether there is more to `note`."""
         elapsed_ns = monotonic_ns() - self._begin_ns
         self._tasks = tasks = self._tasks + 1
         self._busy_ns = busy_ns = self._busy_ns + elapsed_ns
         if watch is None and elapsed_ns < self._slow_task_ns:
             _pack_task(self.words, 0, tasks, busy_ns, 0)
-            return
+            return False
         if watch is not None:
             watch.cpu_ns = thread_time_ns() - watch.cpu_ns
         self._unnoted = watch, elapsed_ns, span
         _pack_task(self.words, 0, tasks, busy_ns, _NOTING)
+        return True
 
     def note(self) -> None:
         """Note what else has been measured of the task that has ended, if anything has: that may wait for its report."""
@@ -302,8 +303,8 @@ class Meter:
 def delayed_ns() -> int:
     """How long this thread has been ready to run, and had no CPU (proc(5), schedstat); 0 where the system does not tell."""
     try:
-        with deferred_interrupts(), open("/proc/thread-self/schedstat", "rb") as file:
-            return int(file.read().split()[1])
+        with deferred_interrupts(), open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
+            return int(file.read(PAGE_BYTES).split()[1])
     except (OSError, IndexError):
         return 0
 
@@ -353,8 +354,7 @@ class Reading:
     def __init__(self, words: NDArray[np.int64] | None = None) -> None:
         self.words = words = np.zeros(METER_WORDS, np.int64) if words is None else words
         numbers: list[int] = words[:_SLOWEST].tolist()
-        self.tasks, self.busy_ns, since_ns = numbers[:_TIMED_NS]
-        self.since_ns = max(since_ns, 0)
+        self.tasks, self.busy_ns, self.since_ns = numbers[_TASKS], numbers[_BUSY_NS], max(numbers[_SINCE_NS], 0)
         self.timed_ns, self.callback_ns, self.operators_ns, self.cpu_ns = numbers[_TIMED_NS:_MADE_NS]
         self.made_ns, self.delayed_ns = numbers[_MADE_NS:]
         self.slowest = _slowest(words[_SLOWEST:_BINS].tolist())

@@ -140,7 +140,6 @@ class Task:
         has_rows: whether each output has rows.
         region: where samples go that have no row; None as long as all had one.
         lent: the memory that the callback has been given to make samples in, by sample and output.
-        request: what the main process has sent along with the batch.
     """
 
     def __init__(self, space: SharedSpace, view: SlotView, source: Source, words: list[int], number: int) -> None:
@@ -160,9 +159,14 @@ class Task:
         self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
         self.targets = view.targets_of(number)
         self.has_rows = view.has_rows
-        request = view.offset + words[Header.REQUEST_OFFSET]
-        self.request = memoryview(space.map)[request : request + words[Header.REQUEST_BYTES]]
+        self._words = words
         self.region: Region | None = None
+
+    @property
+    def request(self) -> memoryview:
+        """What the main process has sent along with the batch."""
+        begin = self.view.offset + self._words[Header.REQUEST_OFFSET]
+        return memoryview(self._space.map)[begin : begin + self._words[Header.REQUEST_BYTES]]
 
     def span(self) -> Span:
         """Which samples it consists of."""
@@ -173,6 +177,8 @@ class Task:
         """Leave it at fewer samples than it might have had."""
         self.stop = stop
         self.view.counts[self._number] = stop - self.start
+        if stop == self.start:
+            self.describe_all()  # nothing, which there may be no rows for
 
     def clean_region(self) -> Region:
         """The region of the task, with nothing in it."""
@@ -220,7 +226,7 @@ class Task:
         Raises:
             RegionFullError, NoMemoryError: as `put`.
         """
-        view, space, take = self.view, self._space, self.describe_all().take
+        view, space, take = self.view, self._space, (self.region or self.describe_all()).take
         kinds = []
         for array, wanted in zip(arrays, view.kinds):  # noqa: B905  # naming it takes longer, here and below
             kind = _KINDS.get((array.dtype, array.ndim)) if array.__class__ is np.ndarray else None
@@ -313,14 +319,14 @@ class Task:
             self._is_over = True
 
     def _check(self, dtype: np.dtype[Any], ndim: int, output: int, source: Source) -> None:
-        if not self.provisional:
-            expected = self.view.expected[output]
-            check_array(dtype, ndim, expected[Word.DTYPE], expected[Word.NDIM], source, output)
+        expected = self.view.kinds[output]
+        if _KINDS[dtype, ndim] != expected and not self.provisional:
+            check_array(dtype, ndim, *expected, source, output)
 
     def _describe(self, i: int, output: int, offset: int, array: NDArray[Any]) -> None:
         place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
-        code, ndim, shape = DTYPE_CODES[array.dtype], array.ndim, array.shape
-        _DESCRIPTORS[ndim](self._space.map, place, offset, array.nbytes, code, ndim, *shape)
+        kind = _KINDS[array.dtype, array.ndim]
+        _DESCRIPTORS[kind[1]](self._space.map, place, offset, array.nbytes, *kind, *array.shape)
 
 
 class Region:
@@ -351,7 +357,7 @@ class Region:
         """Use `nbytes` more, and return their offset in the shared space."""
         with self._lock:
             begin = self.used
-            end = align(begin + nbytes, SAMPLE_ALIGNMENT)
+            end = -(-(begin + nbytes) // SAMPLE_ALIGNMENT) * SAMPLE_ALIGNMENT  # `align`, without the call
             if end > self._committed:
                 self._grow(end)
             self.used = end

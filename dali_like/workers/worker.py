@@ -121,7 +121,7 @@ def run_worker(
     take = guard(_make_take(index, channels, cell))
     write, unpack, pack, done, buffer = os.write, TASK.unpack_from, DONE.pack, channels.done, space.map
     run = _measured(runner.run, memoryview(space.map)[cell + CELL_BUSY :]) if channels.measures else runner.run
-    note, log = runner.note, TaskLog(space, index, channels.num_workers)
+    log = TaskLog(space, index, channels.num_workers)
     is_traced = log.words
     while take():
         ticket, page, task = unpack(buffer, cell)
@@ -134,7 +134,8 @@ def run_worker(
             write(done, pack(ticket, task, index, status, value))
         except BrokenPipeError:  # the main process is gone, and this one will be in a moment
             break
-        note()
+        if runner.unnoted is not None:
+            runner.note()
     for source in sources:
         if source.worker_teardown is not None:
             runner.call(source.worker_teardown)
