@@ -3,7 +3,7 @@
 The engine's own work is a sum: so much for a sample, so much for a task, so much for a batch. It is measured as such, with a
 callback that costs nothing (it returns arrays that are there already): pipelines whose batches differ in size, and in how
 many tasks they are cut into, run one after the other, and the CPU time of the worker and of the main process, in user space
-and in the kernel, is fitted by least squares. Where perf(1) is at hand, so is the number of instructions, which hardly
+and in the kernel, is fitted by least squares. Where perf(1) can count them, so is the number of instructions, which hardly
 depends on what else the machine does.
 
 Doubts: the callback's arrays and the rows stay in the cache, so copies cost less than they usually do; with one worker there
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.costs", description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=3, help="runs of each configuration (3)")
     options = parser.parse_args(arguments)
-    unit = "us (thousands of instructions)" if shutil.which("perf") else "us"
+    unit = "us (thousands of instructions)" if _counts() else "us"
     print(f"| {unit} | a sample | a task | a batch |\n|---|---|---|---|")
     for kind in KINDS:
         costs = [
@@ -130,11 +130,20 @@ def _run(pipe: Pipeline, batches: int) -> None:
         pipe.run()
 
 
+def _counts() -> bool:
+    """Whether there is a perf(1), and what it counts with: virtual machines often have no counters."""
+    if not shutil.which("perf"):
+        return False
+    command = ["perf", "stat", "-x,", "-e", "instructions", "true"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    return tried.returncode == 0 and tried.stderr[:1].isdigit()
+
+
 @contextlib.contextmanager
 def _instructions(pid: int) -> Iterator[list[int]]:
-    """Counts the instructions of a process, into a list of one; of none where there is no perf."""
+    """Counts the instructions of a process, into a list of one; of none where they are not counted."""
     count: list[int] = []
-    if not shutil.which("perf"):
+    if not _counts():
         yield count
         return
     with tempfile.NamedTemporaryFile("r") as output, tempfile.TemporaryDirectory() as folder:

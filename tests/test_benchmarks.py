@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -74,6 +75,17 @@ def test_every_kind_of_sample_has_costs(kind: str) -> None:
 
     assert len(cost.worker) == len(cost.main)  # the kernel may not have counted yet what so short a run has cost a worker
     assert cost.main[0] > 0
+
+
+def test_costs_are_times_where_instructions_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perf = tmp_path / "perf"  # as it is on a virtual machine without counters
+    perf.write_text("#!/bin/sh\necho '<not supported>,,instructions,0,100.00,,' >&2\n", encoding="utf-8")
+    perf.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    cost = costs.measure("rows", 8, 2, batches=4)
+
+    assert (len(cost.worker), len(cost.main)) == (1, 1)
 
 
 # Settings that are chosen
