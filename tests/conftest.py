@@ -141,6 +141,14 @@ def children() -> set[int]:
     return set(descendants_of(os.getpid())) - _elder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _hypothesis_has_begun() -> None:
+    """Let Hypothesis ask the collector, as it does once, who refers to its random numbers. What is frozen does not count;
+    on Python 3.14 that would be all that does.
+    """
+    hypothesis.given(hypothesis.strategies.none())(lambda _: None)()
+
+
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a descriptor, a mapping, a thread or a name in /dev/shm."""
