@@ -23,6 +23,9 @@ from data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
 pytestmark = [pytest.mark.filterwarnings(MANY_WORKERS), pytest.mark.usefixtures("capfd")]
 
 
+MS = 1_000_000  # ns
+
+
 def bad_at_five_and_six(index: int) -> int:
     if index in (5, 6):
         raise LookupError(f"no sample {index}")
@@ -163,7 +166,7 @@ def test_samples_are_measured(workers: int, options: Any) -> None:
     assert (source.name, source.unit) == ("dataset Made", "sample")
     assert source.place == ("workers" if workers else "main process")
     assert (source.batches, source.samples, source.callback.count) == (10, 40, 40)
-    assert [call.sample for call in source.slowest[:2]] == [5, 5]
+    assert [call.duration_ns > 49 * MS for call in source.slowest if call.sample == 5] == [True, True]
     assert source.callback.median_s >= 0.0009
     assert 0 < source.callback_s <= source.busy_s
 
@@ -193,7 +196,7 @@ def test_and_items_of_iterable_datasets(workers: int) -> None:
     [source] = loader.statistics().sources
 
     assert (source.batches, source.callback.count) == (5, 10)
-    assert source.slowest[0].iteration == 2
+    assert 2 in {call.iteration for call in source.slowest if call.duration_ns > 49 * MS}
 
 
 @pytest.mark.parametrize("workers", [0, 1])
