@@ -140,7 +140,7 @@ def test_epochs_that_were_begun_behind_an_end_are_not_where_a_reset_has_moved_it
     sources = (iterator, {}), (of_epoch, {"batch_info": True})
     with pipeline_of(*sources, way="thread", prefetch_queue_depth=12) as pipe:
         seen = []
-        for num_ends in (6, 10):  # of those behind the first epoch, and behind the second; the next run takes note of them
+        for num_ends in (6, 7):  # of those behind the first epoch, and behind the second; the next run takes note of them
             seen += outcomes(pipe, 1, each_batch_in)
             wait_until(lambda n=num_ends: iterator.num_ends >= n, "the end")
         seen += outcomes(pipe, 1, each_batch_in)
@@ -150,7 +150,10 @@ def test_epochs_that_were_begun_behind_an_end_are_not_where_a_reset_has_moved_it
     assert seen == [[0, 0], [1, 1], [2, 2], [3, 10], [4, 11], [5, 12], END]
 
 
-def test_iterator_that_goes_on_behind_its_end_has_an_epoch_up_to_each() -> None:
+@pytest.mark.parametrize("taken", [3, 2], ids=["whole epochs", "left before their ends"])
+@pytest.mark.parametrize("depth", [1, 2, 8])
+@pytest.mark.parametrize("way", ["serial", "fork", "thread"])
+def test_iterator_that_goes_on_behind_its_end_has_an_epoch_up_to_each(way: str, depth: int, taken: int) -> None:
     numbers = itertools.count(1)
 
     class Threes(Iterator[Any]):
@@ -160,8 +163,13 @@ def test_iterator_that_goes_on_behind_its_end_has_an_epoch_up_to_each() -> None:
                 raise StopIteration
             return batch_of(number)
 
-    with pipeline_of((Threes(), {}), way="serial", prefetch_queue_depth=8) as pipe:
-        assert outcomes(pipe, 9) == [1, 2, END, 4, 5, END, 7, 8, END]
+    with pipeline_of((Threes(), {}), way=way, prefetch_queue_depth=depth) as pipe:
+        seen = []
+        for _ in range(3):
+            seen += outcomes(pipe, taken)
+            pipe.reset()
+
+    assert seen == ([1, 2, END, 4, 5, END, 7, 8, END] if taken == 3 else [1, 2, END, 4, 5, END])
 
 
 @in_both_places

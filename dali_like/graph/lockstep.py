@@ -202,11 +202,13 @@ class Lockstep:
 
     def reset(self) -> None:
         """Leave the epoch, ended or not, and begin the next one."""
+        met_end = self._finished
         while self._window and self._window[0].epoch == self._epoch:
-            self._drop(self._window.popleft())
+            self._drop(self._window.popleft(), keeps_ends=not met_end)
+            met_end = False
         for step in self._window:
             # Those that were left over now come before those that had been begun for this epoch.
-            self._leave_over(step)
+            self._leave_over(step, keeps_ends=True)
         self._drop_behind_no_end()
         self._epoch += 1
         self._iteration = 0
@@ -300,7 +302,7 @@ class Lockstep:
             if end == BEFORE:
                 ended = step.epoch
         for step in behind:
-            self._drop(step)
+            self._drop(step, keeps_ends=True)
             self._window.remove(step)
 
     def _drop_behind_no_end(self) -> None:
@@ -312,17 +314,17 @@ class Lockstep:
             self._drop(step)
         self._window = kept
 
-    def _drop(self, step: Step) -> None:
-        self._leave_over(step)
+    def _drop(self, step: Step, *, keeps_ends: bool = False) -> None:
+        self._leave_over(step, keeps_ends=keeps_ends)
         for feed, batch in zip(self._feeds, step.batches, strict=True):
             if batch is not None:
                 feed.pool.cancel(batch)
 
-    def _leave_over(self, step: Step) -> None:
-        """Keep those batches of a step for later that cannot be had again."""
+    def _leave_over(self, step: Step, *, keeps_ends: bool) -> None:
+        """Keep those batches of a step for later that cannot be had again; and ends, if they are of later epochs."""
         for i, (feed, batch) in enumerate(zip(self._feeds, step.batches, strict=True)):
             if feed.goes_on and batch is not None:
-                if batch.outcome.__class__ is not StopIteration:
+                if keeps_ends or batch.outcome.__class__ is not StopIteration:
                     insort(self._left_over[i], batch, key=_iteration_of)
                 step.batches[i] = None
                 step.is_submitted = False
