@@ -118,6 +118,19 @@ def test_buffers_are_unlocked_behind_the_copies_from_them() -> None:
     assert not device.registered
 
 
+def test_memory_that_goes_with_its_space_is_unlocked_before() -> None:
+    device, space = SimulatedDevice(), SharedSpace.create(1 << 24)
+    space.observer = PinnedMemory(device, fenced=True)
+    for _ in range(3):
+        space.take(1 << 16, 1 << 13)
+    assert sorted(device.registered.values()) == [1 << 13] * 3
+
+    del space
+
+    assert not device.registered
+    assert not device.faults
+
+
 def address_of(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import gc
 import itertools
 import mmap
@@ -33,6 +34,7 @@ from dali_like.workers.ring import Ring, Slot
 MakePipeline = Callable[..., Pipeline]
 
 PAGE = os.sysconf("SC_PAGESIZE")
+F_SEAL_FUTURE_WRITE = 0x10  # see fcntl(2); Python has no name for it before 3.13
 
 
 def make_space(num_pages: int = 1 << 16) -> SharedSpace:
@@ -145,6 +147,44 @@ def test_free_gives_memory_back() -> None:
     assert space.used_bytes == 0
 
 
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_extent_that_gets_no_memory_is_not_taken(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(fd: int, offset: int, nbytes: int) -> None:
+        raise error
+
+    space = make_space()
+    monkeypatch.setattr(os, "posix_fallocate", fail)
+
+    with pytest.raises(error):
+        space.take(2 * PAGE, PAGE)
+
+    assert space.allocate(space.size) == 0
+
+
+def test_memory_that_only_garbage_keeps_can_be_had() -> None:
+    class Idle:
+        """Memory that nobody uses, of something that is garbage in a cycle."""
+
+        def __init__(self) -> None:
+            self.itself = self
+
+        def __del__(self) -> None:
+            space.free(offset, PAGE)
+
+    space = make_space()
+    offset = space.take(PAGE, PAGE)
+    gc.disable()
+    try:
+        Idle()
+        space.drop_free()
+        before = space.used_bytes
+        space.reclaim()
+    finally:
+        gc.enable()
+
+    assert (before, space.used_bytes) == (PAGE, 0)
+
+
 def test_array_is_a_view_of_the_mapping() -> None:
     space = make_space()
 
@@ -202,6 +242,13 @@ def test_limit_counts_what_is_in_use() -> None:
     space.discard(0, 1 << 20)
     space.commit(3 << 20, 2 << 20)
     assert space.used_bytes == 4 << 20
+
+
+def test_limit_is_half_of_what_is_available_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10 << 20)
+
+    assert SharedSpace.create().limit_bytes == 5 << 20
+    assert SharedSpace.create(7 << 20).limit_bytes == 7 << 20
 
 
 def test_batches_that_are_held_count_against_the_limit(way: str, make_pipeline: MakePipeline) -> None:
@@ -371,6 +418,13 @@ def test_file_has_no_name_and_is_not_inherited() -> None:
 
     assert Path(f"/proc/self/fd/{fd}").readlink().name == "memfd:dali_like (deleted)"
     assert not os.get_inheritable(fd)
+
+
+def test_no_callback_can_keep_later_workers_from_mapping_the_file() -> None:
+    space = SharedSpace.create()
+
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(space.fd, fcntl.F_ADD_SEALS, F_SEAL_FUTURE_WRITE)
 
 
 def test_two_mappings_of_the_file_show_the_same() -> None:

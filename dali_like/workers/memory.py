@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from dali_like.errors import OutOfMemoryError
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import available_bytes
-from dali_like.workers.protocol import PAGE_BYTES, align
+from dali_like.workers.protocol import align
 
 #: Address space for each byte of memory that the machine has: enough for slots of which a small part is touched, and for a
 #: hundred pipelines in one process.
@@ -95,7 +95,7 @@ class SharedSpace:
         self.observer: Observer | None = None
         self._lock = threading.Lock()
         self._free = [(0, size)]
-        self._extents: dict[int, int] = {}
+        self._extents: set[int] = set()  # that the observer has been told of
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
     def __del__(self, getpid: Callable[[], int] = os.getpid, remove: int = mmap.MADV_REMOVE) -> None:
@@ -103,7 +103,7 @@ class SharedSpace:
         # Whoever keeps ``__main__`` alive, as dill does, lets this happen when modules are empty already.
         if self._creator == getpid():
             while self.observer is not None and self._extents:
-                self.observer.freed(self.address + self._extents.popitem()[0])
+                self.observer.freed(self.address + self._extents.pop())
             self.map.madvise(remove, 0, self.size)
 
     @classmethod
@@ -167,8 +167,8 @@ class SharedSpace:
             self.free(offset, nbytes)
             raise
         if self.observer is not None:
-            self._extents[offset] = committed
-            self.observer.made(self.address + offset, align(committed, PAGE_BYTES))
+            self._extents.add(offset)
+            self.observer.made(self.address + offset, committed)
         return offset
 
     def fence(self) -> Fence | None:
@@ -257,9 +257,10 @@ class SharedSpace:
 
     def discard(self, offset: int, nbytes: int) -> None:
         """Give the pages of an extent back to the system; it reads as zeros afterwards."""
-        if self._extents.pop(offset, None) is not None and self.observer is not None:
+        if self.observer is not None:
+            self._extents.discard(offset)
             self.observer.freed(self.address + offset)
-        self.map.madvise(mmap.MADV_REMOVE, offset, align(nbytes, PAGE_BYTES))
+        self.map.madvise(mmap.MADV_REMOVE, offset, nbytes)
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """A view of the space as an array."""
