@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -305,6 +306,25 @@ def test_template_keeps_no_descriptors_of_sources_that_are_gone(start_method: st
     renew(pipe, Source(lambda: 0))
 
     wait_until(lambda: len(os.listdir(f"/proc/{template}/fd")) <= before + 1, "the end of the descriptors")
+
+
+def inheritable(*primitives: Any) -> list[int]:
+    """The files, by inode, that a program run from here would have unless somebody closed them."""
+    files = []
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError):  # the one that the list was read from
+            if fd > 2 and os.get_inheritable(fd):
+                files.append(os.fstat(fd).st_ino)
+    return files
+
+
+def test_programs_that_callbacks_run_get_no_descriptors(start_method: str, make_pipeline: MakePipeline) -> None:
+    """`os.system` and the like, unlike `subprocess`, close none."""
+    pipe = make_pipeline(Source(inheritable, *SPAWN.Pipe()), start_method, workers=1)
+
+    (batch,) = pipe.run()
+
+    assert set(batch.at(0).tolist()) <= set(inheritable())
 
 
 # Shared memory with a name

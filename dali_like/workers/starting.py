@@ -28,8 +28,8 @@ from dali_like.workers.worker import Channels, find_libraries, thread_variables
 #: What the fresh interpreter runs. The main module of the program is not imported: sources carry with them what they need
 #: of it, so that programs need no ``if __name__ == "__main__"``.
 _PROGRAM = (
-    "import os, pickle, sys; boot = os.fdopen({fd}, 'rb'); sys.path[:], sys.argv[:] = pickle.load(boot); "
-    "from dali_like.workers.template import spawned; spawned(pickle.load(boot))"
+    "import os, pickle, sys; file = os.fdopen({fd}, 'rb'); sys.path[:], sys.argv[:] = pickle.load(file); "
+    "from dali_like.workers.template import spawned; boot = pickle.load(file); file.close(); spawned(boot)"
 )
 
 

@@ -95,8 +95,9 @@ class Boot(NamedTuple):
 
 def spawned(boot: Boot) -> NoReturn:
     """The life of a template that is a fresh interpreter."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+    _reset_signals()
+    for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.shipment_fds):
+        os.set_inheritable(fd, False)  # programs that callbacks run are not to have them
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
     channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers, boot.measures)
     _close_stdin()
@@ -273,7 +274,7 @@ def _exit_status(stop: SystemExit) -> int:
 
 
 def _reset_signals() -> None:
-    """Undo what the main process has installed; Ctrl-C is its affair alone."""
+    """Undo what the main process has set up, some of which a fresh interpreter has, too; Ctrl-C is its affair alone."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if callable(signal.getsignal(number)):

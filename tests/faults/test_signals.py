@@ -1,0 +1,93 @@
+"""Signals: what a program has set up for itself is not for its workers."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from conftest import wait_until
+from numpy.typing import NDArray
+
+from dali_like import Pipeline
+from dali_like.types import SampleInfo
+
+MakePipeline = Callable[..., Pipeline]
+
+
+def number(info: SampleInfo) -> np.int64:
+    return np.int64(info.idx_in_epoch)
+
+
+def signals_of_a_worker(info: SampleInfo) -> NDArray[np.int64]:
+    """How many signals are blocked, whether there is a descriptor to wake up, and how some signals are handled."""
+    handlers = [signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGCHLD)]
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    return np.array([len(blocked), signal.set_wakeup_fd(-1), *(int(handler) for handler in handlers)])  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def handled(number: signal.Signals, handler: Any) -> Iterator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+@contextlib.contextmanager
+def blocked(*numbers: signal.Signals) -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextlib.contextmanager
+def waking() -> Iterator[None]:
+    """As asyncio does: whatever signal comes is told through a socket."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        before = signal.set_wakeup_fd(ours.fileno())
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+
+
+def test_workers_have_none_of_the_handling_of_the_program(start_method: str, make_pipeline: MakePipeline) -> None:
+    with (
+        handled(signal.SIGUSR1, lambda *_: None),
+        handled(signal.SIGCHLD, signal.SIG_IGN),
+        blocked(signal.SIGTERM, signal.SIGUSR2),
+        waking(),
+    ):
+        (batch,) = make_pipeline(signals_of_a_worker, start_method).run()
+
+    assert batch.at(0).tolist() == [0, -1, signal.SIG_DFL, signal.SIG_DFL]
+
+
+def test_a_program_that_ignores_the_ends_of_children_has_its_workers_replaced(
+    start_method: str, make_pipeline: MakePipeline
+) -> None:
+    """The system then keeps nothing of a child that has ended, and nobody can wait for it."""
+    with handled(signal.SIGCHLD, signal.SIG_IGN):
+        pipe = make_pipeline(number, start_method, workers=2)
+        numbers = pipe.run()[0].as_array().tolist()
+        dead = pipe.py_worker_pids[0]
+        os.kill(dead, signal.SIGKILL)
+
+        def replaced() -> bool:
+            numbers.extend(pipe.run()[0].as_array().tolist())
+            return pipe.statistics().worker_restarts == 1
+
+        wait_until(replaced, "another worker")
+        pipe.close()
+
+    assert numbers == list(range(len(numbers)))
