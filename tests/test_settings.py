@@ -67,6 +67,14 @@ def settle(seen: Measurement, limits: Limits = LIMITS, now: ChosenSettings = FIR
     return now
 
 
+def test_tasks_are_late_by_three_standard_deviations() -> None:
+    """Four tasks, half of which take 10 ms and half 30 ms; of these they compute 4 ms."""
+    totals = Totals(1.0, busy_s=0.08, cpu_s=0.016, tasks=4, squares_s2=0.002, cpu_squares_s2=0.000064)
+
+    assert totals.late_s(on_cpu=False) == pytest.approx(0.050)
+    assert totals.late_s(on_cpu=True) == pytest.approx(0.004)
+
+
 def test_tasks_that_are_late_by_little_want_no_more_batches_ahead() -> None:
     quick = COMPUTING._replace(busy_s=0.0003, late_s=0.0006)
     slow = COMPUTING._replace(busy_s=0.003, late_s=0.006)
@@ -233,6 +241,35 @@ class TestTheTuner:
         assert pool.grown == [16]
         assert chooser.settings.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
 
+    def test_begins_with_what_is_given_and_with_one_thread(self) -> None:
+        assert Tuner(8, are_threads=True).settings[:2] == (1, 2)
+        assert Tuner(8, num_workers=3, depth=5).settings[:2] == (3, 5)
+        assert Tuner(8, depth=3, per_worker=True).settings[:2] == (4, 12)
+
+    def test_provides_for_as_many_workers_as_there_are_cpus(self) -> None:
+        assert Tuner(100.5).most_workers == 101
+        assert Tuner(2).most_workers == MOST_WORKERS
+        assert Tuner(100.5, num_workers=3).most_workers == 3
+
+    def test_decides_nothing_before_a_batch_has_been_made(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        pool.totals = Totals(batches=0.0, busy_s=1.0, cpu_s=1.0)
+
+        chooser.look(pool)
+
+        assert pool.grown == []
+
+    def test_looks_as_soon_as_there_is_something_to_judge_by(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)  # four workers to begin with
+        pool.work(0.004, 0.004)
+        chooser.look(pool)
+        pool.work(0.016, 0.016)
+        clock[0] = 0.0041
+
+        chooser.look(pool)
+
+        assert pool.grown == [8]
+
     def test_looks_ever_more_rarely(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         looks = 0
@@ -305,6 +342,34 @@ class TestTheTuner:
         assert chooser.settings.prefetch_depth_reason == reason
         assert sum(changes) == deepest - 2
 
+    def test_leaves_a_depth_that_is_given_whatever_is_ready(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, depth=9)
+        changes: list[int] = []
+        chooser.on_deeper = changes.append
+        pool.ready = 9
+        for _ in range(200):
+            pool.work(0.64, 0.64)
+            take(pool, chooser, clock)
+
+        assert (chooser.settings.prefetch_depth, changes) == (9, [])
+
+    def test_makes_no_more_batches_ahead_again_for_having_measured_again(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        for busy_s in (0.64, 3.0):
+            pool.work(busy_s, busy_s, tasks=1)
+            chooser.look(pool)
+        deepest = pool.ready = chooser.settings.prefetch_depth
+        for _ in range(64):
+            take(pool, chooser, clock)
+        fewer = chooser.settings.prefetch_depth
+
+        for _ in range(30):
+            clock[0] += 10.0
+            pool.work(3.0, 3.0, tasks=1)
+            chooser.look(pool)
+
+        assert chooser.settings.prefetch_depth == fewer < deepest
+
     def test_keeps_what_was_missed_once(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8)
         pool.work(0.64, 0.64, tasks=1)
@@ -346,6 +411,99 @@ class TestTheTuner:
                 break
 
         assert chooser.settings.num_workers_reason.startswith("the loop takes 100 ms for a batch, and workers 1e+03 ms")
+
+    def test_takes_workers_that_wait_for_a_cpu_for_ones_that_compute(
+        self, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pool, chooser = StandIn(), Tuner(2)
+        pool.forked_pids = [11, 12]
+        waited_for_cpu_ns = 5 * 10**9  # before there was anything to measure; each
+        monkeypatch.setattr(
+            tuner, "read_file", lambda path: f"77000000000 {waited_for_cpu_ns} 9" if path.endswith("schedstat") else ""
+        )
+        chooser.begin()
+        for _ in range(20):
+            clock[0] += 1.0
+            chooser.look(pool)
+            pool.work(1.0, 0.5)
+            waited_for_cpu_ns += 250_000_000
+
+        assert chooser.settings.num_workers == 2
+        assert "callbacks compute" in chooser.settings.num_workers_reason
+
+    def test_goes_by_what_workers_have_waited_for_a_cpu_since_the_last_look(
+        self, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pool, chooser = StandIn(), Tuner(4)
+        pool.forked_pids = [11]
+        monkeypatch.setattr(tuner, "read_file", lambda path: "0 5000000000 9" if path.endswith("schedstat") else "")
+        for _ in range(2):
+            clock[0] += 10.0
+            pool.work(1.0, 0.1)
+            chooser.look(pool)
+
+        assert chooser.settings.num_workers_reason == "callbacks wait for 90% of their time, and this is to be seen first"
+
+    def test_believes_workers_that_wait_at_the_first_look_however_few_cpus_there_are(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(0.5)
+        pool.work(1.0, 0.1)
+
+        chooser.look(pool)
+
+        assert chooser.settings.num_workers == 4
+
+    @pytest.mark.parametrize(("are_threads", "expected"), [(False, 6), (True, 4)])
+    def test_knows_the_memory_that_a_process_takes_and_a_thread_does_not(
+        self, are_threads: bool, expected: int, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        memory = "Rss: 90000 kB\nPrivate_Clean: 1024 kB\nPrivate_Dirty: 9216 kB\n"  # 10 MiB
+        pool, chooser = StandIn(), Tuner(8, are_threads=are_threads)
+        pool.forked_pids = [11]
+        monkeypatch.setattr(tuner, "read_file", lambda path: memory if path == "/proc/11/smaps_rollup" else "")
+        monkeypatch.setattr(tuner, "available_bytes", lambda: 80 * MIB)
+        pool.work(1.0, 0.01)
+
+        chooser.look(pool)
+
+        assert chooser.settings.num_workers == expected
+
+    def test_does_not_take_what_is_between_two_pools_for_the_loop(self, clock: list[float]) -> None:
+        chooser = Tuner(8)
+        take(StandIn(), chooser, clock)
+        chooser.begin()
+        clock[0] += 1000.0
+        pool = StandIn()
+        pool.work(0.64, 0.0064)
+
+        take(pool, chooser, clock)
+
+        assert chooser.settings.num_workers == 16
+
+    def test_does_not_believe_workers_that_wait_where_they_may_wait_for_a_cpu(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(2)
+        pool.work(1.0, 0.1)
+        chooser.look(pool)
+        assert chooser.settings.num_workers == 8
+
+        for _ in range(30):
+            clock[0] += 10.0
+            pool.work(1.0, 0.02)
+            chooser.look(pool)
+
+        assert chooser.settings.num_workers_reason == "callbacks wait for 90% of their time"
+
+    def test_believes_a_callback_that_waits_for_half_of_its_time_at_the_second_look(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(4)
+        pool.work(1.0, 0.5)
+        chooser.look(pool)
+        assert chooser.settings.num_workers == 4
+
+        clock[0] += 10.0
+        pool.work(1.0, 0.5)
+        chooser.look(pool)
+
+        assert chooser.settings.num_workers == 8
+        assert chooser.settings.num_workers_reason == "callbacks wait for 50% of their time"
 
     def test_takes_a_thread_that_waits_for_the_gil_for_one_that_computes(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(8, are_threads=True)
