@@ -128,17 +128,35 @@ class FakeRunner:
         return Status.DENSE, 0
 
 
-def write_records(count: int) -> TaskLogs:
-    """The log of a worker that has computed some tasks, of one sample each."""
-    space = SharedSpace.create()
+def write_records(
+    count: int, *, task_size: int = 1, batch_size: int = 1 << 20, space: SharedSpace | None = None
+) -> TaskLogs:
+    """The log of a worker that has computed the first tasks of a batch."""
+    space = space or SharedSpace.create()
     page = space.allocate(control_bytes(1, 1)) or control_bytes(1, 1) // 4096
-    space.array(page * 4096, (Header.BATCH_SIZE + 3,), np.dtype(np.int64))[[Header.BATCH_SIZE, Header.TASK_SIZE]] = count, 1
+    header = space.array(page * 4096, (Header.BATCH_SIZE + 3,), np.dtype(np.int64))
+    header[[Header.BATCH_SIZE, Header.TASK_SIZE]] = batch_size, task_size
     logs = TaskLogs(space, 1)
     logs.want(1)
     log = TaskLog(space, 0, 1)
     for task in range(count):
         log.run(FakeRunner().run, page, task)
     return logs
+
+
+def test_the_last_task_of_a_batch_has_the_samples_that_are_left() -> None:
+    logs = write_records(3, task_size=3, batch_size=8)
+    assert [(record.first_sample, record.num_samples) for _, record in logs.read()] == [(0, 3), (3, 3), (6, 2)]
+
+
+def test_records_of_an_earlier_trace_are_not_read() -> None:
+    space = SharedSpace.create()
+    write_records(5, space=space)
+    logs = TaskLogs(space, 1)
+    for _ in range(2):  # that they are wanted may be said again
+        logs.want(1)
+    assert not logs.read()
+    assert not logs.num_lost
 
 
 def test_records_that_are_not_read_in_time_are_counted_as_lost() -> None:
