@@ -124,6 +124,16 @@ def test_of_fast_calls_those_of_one_task_count_for_many(worker: Worker) -> None:
     assert worker.reading.callback_ns == num_tasks * 3 * US
 
 
+def test_times_of_one_task_count_for_many_too(worker: Worker) -> None:
+    num_tasks = 255
+    for _ in range(num_tasks):
+        worker.compute(1 * US, operators_ns=2 * US, writing_ns=4 * US)
+
+    reading = worker.reading
+    times = reading.callback_ns, reading.operators_ns, reading.timed_ns, reading.cpu_ns
+    assert times == (num_tasks * 1 * US, num_tasks * 2 * US, num_tasks * 7 * US, num_tasks * 7 * US)
+
+
 def test_fewer_and_fewer_of_the_fast_calls_are_measured(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[int] = []
     stopwatch = meters.Stopwatch
@@ -141,6 +151,15 @@ def test_calls_that_become_slow_are_all_measured_from_the_next_task_on(worker: W
         worker.compute(1 * MS)
 
     assert worker.reading.counts[bin_of(1 * MS)] >= 3
+
+
+def test_calls_that_become_slow_by_little_are_noticed_too(worker: Worker) -> None:
+    for _ in range(4):  # of which the last is not measured, and the two after it would not be
+        worker.compute(1 * US)
+    worker.compute(250 * US)
+    worker.compute(250 * US)
+
+    assert worker.reading.counts[bin_of(250 * US)] == 1 + 2  # the two before it were not measured
 
 
 def test_the_time_of_operators_is_not_that_of_the_callback(worker: Worker) -> None:
@@ -293,6 +312,46 @@ def test_what_is_taken_from_one_meter_can_be_added_to_another(clock: Clock) -> N
     assert (reading.tasks, reading.busy_ns, sum(reading.counts)) == (2, 15 * MS, 10)
     assert [call.duration_ns for call in reading.slowest] == [2 * MS] * 5 + [1 * MS] * 3
     assert there.reading.tasks == 0
+
+
+def test_what_has_been_taken_is_not_taken_again(clock: Clock) -> None:
+    there = Meter()
+    elsewhere = Worker(clock, there)
+    elsewhere.compute(*[5 * MS] * 8)
+    there.take()
+    for ns in (1 * MS, 6 * MS):  # quicker and slower than what was slowest
+        elsewhere.compute(ns)
+        here = Meter()
+        here.merge(there.take())
+
+        assert [call.duration_ns for call in here.reading.slowest] == [ns]
+        assert here.reading.tasks == 1
+
+
+def test_a_meter_is_as_old_as_the_first_worker_that_has_had_it(clock: Clock) -> None:
+    clock.now_ns = 5
+    elsewhere = Meter()
+    clock.now_ns = 17
+    meter = Meter()
+    clock.now_ns = 23
+
+    assert Meter(meter.words).reading.made_ns == 17
+    meter.merge(elsewhere.take())  # whose clock is another one
+    assert meter.reading.made_ns == 17
+
+
+def test_sums_of_readings_are_as_old_as_the_first_and_on_what_was_begun_last(clock: Clock) -> None:
+    clock.now_ns = 5
+    idle = Meter().reading
+    clock.now_ns = 17
+    busy = Meter()
+    busy.begin()
+    none = Reading()
+
+    for some, others in ((idle, busy.reading), (busy.reading, idle)):
+        assert ((some + others).made_ns, (some + others).since_ns) == (5, 17)
+    for some, others in ((none, idle), (idle, none)):
+        assert ((some + others).made_ns, (some + others).since_ns) == (5, 0)
 
 
 def test_readings_add_up(clock: Clock) -> None:
