@@ -277,17 +277,19 @@ def test_sources_that_are_renewed(start_method: str, make_pipeline: MakePipeline
     assert reader.recv() == 2
 
 
-def test_sources_that_are_renewed_with_many_descriptors(make_pipeline: MakePipeline) -> None:
+@pytest.mark.parametrize("num_in_the_last_message", [1, 2])
+def test_sources_that_are_renewed_with_many_descriptors(num_in_the_last_message: int, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(Source(lambda: 0), "spawn", workers=1)
     pipe.build()
     pipes = [SPAWN.Pipe() for _ in range(MOST_FDS // 2 + 1)]
 
-    def answer(pipes: Any) -> int:
-        for _, writer in pipes:
+    def answer(readers: Any, writers: Any) -> int:
+        for writer in writers:
             writer.send(1)
         return 7
 
-    renew(pipe, Source(answer, pipes))
+    readers, writers = zip(*pipes, strict=True)  # and what has been pickled makes one more than can be sent at once
+    renew(pipe, Source(answer, readers[: MOST_FDS + num_in_the_last_message - 1 - len(writers)], writers))
     kill_and_wait(workers_of(pipe))
     wait_until(lambda: first_batch(pipe) == [7] * 4, "the new source")
 

@@ -21,6 +21,7 @@ from dali_like.monitor.records import WORKERS
 from dali_like.monitor.statistics import RingStatistics, Statistics, WorkerStatistics
 from dali_like.types import SampleInfo
 from dali_like.workers import tuner, worker
+from dali_like.workers.crew import Crew
 from dali_like.workers.limits import available_cpus
 from dali_like.workers.meters import Reading
 from dali_like.workers.protocol import CELL_BUSY, CELL_BYTES, CELL_TASKS, CELL_UNMEASURED, METER_WORDS, Status
@@ -609,6 +610,17 @@ def test_a_pipeline_whose_samples_wait_gets_more_workers(way: str, make_pipeline
         assert pipe.run()[0].as_array().tolist() == list(range(first, first + 32))
         first += 32
     assert pipe.statistics().worker_restarts == 0
+
+
+def test_as_many_workers_are_started_as_it_says(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = Crew.start
+    monkeypatch.setattr(Crew, "start", lambda crew, worker: (started.append(worker), start(crew, worker)))
+    pipe = make_pipeline(lambda info: np.int64(info.idx_in_epoch), workers="auto")
+
+    pipe.run()
+
+    assert started == list(range(pipe.statistics().settings.num_workers))
 
 
 def test_statistics_and_traces_know_workers_that_come_later(

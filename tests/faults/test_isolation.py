@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from conftest import wait_until
 from numpy.typing import NDArray
 
 import dali_like
 from dali_like import Pipeline, fn
 from dali_like.types import SampleInfo
+from faults.processes import kill_and_wait
 from faults.programs import time_limit
 
 MakePipeline = Callable[..., Pipeline]
@@ -143,6 +145,29 @@ def test_workers_have_no_ends_of_the_pipes_of_others(start_method: str, make_pip
 
     assert len(of_first) == len(of_second) == 3  # tasks, reports, and the socket of the process that starts workers
     assert not of_first & of_second
+
+
+def test_workers_have_nothing_that_tells_of_the_others(start_method: str, make_pipeline: MakePipeline) -> None:
+    inherited = list(open_in(os.getpid()).values())
+    pipe = started(make_pipeline(numbers, start_method))
+
+    for pid in pipe.py_worker_pids:
+        links = list(open_in(pid).values())
+        assert links.count("anon_inode:[pidfd]") == inherited.count("anon_inode:[pidfd]") + 1  # of the main process
+        assert not [link for link in links if link.startswith("socket:") and link not in inherited]
+
+
+def test_workers_that_have_ended_leave_no_descriptors(start_method: str, make_pipeline: MakePipeline) -> None:
+    pipe = started(make_pipeline(numbers, start_method, py_worker_restarts=None))
+    _, template, *_ = processes_of(pipe)
+    before = len(open_in(template))
+
+    for _ in range(3):
+        dead = pipe.py_worker_pids
+        kill_and_wait(dead)
+        wait_until(lambda dead=dead: pipe.run() and len({*pipe.py_worker_pids} - {*dead}) == 2, "other workers")
+
+    wait_until(lambda: len(open_in(template)) <= before, "the end of the descriptors")
 
 
 def test_memory_of_a_dropped_pipeline_returns_though_processes_that_were_forked_know_it(start_method: str) -> None:

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline
 from dali_like.errors import ClosedError, WorkerDiedError, WorkerError, WorkerStartError
 from dali_like.types import SampleInfo
-from dali_like.workers import crew
+from dali_like.workers import crew, template
 from faults.programs import time_limit
 
 BATCH_SIZE = 4
@@ -263,6 +263,18 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
         with pytest.raises(WorkerError):
             pipe.run()
 
+    def test_is_no_error_of_who_wants_something_of_it(self, make: MakePipeline, start_method: str) -> None:
+        pipe = started(make(numbers(), start_method))
+        crew: Any = pipe._engine.process_pool._crew  # type: ignore[union-attr]
+        pids = workers_of(pipe)
+        template = psutil.Process(pids[0]).ppid()
+
+        os.kill(template, signal.SIGKILL)
+
+        wait_until_gone([template, *pids])
+        crew.start(0)
+        crew.signal(1, signal.SIGTERM)
+
     def test_leaves_a_pipeline_that_can_be_closed_at_once(self, make: MakePipeline, start_method: str) -> None:
         pipe = make(numbers(), start_method)
         template = psutil.Process(workers_of(started(pipe))[0]).ppid()
@@ -341,6 +353,16 @@ class TestClose:
 
         with pytest.raises(ClosedError):
             call(pipe)
+
+
+@pytest.mark.parametrize(
+    ("code", "status"), [(None, 0), (0, 0), (3, 3), (True, 1), (256 + 7, 7), (-1, 255), (1 << 40, 0), ("a text", 1)]
+)
+def test_exit_status_is_the_one_that_python_makes_of_sys_exit(
+    code: Any, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert template._exit_status(SystemExit(code)) == status
+    assert capfd.readouterr() == ("", "a text\n" if code == "a text" else "")
 
 
 class WithArguments(Exception):
