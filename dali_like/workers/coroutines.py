@@ -154,8 +154,9 @@ def _end(runner: asyncio.Runner, pid: int) -> None:
                 thread.submit(runner.close).result()
         else:
             runner.close()
-    except RuntimeError:
-        if threading.main_thread().is_alive():
+    except RuntimeError as error:
+        # Python 3.12.1 starts no more threads while the main one still waits for the others.
+        if threading.main_thread().is_alive() and "interpreter shutdown" not in str(error):
             raise
         # The program ends: Python starts no more threads, not even to end those of asyncio.to_thread, which have ended.
 
