@@ -722,7 +722,9 @@ def test_a_pipeline_can_be_closed_while_it_grows(
     assert pipe.py_worker_pids == []
 
 
-def test_ctrl_c_while_a_pipeline_grows_loses_no_batch(make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_a_pipeline_grows_loses_a_batch_at_worst(
+    make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tuner, "MOST_WORKERS", 8)
     grow = Recovery.grow
 
@@ -745,7 +747,10 @@ def test_ctrl_c_while_a_pipeline_grows_loses_no_batch(make_pipeline: MakePipelin
         return interrupted > 0 and len(made) >= 320
 
     wait_until(run, "some batches after an interrupt")
-    assert made == list(range(len(made)))
+    batches = made[::32]
+    assert made == [sample for first in batches for sample in range(first, first + 32)]
+    assert batches == sorted(set(batches))
+    assert batches[-1] // 32 < len(batches) + interrupted
     wait_until(lambda: len(pipe.py_worker_pids) == pipe.statistics().settings.num_workers, "the start of all workers")
 
 
