@@ -166,7 +166,6 @@ class Executor:
             self._computation.make_room(of_garbage=False)
             self._start(work)
             self._wait_for(work)
-        self._let_go()
         self._queue.popleft()
         if work.operators_ns:
             self.operator_times.add(work.operators_ns)
@@ -202,7 +201,6 @@ class Executor:
     def _work_ahead(self) -> None:
         """Start the operators on batches that the sources have finished."""
         while len(self._queue) < self._depth and not self._lockstep.finished:
-            self._let_go()
             batch_id = self._next_id()
             try:
                 outputs = self._lockstep.next_if_ready()
@@ -219,11 +217,14 @@ class Executor:
             self._begin(_Work(outputs, batch_id))
 
     def _let_go(self) -> None:
-        """Drop what batches have been made of that will not be made again: a slot is free when its copy has ended."""
+        """Drop what batches have been made of that will not be made again: a slot is free when its copy has ended.
+
+        Called whenever one has been made, in whatever thread.
+        """
         if self._lockstep.any_goes_on:
             return  # it may be put back
-        for work in self._queue:
-            if not work.future.done() or _shortage(work) is not None:
+        for work in list(self._queue):
+            if not work.future.done() or work.future.cancelled() or _shortage(work) is not None:
                 return
             work.outputs = []
 
@@ -239,6 +240,7 @@ class Executor:
     def _start(self, work: _Work) -> None:
         if (threads := self._computation.threads) is not None:
             work.future = threads.submit(self._compute, work)
+            work.future.add_done_callback(lambda _: self._let_go())
             return
         future: Future[tuple[TensorList, ...]] = Future() if work.future.done() else work.future
         try:
@@ -247,6 +249,7 @@ class Executor:
             traceback = error.__traceback__  # without this frame, which has the future that is to keep the error
             future.set_exception(error.with_traceback(traceback and traceback.tb_next))
         work.future = future
+        self._let_go()
 
     def _compute(self, work: _Work) -> tuple[TensorList, ...]:
         """Make a batch; in a thread, if there are any."""
