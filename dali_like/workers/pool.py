@@ -61,7 +61,7 @@ from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.task_log import TaskLogs
 from dali_like.workers.tuner import Totals, Tuner
 
-#: So many batches of each source are delivered between two looks at how long tasks take.
+#: So many batches of each source are delivered between two looks at how long tasks take, and whether all workers live.
 _FIT_EVERY = 32
 
 
@@ -334,6 +334,7 @@ class ProcessPool:
         self._stages[batch.key.source].check(batch)
         self._until_fit -= 1
         if not self._until_fit:
+            self._crew.read_news()  # who never waits would not hear of workers that are missing
             self._fit_tasks()
         self._post()
         return result_of(batch)
