@@ -43,6 +43,8 @@ STRAGGLER_BATCH = 10
 STEP_S = 0.03
 EPOCH_BATCHES = 6
 SLOT_BATCHES = 50
+#: After so many, short tasks have been joined, for which all slots are made anew.
+FITTED_BATCHES = 100
 
 
 @contextmanager
@@ -190,10 +192,10 @@ def _run(pipe: Pipeline) -> Run:
     return Run(consume(pipe), lambda batch, number: None)
 
 
-def _steady(pipe: Pipeline, seconds: float) -> Timed:
+def _steady(pipe: Pipeline, seconds: float, warm_up: int = 2 * (DEPTH + 2)) -> Timed:
     """As `Run.steady`, once all workers have started and all slots have got their memory."""
     run = _run(pipe)
-    run.receive(2 * (DEPTH + 2))
+    run.receive(warm_up)
     while len(pipe.py_worker_pids) < (pipe.py_num_workers or 0):
         run.receive(1)
     return run.steady(seconds, processes.descendants(os.getpid()))
@@ -204,7 +206,7 @@ def _main_cpu_us(make: Callable[[int], Sample], batch_size: int, workers: int, s
         return make(info.idx_in_epoch)
 
     with opened(source, batch_size, workers=workers) as pipe:
-        timed = _steady(pipe, seconds)
+        timed = _steady(pipe, seconds, FITTED_BATCHES)
     return 1e6 * timed.main_cpu_s / timed.batches
 
 
