@@ -174,6 +174,10 @@ class Crew:
                 return
             except ConnectionResetError:
                 message = b""
+            except OSError:
+                if self.control.fileno() >= 0:
+                    raise
+                return  # the program ends, and this is a thread that it has not waited for
             if not message:
                 self._ends.append(End(TEMPLATE, 0, 0))
                 return

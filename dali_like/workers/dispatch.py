@@ -205,6 +205,10 @@ class Dispatcher:
                 os.write(self._pipe_of(batch).fileno(), b"".join(records))
             except BrokenPipeError:
                 return  # the template is gone, and the workers with it: `wait` will hear of it
+            except OSError:
+                if not self.is_over:
+                    raise
+                return  # the program ends, and this is a thread that it has not waited for
 
     def _source_of(self, batch: Batch) -> Source:
         return self._stages[batch.key.source].source
