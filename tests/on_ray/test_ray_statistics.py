@@ -29,7 +29,7 @@ def test_callbacks_and_workers_are_measured(make_pipeline: Callable[..., Pipelin
 
     assert source.callback.count >= 48
     assert source.callback.median_s >= 0.0009
-    assert source.slowest[0].sample == 5
+    assert 5 in [call.sample for call in source.slowest]  # on a busy machine others may be as slow
     assert 0 < source.callback_s <= source.busy_s
     assert source.cpu_s < source.busy_s / 2
     assert sum(worker.tasks for worker in statistics.workers) >= 24
