@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 import pytest
+from conftest import wait_until
 
 from dali_like import Pipeline, fn, get_worker_info, types
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
@@ -108,7 +109,9 @@ def test_the_workers_stay() -> None:
         return np.array(os.getpid())
 
     with closing(pipeline_of(worker, "fork", batch=False)) as pipe:
-        pids = set(np.concatenate([pipe.run()[0].as_array() for _ in range(8)]))
+        pipe.run()
+        wait_until(lambda: len(pipe.py_worker_pids) == pipe.py_num_workers, "the start of all workers")
+        pids = set(pipe.py_worker_pids)
         pipe.load_state_dict(pipe.state_dict())
 
         assert set(pipe.run()[0].as_array()) <= pids
