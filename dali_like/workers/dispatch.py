@@ -6,7 +6,6 @@ for. It never waits and never blocks, so that Ctrl-C cannot interrupt it; who wa
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 from collections import deque
@@ -15,9 +14,8 @@ from functools import partial
 
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
 from dali_like.workers.batch import ANY_WORKER, Batch
-from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.pipes import OwnPipes, pipe_bytes, waiting_bytes
+from dali_like.workers.pipes import Pipes
 from dali_like.workers.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.workers.recovery import Debt
 from dali_like.workers.reports import NO_WORKER, failure_of, is_plausible, note_report
@@ -39,8 +37,7 @@ class Dispatcher:
         stages: of the sources.
 
     Attributes:
-        worker_ends: what workers need of the pipes: the ends where tasks come from, the shared one first, and that where
-            reports go.
+        pipes: to the workers, and from them.
         failure: why no more batches are begun.
         no_memory: why the first of those that wait could not be begun, when that was last tried.
         num_completed: how many batches have been completed, whatever has become of them.
@@ -50,7 +47,7 @@ class Dispatcher:
     def __init__(self, stages: Sequence[Stage], space: SharedSpace, options: WorkerOptions) -> None:
         self._stages = stages
         self._space = space
-        self._num_workers = num_workers = options.num_workers
+        self._num_workers = options.num_workers
         self._unit = options.unit
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
@@ -69,26 +66,17 @@ class Dispatcher:
         self.no_memory: OutOfMemoryError | None = None
         self.num_completed = 0
 
-        tasks_read, self._tasks = map(Descriptor, os.pipe())
-        self.done, done_write = map(Descriptor, os.pipe())
-        # Tasks that only one of the workers can do go to it through a pipe of its own.
-        self._own_tasks = OwnPipes(num_workers if any(stage.source.in_order for stage in stages) else 0)
-        self.worker_ends = (tasks_read, *self._own_tasks.read_ends), done_write
-        os.set_blocking(self.done.fileno(), False)
-        # Pipes are small, the more so once a user has many of them. Half of each is used, so that nobody ever blocks on one.
-        most = [pipe_bytes(self.done) // DONE.size]
-        most += [pipe_bytes(pipe) // TASK.size for pipe in (self._tasks, *self._own_tasks.write_ends)]
-        self._max_open_tasks = min(most) // 2
+        self.pipes = Pipes(options.num_workers, own=any(stage.source.in_order for stage in stages))
 
     @property
     def farewell(self) -> Callable[[], None]:
         """What lets workers find the end of their work, for who has no dispatcher any more."""
-        return partial(_wake_all, self._in_flight, self._tasks, self._num_workers)
+        return partial(_dismiss, self._in_flight, self.pipes, self._num_workers)
 
     @property
     def is_over(self) -> bool:
         """Whether workers have been told to end: by who closes the pipeline, or since the program ends."""
-        return self._tasks.fileno() < 0
+        return self.pipes.is_closed
 
     @property
     def has_failed(self) -> bool:
@@ -171,8 +159,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """Close the main process's ends of the pipes."""
-        for pipe in (self._tasks, self.done, self._own_tasks):
-            pipe.close()
+        self.pipes.close()
 
     # Posting tasks
 
@@ -188,7 +175,7 @@ class Dispatcher:
             if stage.holds_back and any(other.key.source == batch.key.source for other in self._in_flight.values()):
                 return
             num_tasks = stage.ring.geometry.num_tasks(batch.key.size)
-            if self._open_tasks and self._open_tasks + num_tasks > self._max_open_tasks:
+            if self._open_tasks and self._open_tasks + num_tasks > self.pipes.most_open_tasks:
                 return
             ticket = next(self._tickets)
             try:
@@ -200,21 +187,10 @@ class Dispatcher:
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
             self.backlog.popleft()
-            records = [TASK.pack(ticket, slot.page, task) for task in range(num_tasks)]
-            try:
-                os.write(self._pipe_of(batch).fileno(), b"".join(records))
-            except BrokenPipeError:
-                return  # the template is gone, and the workers with it: `wait` will hear of it
-            except OSError:
-                if not self.is_over:
-                    raise
-                return  # the program ends, and this is a thread that it has not waited for
+            self.pipes.post(batch.key.worker, b"".join([TASK.pack(ticket, slot.page, task) for task in range(num_tasks)]))
 
     def _source_of(self, batch: Batch) -> Source:
         return self._stages[batch.key.source].source
-
-    def _pipe_of(self, batch: Batch) -> Descriptor:
-        return self._tasks if batch.key.worker == ANY_WORKER else self._own_tasks.write_ends[batch.key.worker]
 
     # Reading reports
 
@@ -223,7 +199,7 @@ class Dispatcher:
         reports = b""
         while len(reports) in (0, _REPORT_BYTES):
             try:
-                reports = os.read(self.done.fileno(), _REPORT_BYTES)
+                reports = os.read(self.pipes.done.fileno(), _REPORT_BYTES)
             except BlockingIOError:
                 return
             if not reports:
@@ -307,7 +283,7 @@ class Dispatcher:
     # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
 
     def has_waiting_tasks(self) -> bool:
-        return any(map(waiting_bytes, (self._tasks, *self._own_tasks.write_ends)))
+        return self.pipes.has_waiting_tasks()
 
     @property
     def num_open_tasks(self) -> int:
@@ -320,7 +296,7 @@ class Dispatcher:
     def post_again(self, debt: Debt) -> None:
         slot = debt.batch.slot
         assert slot is not None
-        os.write(self._pipe_of(debt.batch).fileno(), TASK.pack(debt.batch.ticket, slot.page, debt.task))
+        self.pipes.post(debt.batch.key.worker, TASK.pack(debt.batch.ticket, slot.page, debt.task))
 
     def post_in_turn(self, debt: Debt) -> None:
         if debt.batch.key.worker == ANY_WORKER:
@@ -329,7 +305,7 @@ class Dispatcher:
             self._take_back(debt.batch)
 
     def take_back(self, worker: int) -> None:
-        for ticket, _, task in self._own_tasks.take_back(worker):
+        for ticket, _, task in self.pipes.take_back(worker):
             batch = self.batch_of(ticket, task)
             if batch is not None:
                 self._take_back(batch)
@@ -372,24 +348,11 @@ class Dispatcher:
         return worker in self._bound
 
     def retire(self, num_workers: int) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the template is gone
-            os.write(self._tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
+        self.pipes.retire(num_workers)
 
     def clear_tasks(self) -> None:
-        """Take the tasks back that no worker has taken; all are of batches that nobody wants."""
-        for worker in range(self._num_workers):
-            for ticket, _, task in self._own_tasks.take_back(worker):
-                self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
-        # The main process has only the end that is written to.
-        fd = os.open(f"/proc/self/fd/{self._tasks.fileno()}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            while records := os.read(fd, TASK.size * 256):
-                for ticket, _, task in TASK.iter_unpack(records):
-                    self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
-        except BlockingIOError:
-            pass  # that was all
-        finally:
-            os.close(fd)
+        for ticket, _, task in self.pipes.take_back_all():
+            self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
 
     def describe(self, debt: Debt) -> str:
         stage = self._stages[debt.batch.key.source]
@@ -405,13 +368,9 @@ def _part_done(batch: Batch) -> float:
     return 1 - batch.open_tasks.bit_count() / batch.slot.geometry.num_tasks(batch.key.size)
 
 
-def _wake_all(in_flight: dict[int, Batch], tasks: Descriptor, num_workers: int) -> None:
+def _dismiss(in_flight: dict[int, Batch], pipes: Pipes, num_workers: int) -> None:
     """Let workers find the end of their work: nothing is left to be done, and nothing more will come."""
     for batch in in_flight.values():
         if batch.slot is not None:
             batch.slot.header[Header.CANCELLED] = 1
-    with contextlib.suppress(BlockingIOError, BrokenPipeError):
-        # Closing would do, if nobody else could have inherited the pipe.
-        os.set_blocking(tasks.fileno(), False)
-        os.write(tasks.fileno(), TASK.pack(NO_TICKET, 0, 0) * num_workers)
-    tasks.close()
+    pipes.dismiss(num_workers)

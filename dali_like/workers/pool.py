@@ -107,7 +107,7 @@ class ProcessPool:
         self._crew = self._start_crew([source for source, _ in sources])
         self._recovery = Recovery(self._crew, space, options)
         self._poll = select.poll()
-        self._poll.register(self._work.done, select.POLLIN)
+        self._poll.register(self._work.pipes.done, select.POLLIN)
         self._poll.register(self._crew.control, select.POLLIN)
         self._closed = False
         self._waited_ns = 0
@@ -319,7 +319,7 @@ class ProcessPool:
             if not ready:
                 self._recovery.look_for_losses(work)
             for fd, _ in ready:
-                if fd == work.done.fileno():
+                if fd == work.pipes.done.fileno():
                     work.read_reports()
                 else:
                     self._crew.read_news()
@@ -357,7 +357,7 @@ class ProcessPool:
         kind: Callable[..., Workers] = Crew
         if self._options.start_method == "thread":
             from dali_like.workers.thread_crew import ThreadCrew as kind  # noqa: PLC0415, N813  # who has none needs none of it
-        return kind(sources, self._options, self._space, *self._work.worker_ends, self._work.farewell)
+        return kind(sources, self._options, self._space, *self._work.pipes.worker_ends, self._work.farewell)
 
     def _write_notice(self, notice: bytes) -> None:
         offset = notice_offset(self._options.num_workers)

@@ -41,5 +41,5 @@ class RayPool(ProcessPool):
             raise
 
     def _start_crew(self, sources: Sequence[Source]) -> RayCrew:
-        tasks, done = self._work.worker_ends
+        tasks, done = self._work.pipes.worker_ends
         return RayCrew(sources, self._options, self._space, tasks, done, self._work.farewell, self._cluster)

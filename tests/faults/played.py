@@ -199,7 +199,7 @@ class PlayedPool(ProcessPool):
         super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options)
 
     def _start_crew(self, sources: Sequence[Source]) -> PlayedCrew:
-        self.crew = PlayedCrew(self._make_sources, self._options, self._space, *self._work.worker_ends)
+        self.crew = PlayedCrew(self._make_sources, self._options, self._space, *self._work.pipes.worker_ends)
         return self.crew
 
     def _wait_for_news(self, wait_ms: float | None) -> list[tuple[int, int]]:

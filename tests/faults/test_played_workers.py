@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import gc
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from dali_like.errors import DtypeMismatchError, OutOfMemoryError, WorkerDiedError
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
-from dali_like.workers.pipes import OwnPipes, pipe_bytes
+from dali_like.workers.pipes import pipe_bytes
 from dali_like.workers.protocol import DONE, PAGE_BYTES, TASK, Status
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
@@ -192,8 +193,8 @@ def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
     """Half of what they hold: nobody ever blocks on one. What is too much waits for its turn."""
     with played(of(rows), 32, num_workers=16) as pool:
         assert samples_of(pool, pool.begin(0, 32)) == list(range(32))
-        most = pool._work._max_open_tasks
-        assert most == pipe_bytes(pool._work.done) // DONE.size // 2
+        most = pool._work.pipes.most_open_tasks
+        assert most == pipe_bytes(pool._work.pipes.done) // DONE.size // 2
         batches = [pool.begin(iteration, 32) for iteration in range(1, most // 32 + 10)]
 
         assert pool._work.num_open_tasks <= most
@@ -204,15 +205,17 @@ def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
 def test_pipes_of_single_workers_may_be_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those are that somebody makes who has many pipes; see pipe(7)."""
 
-    class SmallPipes(OwnPipes):
-        def __init__(self, num_workers: int) -> None:
-            super().__init__(num_workers)
-            for pipe in self.write_ends:
-                fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PAGE_BYTES)
+    make, made = os.pipe, []
 
-    monkeypatch.setattr("dali_like.workers.dispatch.OwnPipes", SmallPipes)
+    def pipe() -> tuple[int, int]:
+        made.append(make())
+        if len(made) > 2:  # the first two are those of all workers
+            fcntl.fcntl(made[-1][1], fcntl.F_SETPIPE_SZ, PAGE_BYTES)
+        return made[-1]
+
+    monkeypatch.setattr(os, "pipe", pipe)
     with played(walks(2)) as pool:
-        assert pool._work._max_open_tasks == PAGE_BYTES // TASK.size // 2
+        assert pool._work.pipes.most_open_tasks == PAGE_BYTES // TASK.size // 2
 
 
 def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> None:

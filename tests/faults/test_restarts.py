@@ -741,7 +741,8 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     pool = pipe._engine.process_pool
     assert pool is not None
     work = pool._work
-    wait_until(lambda: not work.has_waiting_tasks() and _unread(work.done) == work.num_open_tasks * DONE.size, "all reports")
+    reports = work.pipes.done
+    wait_until(lambda: not work.has_waiting_tasks() and _unread(reports) == work.num_open_tasks * DONE.size, "all reports")
 
     pool._recovery.look_for_losses(work)
 
