@@ -42,7 +42,7 @@ FOR_MAKING_SAMPLES = FOR_WORKING | {
 FOR_STARTING = {
     *("workers.cells", "workers.inline_runner", "workers.patience"),
     *("hazards", "introspection", "workers.base", "workers.crew", "workers.dispatch", "workers.hangs", "workers.pipes"),
-    *("workers.pool", "workers.recovery", "workers.reports", "workers.starting", "workers.tuner"),
+    *("workers.pool", "workers.recovery", "workers.reports", "workers.scaling", "workers.starting", "workers.tuner"),
 }
 
 #: What a program needs that runs a pipeline of sources in forked workers.

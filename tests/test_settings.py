@@ -800,13 +800,13 @@ def test_what_workers_had_measured_when_they_died_stays(make_pipeline: MakePipel
     assert pipe._engine is not None
     pool = pipe._engine.process_pool
     assert pool is not None
-    before = pool.totals
+    before = pool.scale.totals
     for pid in pipe.py_worker_pids:
         os.kill(pid, signal.SIGKILL)
 
     wait_until(lambda: pipe.run() and pipe.statistics().worker_restarts > 0, "another worker")
-    assert pool.totals.tasks >= before.tasks
-    assert pool.totals.squares_s2 >= before.squares_s2
+    assert pool.scale.totals.tasks >= before.tasks
+    assert pool.scale.totals.squares_s2 >= before.squares_s2
 
 
 def test_workers_that_divide_an_iterable_stay_as_many(make_pipeline: MakePipeline) -> None:

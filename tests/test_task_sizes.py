@@ -182,7 +182,7 @@ def test_batches_are_the_same_while_tasks_are_joined(way: str, make_pipeline: Ma
         first += BATCH_SIZE
         assert time.monotonic() < deadline_s, "short tasks have not been joined"
     joined = stage.ring.geometry.task_size
-    pool.grow(WORKERS)  # as they are
+    pool.scale.grow(WORKERS)  # as they are
     assert stage.ring.geometry.task_size == joined
     for _ in range(10):
         (batch,) = pipe.run()
@@ -233,7 +233,7 @@ def changing_sizes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return False
 
     monkeypatch.setattr(Stage, "fit", fit)
-    monkeypatch.setattr("dali_like.workers.pool._FIT_EVERY", 1)
+    monkeypatch.setattr("dali_like.workers.scaling._FIT_EVERY", 1)
     yield sizes
     assert len(set(sizes)) > 2
 

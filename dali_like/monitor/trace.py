@@ -88,7 +88,7 @@ class Trace:
         for stage in pool.stages:
             tracer.watch(stage, "finish", ASSEMBLE, _of_batch)
         logs = pool.log_tasks()
-        tracer.replace(pool, "grow", lambda grow: functools.partial(_grow, grow, logs))
+        tracer.replace(pool.scale, "grow", lambda grow: functools.partial(_grow, grow, logs))
         tracer.follow(logs, [stage.source.name for stage in pool.stages])
 
         def count() -> None:

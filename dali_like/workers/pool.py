@@ -16,7 +16,8 @@ only, and one ``poll`` call waits for reports and for the death of workers alike
 with the tasks that lie in the pipe.
 
 Steps 1, 2, 6 and 7 are those of a `dali_like.workers.dispatch.Dispatcher`; what a dead worker owes is posted again by
-`dali_like.workers.recovery`. The pool brings them together, and waits.
+`dali_like.workers.recovery`; how many workers there are, and how large tasks, is the matter of `dali_like.workers.scaling`.
+The pool brings them together, and waits.
 
 Only one call waits, and only that one can be interrupted by Ctrl-C: see `dali_like.interrupts`.
 """
@@ -26,7 +27,6 @@ from __future__ import annotations
 import math
 import os
 import select
-import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -41,28 +41,18 @@ from dali_like.workers.crew import Crew, Workers
 from dali_like.workers.dispatch import Dispatcher
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.meters import Reading, meter_words, read_meters
-from dali_like.workers.protocol import (
-    CELL_BUSY,
-    CELL_UNMEASURED,
-    NOTICE_BYTES,
-    WORD_BYTES,
-    cell_offset,
-    control_bytes,
-    notice_offset,
-)
+from dali_like.workers.meters import Reading, read_meters
+from dali_like.workers.protocol import NOTICE_BYTES, WORD_BYTES, control_bytes, notice_offset
 from dali_like.workers.recovery import Recovery
 from dali_like.workers.reports import pid_in_cell
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
+from dali_like.workers.scaling import Scale
 from dali_like.workers.shipment import PickledSource
 from dali_like.workers.stages import ArrayStage, Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.task_log import TaskLogs
-from dali_like.workers.tuner import Totals, Tuner
-
-#: So many batches of each source are delivered between two looks at how long tasks take, and whether all workers live.
-_FIT_EVERY = 32
+from dali_like.workers.tuner import Tuner
 
 
 class ProcessPool:
@@ -73,6 +63,9 @@ class ProcessPool:
         capacity: the largest batch.
         notice: what workers are told when they start, for sources that want to know.
         tuner: lets it grow; then the options say how many workers there are at first, and that they are measured.
+
+    Attributes:
+        scale: how large it is.
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
@@ -111,11 +104,8 @@ class ProcessPool:
         self._poll.register(self._crew.control, select.POLLIN)
         self._closed = False
         self._waited_ns = 0
-        self._meters = meter_words(space, len(sources), options.num_workers)
-        self._cut_for = options.num_workers
-        self._until_fit = self._fit_every = _FIT_EVERY * len(sources)
-        self._measured = self._meters[..., :2].sum(axis=1)
-        self.grow(options.num_first)  # batches are cut for the workers that there are, not for those that there may be
+        self.scale = Scale(self._stages, self._work, self._crew, self._recovery, space, options)
+        self._until_fit = self.scale.fit_every
 
     @property
     def stages(self) -> Sequence[Stage]:
@@ -146,51 +136,6 @@ class ProcessPool:
             regions = 0 if geometry.all_dense else stage.usual_region_bytes
             sizes += [geometry.resident_bytes + regions] * stage.ring.num_slots
         return sizes
-
-    @property
-    def batch_bytes(self) -> int:
-        """How much memory a batch of each source takes together."""
-        return sum(stage.ring.geometry.resident_bytes + stage.usual_region_bytes for stage in self._stages)
-
-    @property
-    def limit_bytes(self) -> int:
-        """How much memory batches may take."""
-        return self._space.limit_bytes
-
-    @property
-    def tasks_per_batch(self) -> int:
-        """Into how many parts a batch can be divided at most."""
-        most = self._options.num_workers
-        return max(-(-stage.ring.geometry.capacity // stage.task_size_for(most)) for stage in self._stages)
-
-    def num_ready(self, source: int) -> int:
-        """How many batches of a source are complete, and have not been asked for."""
-        self._work.read_reports()
-        return self._work.occupancy(source)[1]
-
-    @property
-    def totals(self) -> Totals:
-        """What has been measured, if workers measure."""
-        words = [
-            struct.unpack_from("=3q2d", self._space.map, cell_offset(worker) + CELL_BUSY)
-            for worker in range(self._recovery.num_workers)
-        ]
-        busy, cpu, tasks, *squares = map(sum, zip(*words, strict=True))
-        return Totals(self._work.num_made / len(self._stages), busy / 1e9, cpu / 1e9, tasks, *squares)
-
-    def measure(self, *, quick_tasks: bool) -> None:
-        """Say whether workers are to measure tasks, too, of which measuring would be a part that matters."""
-        for worker in range(self._options.num_workers):
-            word = cell_offset(worker) + CELL_UNMEASURED
-            self._space.map[word : word + WORD_BYTES] = (not quick_tasks).to_bytes(WORD_BYTES, "little")
-
-    def grow(self, num_workers: int) -> None:
-        """Start workers until there are so many, and cut batches for them."""
-        self._recovery.grow(num_workers)
-        if self._cut_for != self._recovery.num_workers:
-            self._cut_for = self._recovery.num_workers
-            for stage in self._stages:
-                stage.cut(stage.task_size_for(self._cut_for))
 
     @property
     def num_workers(self) -> int:
@@ -277,7 +222,7 @@ class ProcessPool:
         if self._tuner is None:
             return self._wait_for(batches, deadline_s)
         self._check()
-        self._tuner.begin_wait(self, batches[0].key.source)
+        self._tuner.begin_wait(self.scale, batches[0].key.source)
         try:
             return self._wait_for(batches, deadline_s)
         finally:
@@ -305,7 +250,7 @@ class ProcessPool:
                 continue
             wait_ms = self._recovery.poll_ms
             if self._tuner is not None:
-                self._tuner.look(self)
+                self._tuner.look(self.scale)
                 wait_ms = min(wait_ms, self._tuner.poll_ms)
             if deadline_s < math.inf:
                 left_s = deadline_s - time.monotonic()
@@ -335,19 +280,9 @@ class ProcessPool:
         self._until_fit -= 1
         if not self._until_fit:
             self._crew.read_news()  # who never waits would not hear of workers that are missing
-            self._fit_tasks()
+            self._until_fit = self.scale.fit()
         self._post()
         return result_of(batch)
-
-    def _fit_tasks(self) -> None:
-        """Look how long tasks have taken since the last time, and let them be larger or smaller."""
-        measured = self._meters[..., :2].sum(axis=1)
-        for source, (tasks, busy_ns) in enumerate((measured - self._measured).tolist()):
-            num_ahead = self._work.num_begun(source) + 1  # that which is being taken is one of them
-            if tasks and self._stages[source].fit(busy_ns / tasks, self._recovery.num_workers, num_ahead):
-                self._fit_every *= 2  # new slots are not to be made again and again, whatever else the machine does
-        self._measured = measured
-        self._until_fit = self._fit_every
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """For each worker that is on a batch: which, what it is making, and its Python stack."""
@@ -396,11 +331,6 @@ class ProcessPool:
     def exitcodes(self) -> dict[int, int]:
         """How those workers have ended that have, by process id."""
         return self._crew.exitcodes
-
-    @property
-    def forked_pids(self) -> list[int]:
-        """The process ids of the workers that are known to have been forked; nobody waits for the others."""
-        return [pid for pid in self._crew.pids if pid]
 
     def wait_for_pids(self) -> list[int]:
         """The process ids of the workers, once all have been forked."""
