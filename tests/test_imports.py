@@ -24,7 +24,8 @@ FOR_DEFINING = {
 
 #: What a spawned worker needs that calls a source, and makes arrays of what it returns.
 FOR_WORKING = {
-    *("capsules", "errors", "inheritance", "interrupts", "types", "workers", "workers.batch", "workers.descriptors"),
+    *("capsules", "errors", "inheritance", "interrupts", "types", "workers", "workers.allocator", "workers.batch"),
+    "workers.descriptors",
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.replacing", "workers.requests", "workers.ring", "workers.runner"),

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.workers.allocator import keep_freed_memory
 from dali_like.workers.info import WorkerInfo, set_worker_info
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.protocol import PAGE_BYTES, UNKNOWN, WORD_BYTES, Header, Status
@@ -131,6 +132,7 @@ class RayWorker:
         try:
             sys.path += [path for path in role.path if path not in sys.path]
             limit_threads(role.threads)
+            keep_freed_memory(role.num_workers)
             set_worker_info(WorkerInfo(role.worker, role.num_workers))
             self._sources = [source.unpack() for source in shipment]
             self._runner = TaskRunner(self._space, self._sources, self._cell)

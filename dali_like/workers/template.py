@@ -18,7 +18,6 @@ the main process learns how each one ended and none stays a zombie.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import gc
 import os
@@ -36,6 +35,7 @@ from typing import NamedTuple, NoReturn
 import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in each worker
 
 from dali_like.inheritance import enter_process, finish_queues
+from dali_like.workers.allocator import keep_freed_memory
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.limits import within_process_limits
 from dali_like.workers.memory import SharedSpace
@@ -59,11 +59,6 @@ _libc = ctypes.CDLL(None)
 _PR_SET_NAME = 15
 #: See PR_SET_PDEATHSIG(2const).
 PR_SET_PDEATHSIG = 1
-
-# See mallopt(3); the first may not be larger.
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-_KEPT_BYTES = 64 << 20
 
 
 class Message(IntEnum):
@@ -126,7 +121,7 @@ def serve(
         os._exit(0)
     _name_process("dali_like:start")
     limit_threads(threads)
-    _keep_freed_memory()
+    keep_freed_memory(channels.num_workers)
     gc.freeze()  # workers then leave alone, and share, what was there before
     template = _Template(main_pid, main, control, channels, sources)
     status = 0
@@ -297,14 +292,6 @@ def _die_with_parent(parent: int) -> None:
     _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(0)
-
-
-def _keep_freed_memory() -> None:
-    """Let the allocator keep the memory of samples, instead of returning it and having it zeroed again for the next."""
-    with contextlib.suppress(AttributeError):  # not the allocator of glibc
-        mallopt = _libc.mallopt
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES // 2)
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def _name_process(name: str) -> None:
