@@ -1,4 +1,4 @@
-"""Map-style datasets in memory. Getting a sample costs next to nothing, so that what is measured is the loader.
+"""Map-style datasets in memory. But for one, getting a sample costs next to nothing, so that what is measured is the loader.
 
 A sample holds its index, or values that depend on it, so that `check_batch` can tell whether the right samples came. All
 of it is plain NumPy: the same objects go into every DataLoader.
@@ -15,11 +15,25 @@ from numpy.typing import NDArray
 
 from benchmarks.workloads import SLEEP_S, Array, WrongBatchError
 
-__all__ = ["ENDLESS", "Dataset", "Images", "Large", "OneSlow", "Records", "Slow", "check_batch", "leaves", "stack_arrays"]
+__all__ = [
+    "ENDLESS",
+    "Augmented",
+    "Dataset",
+    "Images",
+    "Large",
+    "OneSlow",
+    "Records",
+    "Slow",
+    "check_batch",
+    "leaves",
+    "stack_arrays",
+]
 
 #: The length of a dataset whose epoch does not end while it is measured.
 ENDLESS = 1 << 40
 CLASSES = 10
+_MEAN = np.array([0.485, 0.456, 0.406], np.float32)
+_STD = np.array([0.229, 0.224, 0.225], np.float32)
 RECORD_SIZES = tuple(int(size) for size in np.linspace(64, 256, 20))
 
 
@@ -72,6 +86,36 @@ class Records:
 
     def __getitem__(self, index: int) -> dict[str, Array]:
         return dict(self._records[index % CLASSES])
+
+    sample = __getitem__
+
+
+class Augmented:
+    """Images that NumPy crops, mirrors and normalises to float32, as people write it, and the index as the label.
+
+    Args:
+        height, width: of the images.
+        crop: height and width of what is left of them.
+    """
+
+    def __init__(self, height: int, width: int, crop: tuple[int, int]) -> None:
+        generator = np.random.default_rng(0)
+        self._images = [generator.integers(0, 256, (height, width, 3), np.uint8) for _ in range(CLASSES)]
+        self._crop = crop
+
+    def __len__(self) -> int:
+        return ENDLESS
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        image = self._images[index % CLASSES]
+        height, width = self._crop
+        top, left = index % (image.shape[0] - height), index % (image.shape[1] - width)
+        part = image[top : top + height, left : left + width]
+        if index % 2:
+            part = part[:, ::-1]
+        scaled = part.astype(np.float32) / 255
+        normalised = (scaled - _MEAN) / _STD
+        return np.ascontiguousarray(normalised.transpose(2, 0, 1)), index
 
     sample = __getitem__
 

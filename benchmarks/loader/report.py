@@ -39,6 +39,8 @@ GOALS = (
     Goal(workload="dict", column=RATE, peer=PEER, at_least=5),
     Goal(workload="collate", column=RATE, peer=PEER, at_least=4),
     Goal(workload="collate", column=MAIN_CPU, peer=PEER, at_most=1 / 8),
+    Goal(workload="augment", column=RATE, peer=PEER),
+    Goal(workload="augment_large", column=RATE, peer=PEER),
     Goal(workload="slow", column=FIRST_BATCH, peer=PEER, at_most=0.6),
     # A tenth of the slow sample, while a batch of the others takes a worker 40 ms
     Goal(workload="slow_sample", column=WAIT, peer=None, at_most=200),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from benchmarks.loader.datasets import Dataset, Images, Large, OneSlow, Records, Slow, stack_arrays
+from benchmarks.loader.datasets import Augmented, Dataset, Images, Large, OneSlow, Records, Slow, stack_arrays
 from benchmarks.workloads import WORKERS
 
 __all__ = ["LARGE_BYTES", "WORKLOADS", "Workload"]
@@ -76,6 +76,10 @@ WORKLOADS = {
             make_dataset=partial(Images, 224, 224, 3),
             batch_size=64,
             more={"collate_fn": stack_arrays},
+        ),
+        Workload(name="augment", part="steady", make_dataset=partial(Augmented, 256, 256, (224, 224)), batch_size=64),
+        Workload(
+            name="augment_large", part="steady", make_dataset=partial(Augmented, 1080, 1920, (1024, 1024)), batch_size=8
         ),
         Workload(name="slow", part="first", make_dataset=Slow, batch_size=64),
         Workload(

@@ -16,7 +16,7 @@ from benchmarks.loader.workloads import WORKLOADS
 SLOW_S = 0.5
 
 
-@pytest.mark.parametrize("name", ["tiny", "image", "dict", "collate", "restart_fork", "restart_fork_persistent"])
+@pytest.mark.parametrize("name", ["tiny", "image", "dict", "collate", "augment", "restart_fork", "restart_fork_persistent"])
 def test_what_torch_delivers_passes_the_checks(name: str) -> None:
     measurement = measure("torch", WORKLOADS[name], seconds=0.01, repeat=0)
 
