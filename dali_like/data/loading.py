@@ -117,7 +117,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
             "version": STATE_VERSION,
             "iterable": self._is_iterable,
             "num_workers": self.num_workers,
-            "batch_size": self.batch_size,
+            "batch_size": self._samples_per_batch,
             "generator": self._state_of_generator() if progress is None or progress.is_over else None,
             "progress": None if progress is None else dataclasses.asdict(progress),
         }
@@ -130,7 +130,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
         """
         if not state_dict:
             return
-        resumed = checked_state(state_dict, self._is_iterable, self.num_workers, self.batch_size)
+        resumed = checked_state(state_dict, self._is_iterable, self.num_workers, self._samples_per_batch)
         self._drop_ahead()
         self._resumed = resumed
 
@@ -154,7 +154,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
         workers, num_ahead = self.num_workers, self.num_workers * (self.prefetch_factor or 0)
         if chosen is not None:
             workers, num_ahead = chosen.num_workers, chosen.prefetch_depth
-        settings = Settings("loader", self.batch_size or 0, workers, start_method, 0, num_ahead, num_cpus(), chosen)
+        settings = Settings("loader", self._samples_per_batch or 0, workers, start_method, 0, num_ahead, num_cpus(), chosen)
         unit = "batch" if self._auto_collation and getattr(self.dataset, "__getitems__", None) else "sample"
         dataset = SourceStatistics(f"dataset {type(self.dataset).__qualname__}", unit=unit)
         statistics = statistics_of(self._tally, settings, dataset)
@@ -238,12 +238,17 @@ class Loading(Staffed, Monitored, TraceableLoader):
             return self._ahead.generator_before
         return state
 
+    @property
+    def _samples_per_batch(self) -> int | None:
+        """As the batch sampler has it, where it may have been changed; None where that is the user's, or there is none."""
+        return None if self.batch_size is None else self.batch_sampler.batch_size
+
     def _plan(self) -> Plan:
         return Plan(
             dataset=self.dataset,
             is_iterable=self._is_iterable,
             batched=self._auto_collation,
-            batch_size=self.batch_size,
+            batch_size=self._samples_per_batch,
             drop_last=self.drop_last,
             index_sampler=self._index_sampler,
             num_workers=self.num_workers,

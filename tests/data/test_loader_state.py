@@ -526,6 +526,18 @@ def test_what_is_no_state_of_such_a_loader_is_refused(state: Any, message: str) 
     assert all_of(loader) == expected
 
 
+@pytest.mark.parametrize("dataset", [Squares(), Stream()], ids=["map-style", "iterable"])
+def test_batches_are_counted_in_the_size_that_the_batch_sampler_has_been_given(dataset: Any) -> None:
+    loader = loader_of(dataset, batch_size=2)
+    loader.batch_sampler.batch_size = 3  # type: ignore[union-attr]
+    next(iter(loader))
+    state = loader.state_dict()
+
+    with pytest.raises(CheckpointError, match="batches of 3 samples, and this loader's have 2"):
+        loader_of(dataset, batch_size=2).load_state_dict(state)
+    assert rest_of(loader, state) == rest_of(loader_of(dataset, batch_size=3), state)
+
+
 def test_workers_that_have_divided_an_iterable_dataset_are_as_many() -> None:
     with pytest.raises(CheckpointError, match=r"0 workers had divided the iterable dataset .* this loader has 2"):
         loader_of(Stream(), 2).load_state_dict(state_of(dataset=Stream(), batch_size=1))

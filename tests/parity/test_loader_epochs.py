@@ -165,6 +165,22 @@ def test_each_worker_drops_the_last_batch_of_its_own(end: int, drop_last: bool, 
     assert_same_with_both(program)
 
 
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("dataset", [range(12), Counted(12)], ids=without_addresses)
+def test_a_batch_size_that_is_changed_in_the_batch_sampler(dataset: Any, drop_last: bool, workers: dict[str, Any]) -> None:
+    """It holds from the next epoch on; the loader itself refuses to be given another."""
+
+    def program(kind: Any) -> Any:
+        loader = kind(dataset, batch_size=3, drop_last=drop_last, **workers)
+        batches = []
+        for size in (3, 5, 2):
+            loader.batch_sampler.batch_size = size
+            batches.append(numbers(loader))
+        return batches, loader.batch_size
+
+    assert_same_with_both(program)
+
+
 # The end
 
 
