@@ -78,10 +78,15 @@ def put_large_aside(buffers: list[pickle.PickleBuffer]) -> Callable[[pickle.Pick
 def _dumps_by(kind: Any, value: Any, reducers: Reducers, keep: Callable[[pickle.PickleBuffer], bool]) -> bytes:
     with io.BytesIO() as file:
         pickler = kind(file, protocol=5, buffer_callback=keep)
-        if reducers:
-            pickler.dispatch_table = {**getattr(pickler, "dispatch_table", copyreg.dispatch_table), **reducers}
+        known = getattr(pickler, "dispatch_table", copyreg.dispatch_table)
+        pickler.dispatch_table = {**known, memoryview: _reduce_view, **reducers}
         pickler.dump(value)
         return file.getvalue()
+
+
+def _reduce_view(view: memoryview) -> tuple[Any, ...]:
+    """By way of an array, which has its shape and its type. pickle takes no views, and cloudpickle makes bytes of them."""
+    return memoryview, (np.asarray(view),)
 
 
 class Parcel:

@@ -315,6 +315,8 @@ CONTAINERS: dict[str, Callable[[int], Any]] = {
     "fixed sequence": lambda i: Fixed([i, i]),
     "range": lambda i: range(i, i + 3),
     "bytearray": lambda i: bytearray([i, 1]),
+    "memoryview": lambda i: memoryview(bytes([i, 1])),
+    "memoryview of floats": lambda i: memoryview(np.float32([i, 1])[::-1]),
     "dataclass": lambda i: Record(np.zeros(2), i),
     "object": Plain,
     "set": lambda i: {i},
@@ -416,6 +418,19 @@ def test_whole_batches_of_workers_are_collated_as_without_workers(make: Callable
     ours, _ = played(DataLoader, Samples(make), epoch, 1, {**options, "num_workers": 2})
 
     assert_same(theirs, ours)
+
+
+@pytest.mark.parametrize(
+    "array", [np.arange(6.0).reshape(2, 3), np.arange(5, dtype="i2")[::2], np.zeros(1 << 17, "u1")], ids=len
+)
+def test_views_of_memory_stay_views_of_the_same_shape_and_type(array: Any) -> None:
+    """PyTorch's workers cannot send them."""
+    ((alone, view),) = DataLoader(Samples(lambda i: memoryview(array), 2), batch_size=2, num_workers=1, collate_fn=list)
+
+    for received in (alone, view):
+        assert isinstance(received, memoryview)
+        assert (received.format, received.shape) == (memoryview(array).format, array.shape)
+        np.testing.assert_array_equal(received, array)
 
 
 # Functions that the default collation has been given
