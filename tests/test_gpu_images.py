@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from image_files import png_promising
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
@@ -32,10 +33,12 @@ def on_gpu(file: bytes, is_gray: bool, is_upright: bool) -> Any:
     return SimulatedArray(np.full(shape, 99, np.uint8)) if shape and file.startswith(JPEG) else None
 
 
-def decode(gpus: Gpus, *files: NDArray[np.uint8], by: Any = on_gpu, **options: Any) -> Any:
+def decode(
+    gpus: Gpus, *files: NDArray[np.uint8], by: Any = on_gpu, max_held_bytes: int | None = None, **options: Any
+) -> Any:
     """The images that a pipeline makes of files, and the batch that they came in."""
 
-    @pipeline_def(batch_size=len(files), num_threads=2, device_id=0)
+    @pipeline_def(batch_size=len(files), num_threads=2, device_id=0, max_held_bytes=max_held_bytes)
     def pipeline() -> Any:
         source = fn.external_source(lambda info: files[info.idx_in_batch], batch=False)
         return fn.decoders.image(source, device="mixed", **options)
@@ -96,6 +99,14 @@ def test_what_nobody_can_decode_is_named(gpus: Gpus) -> None:
         decode(gpus, encoded(".jpg"), np.zeros(10, np.uint8))
 
     assert "for sample 1 of iteration 0" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize(("max_held_bytes", "said"), [(1 << 26, "raise max_held_bytes"), (1 << 40, "damaged")])
+def test_the_cpu_decodes_images_as_large_as_max_held_bytes_allows(max_held_bytes: int, said: str, gpus: Gpus) -> None:
+    file = np.frombuffer(png_promising(14000, 14000), np.uint8)
+
+    with pytest.raises(DecodeError, match=said):
+        decode(gpus, file, max_held_bytes=max_held_bytes)
 
 
 def test_decoded_images_can_be_had_on_the_cpu(gpus: Gpus) -> None:

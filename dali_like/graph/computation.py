@@ -222,7 +222,7 @@ class Computation:
 
             self._for_each(count, call)
 
-        call = Call(batch_id.info(0))
+        call = Call(batch_id.info(0), image_limit_bytes=stage.step.image_limit_bytes)
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
         return made
 
