@@ -44,7 +44,7 @@ class TensorListCPU:
     """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        data: an array whose first dimension counts the samples (a dense batch), bytes, or a capsule of DLPack; a sequence of
+        b: an array whose first dimension counts the samples (a dense batch), bytes, or a capsule of DLPack; a sequence of
             arrays, or of tensors; or another list, whose memory this one shares.
         layout: the layout of each sample. Default: that of the tensors, or of the other list.
         is_pinned: without effect.
@@ -63,23 +63,23 @@ class TensorListCPU:
 
     def __init__(
         self,
-        data: TensorListCPU | NDArray[Any] | Sequence[Any],
+        b: TensorListCPU | NDArray[Any] | Sequence[Any],
         layout: str | None = None,
         is_pinned: bool = False,
     ) -> None:
-        if isinstance(data, TensorListCPU):
-            samples: NDArray[Any] | Sequence[NDArray[Any]] = data._samples
-            layout = data.layout() if layout is None else layout
-        elif isinstance(data, (list, tuple)):
-            samples = [np.asarray(sample) for sample in data]
+        if isinstance(b, TensorListCPU):
+            samples: NDArray[Any] | Sequence[NDArray[Any]] = b._samples
+            layout = b.layout() if layout is None else layout
+        elif isinstance(b, (list, tuple)):
+            samples = [np.asarray(sample) for sample in b]
             _check_alike("data types", [sample.dtype for sample in samples])
             _check_alike("numbers of dimensions", [sample.ndim for sample in samples])
             if layout is None:
-                layouts = [sample.layout() for sample in data if isinstance(sample, TensorCPU)]
+                layouts = [sample.layout() for sample in b if isinstance(sample, TensorCPU)]
                 _check_alike("layouts", layouts)
                 layout = layouts[0] if layouts else None
         else:
-            samples = view_of(data)
+            samples = view_of(b)
             if samples.ndim == 0:
                 raise ArgumentClashError("Cannot create TensorList from 0-dim array")
         self._hold(samples, layout or "")

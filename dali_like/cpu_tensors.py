@@ -30,7 +30,7 @@ class TensorCPU:
     ``np.asarray(tensor)`` and ``torch.from_dlpack(tensor)`` are views of it.
 
     Args:
-        data: an array, or what NumPy can make a view of; bytes, or a capsule of DLPack.
+        b: an array, or what NumPy can make a view of; bytes, or a capsule of DLPack.
         layout: a letter for each dimension, such as "HWC", or nothing.
         is_pinned: without effect.
 
@@ -44,8 +44,8 @@ class TensorCPU:
 
     __slots__ = ("__weakref__", "_array", "_layout")
 
-    def __init__(self, data: Any, layout: str | None = None, is_pinned: bool = False) -> None:
-        array = view_of(data)
+    def __init__(self, b: Any, layout: str | None = None, is_pinned: bool = False) -> None:
+        array = view_of(b)
         to_dali_type(array.dtype)
         self._array = array
         self._layout = checked_layout(layout, array.ndim)

@@ -27,7 +27,7 @@ class TensorListGPU:
     """A batch on a GPU: samples of one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        data: an array on the GPU whose first dimension counts the samples (a dense batch); a sequence of tensors or arrays
+        object: an array on the GPU whose first dimension counts the samples (a dense batch); a sequence of tensors or arrays
             there; or another list, whose memory this one shares.
         layout: the layout of each sample. Default: that of the tensors, or of the other list.
         device_id: which GPU it is on. Default: the first.
@@ -40,19 +40,19 @@ class TensorListGPU:
 
     __slots__ = ("__weakref__", "_dense", "_layout", "_samples")
 
-    def __init__(self, data: Any, layout: str | None = None, device_id: int = -1) -> None:
+    def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
         samples: DeviceSamples
-        if isinstance(data, TensorListGPU):
-            samples = data._samples if data._dense is None else data._dense
-            layout = data.layout() if layout is None else layout
-        elif isinstance(data, (list, tuple)):
-            samples = [adopted(sample, device_id) for sample in data]
+        if isinstance(object, TensorListGPU):
+            samples = object._samples if object._dense is None else object._dense
+            layout = object.layout() if layout is None else layout
+        elif isinstance(object, (list, tuple)):
+            samples = [adopted(sample, device_id) for sample in object]
             if len({(sample.dtype, len(sample.shape)) for sample in samples}) > 1:
                 raise ArgumentTypeError("the samples of a batch cannot have different data types or numbers of dimensions")
             if layout is None:
-                layout = next((sample.layout() for sample in data if isinstance(sample, TensorGPU)), None)
+                layout = next((sample.layout() for sample in object if isinstance(sample, TensorGPU)), None)
         else:
-            samples = adopted(data, device_id)
+            samples = adopted(object, device_id)
             if not samples.shape:
                 raise ArgumentClashError("Cannot create TensorList from 0-dim array")
         self._hold(samples, layout or "")

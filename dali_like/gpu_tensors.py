@@ -66,7 +66,7 @@ class TensorGPU:
     ``torch.from_dlpack(tensor)`` and ``jax.dlpack.from_dlpack(tensor)`` are views of it.
 
     Args:
-        data: an array on the GPU that has one of these interfaces.
+        object: an array on the GPU that has one of these interfaces.
         layout: a letter for each dimension, such as "HWC", or nothing.
         device_id: which GPU it is on. Default: the first.
 
@@ -77,8 +77,8 @@ class TensorGPU:
 
     __slots__ = ("__weakref__", "_array", "_layout")
 
-    def __init__(self, data: Any, layout: str | None = None, device_id: int = -1) -> None:
-        self._hold(adopted(data, device_id), layout)
+    def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
+        self._hold(adopted(object, device_id), layout)
 
     @classmethod
     def of(cls, array: DeviceArray, layout: str | None) -> Self:

@@ -48,7 +48,7 @@ from dali_like.graph.nodes import (
 )
 from dali_like.graph.operators import Operator
 from dali_like.graph.subscripts import subscribe_again
-from dali_like.types import BOOL, OBJECT, DALIDataType, numpy_dtype, to_dali_type
+from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to_dali_type
 from dali_like.workers.protocol import DTYPES, UNKNOWN
 
 _T = TypeVar("_T")
@@ -320,8 +320,9 @@ def _member(kind: type[Enum], value: Any, where: str) -> Any:
     """The member of an enumeration that a name says; None stays None."""
     if value is None:
         return None
-    if not isinstance(value, str) or value not in kind.__members__:
-        raise SerializationError(f"{where} should be one of {', '.join(kind.__members__)}, not {value!r}")
+    names = [name for name in kind.__members__ if name != NO_TYPE.name]
+    if value not in names:
+        raise SerializationError(f"{where} should be one of {', '.join(names)}, not {value!r}")
     return kind[value]
 
 

@@ -12,7 +12,7 @@ from dali_like.external_source import ExternalSource, SourceArguments
 from dali_like.ranks import choose_shard
 from dali_like.sharding import Rest, Shard
 from dali_like.sources import Kind, Use, check_cycle, kind_of
-from dali_like.types import DALIDataType, numpy_dtype, to_dali_type
+from dali_like.types import NO_TYPE, DALIDataType, numpy_dtype, to_dali_type
 from dali_like.workers.geometry import OutputLayout
 from dali_like.workers.protocol import DTYPE_CODES, MAX_NDIM, UNKNOWN
 from dali_like.workers.samples import LastBatch
@@ -201,7 +201,7 @@ def _declare(dtype: Any, ndim: Any, layout: str) -> OutputLayout:
         if layout or ndim is not _UNSAID:
             raise ArgumentClashError("an output of dtype OBJECT has neither dimensions nor a layout")
         return _OBJECT_LAYOUT
-    code = UNKNOWN if dtype is _UNSAID else DTYPE_CODES[numpy_dtype(to_dali_type(dtype))]
+    code = UNKNOWN if dtype is _UNSAID or dtype is NO_TYPE else DTYPE_CODES[numpy_dtype(to_dali_type(dtype))]
     if ndim is not _UNSAID and not 0 <= ndim <= MAX_NDIM:
         raise ArgumentClashError(f"ndim must be between 0 (scalars) and {MAX_NDIM}, not {ndim}")
     if layout:

@@ -40,6 +40,7 @@ __all__ = [
     "NFCHW",
     "NFHWC",
     "NHWC",
+    "NO_TYPE",
     "OBJECT",
     "RGB",
     "SAME",
@@ -180,8 +181,12 @@ class _Constants(enum.IntEnum):
 
 
 class DALIDataType(_Constants):
-    """The element types of tensors. ``OBJECT`` stands for any Python object; such outputs come as lists."""
+    """The element types of tensors. ``OBJECT`` stands for any Python object; such outputs come as lists.
 
+    ``NO_TYPE`` is none; as an argument, it counts as not given.
+    """
+
+    NO_TYPE = -1
     UINT8 = 0
     UINT16 = 1
     UINT32 = 2
@@ -229,6 +234,7 @@ class PipelineAPIType(enum.Enum):
 #: As a pipeline's ``device_id``: none.
 CPU_ONLY_DEVICE_ID = -99999
 
+NO_TYPE = DALIDataType.NO_TYPE
 UINT8 = DALIDataType.UINT8
 UINT16 = DALIDataType.UINT16
 UINT32 = DALIDataType.UINT32
@@ -278,7 +284,7 @@ _NUMPY_TYPES: dict[DALIDataType, np.dtype[Any]] = {
     BOOL: np.dtype(np.bool_),
     OBJECT: np.dtype(np.object_),
 }
-_DALI_TYPES = {_NUMPY_TYPES[dali_type]: dali_type for dali_type in DALIDataType if dali_type is not OBJECT}
+_DALI_TYPES = {dtype: dali_type for dali_type, dtype in _NUMPY_TYPES.items() if dali_type is not OBJECT}
 
 
 def to_numpy_type(dtype: DALIDataType | int) -> type[np.generic]:
@@ -304,7 +310,7 @@ def to_dali_type(dtype: Any) -> DALIDataType:
     >>> to_dali_type("uint8") is UINT8
     True
     """
-    if isinstance(dtype, DALIDataType):
+    if isinstance(dtype, DALIDataType) and dtype is not NO_TYPE:
         return dtype
     try:
         # NumPy takes None for float64, and does not know PyTorch's.

@@ -51,7 +51,7 @@ def test_tensor_without_layout(array: NDArray[Any]) -> None:
     assert TensorCPU(array).layout() == ""
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in types.DALIDataType if dtype is not types.OBJECT])
+@pytest.mark.parametrize("dtype", sorted(set(types.DALIDataType) - {types.NO_TYPE, types.OBJECT}))
 def test_tensor_of_every_data_type(dtype: types.DALIDataType) -> None:
     array = np.zeros(3, types.to_numpy_type(dtype))
 

@@ -19,6 +19,7 @@ from dali_like.operators.description import BoundOperator, Description, class_na
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.older_names import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.parameters import REQUIRED
+from dali_like.types import NO_TYPE
 
 
 def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
@@ -26,7 +27,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
 
     Args:
         inputs: nodes; constants; or lists of nodes, to each of which it is applied, with the same random numbers.
-        given: the arguments; those that are None count as not given.
+        given: the arguments; those that are None or NO_TYPE count as not given.
 
     Returns:
         A node, or a list of nodes if the operator has several outputs. Of lists of nodes, a list of those; of several
@@ -36,7 +37,9 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         ArgumentError, DefinitionError, DeviceError: something is not allowed; the message says what is.
     """
     sets = _input_sets(description, inputs)
-    given = current_arguments(description, {name: value for name, value in given.items() if value is not None})
+    given = current_arguments(
+        description, {name: value for name, value in given.items() if value is not None and value is not NO_TYPE}
+    )
     _check_names(description, given)
     device = _device_of_output(description, given.get("device", "cpu"))
     nodes, constants = {}, {}

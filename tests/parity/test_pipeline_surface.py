@@ -142,6 +142,57 @@ def test_enumerations_have_the_same_names() -> None:
     same(lambda dali: [(str(member), member.value) for member in dali.types.PipelineAPIType])
 
 
+def test_types_have_the_same_names() -> None:
+    """But for what is a GPU's, a reader's or a module's own, and the types of arguments, which no batch has."""
+    left_out = (
+        "CUDAStream ConstantNode DATA_TYPE FEATURE IMAGE_TYPE INTERP_TYPE PYTHON_OBJECT STRING TENSOR_LAYOUT TensorLayout "
+    )
+    of_the_module = "Enum backend_impl ctypes dali_type_converters re tfrec unique"
+    theirs, ours = ({name for name in dir(dali.types) if name[0] != "_"} for dali in (nvidia.dali, dali_like))
+
+    assert theirs - ours == set((left_out + of_the_module).split())
+
+
+NO_TYPES: dict[str, Program] = {
+    "source": lambda dali: of_no_type(dali, lambda image, dtype: image),
+    "operator": lambda dali: of_no_type(dali, lambda image, dtype: dali.fn.brightness(image, brightness=2.0, dtype=dtype)),
+}
+
+
+def of_no_type(dali: Any, operator: Callable[[Any, Any], Any]) -> Any:
+    """What becomes of images, where their type and that of the result are not told."""
+
+    def outputs(dali: Any) -> Any:
+        no_type = dali.types.NO_TYPE
+        source = lambda: ([np.full((1, 2, 3), 5, np.uint8)],)  # noqa: E731
+        (image,) = dali.fn.external_source(source, num_outputs=1, dtype=[no_type], layout="HWC")
+        return operator(image, no_type)
+
+    with pipeline(dali, outputs, batch_size=1) as pipe:
+        (batch,) = pipe.run()
+        return batch.dtype.name, np.array(batch.at(0)).tolist()
+
+
+@pytest.mark.parametrize("program", NO_TYPES.values(), ids=NO_TYPES)
+def test_no_type_counts_as_not_given(program: Program) -> None:
+    same(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda dali: dali.Pipeline(1, 1, output_dtype=dali.types.NO_TYPE),
+        lambda dali: dali.Pipeline(1, 1, output_dtype=[dali.types.NO_TYPE]),
+    ],
+)
+def test_no_type_is_expected_of_no_output(program: Program) -> None:
+    raises_the_same(program, ValueError)
+
+
+def test_no_type_has_no_equal_in_numpy() -> None:
+    raises_the_same(lambda dali: dali.types.to_numpy_type(dali.types.NO_TYPE), KeyError)
+
+
 @pytest.mark.parametrize("name", ["StreamPolicy.SINGLE", "StreamPolicy.UNSPECIFIED"])
 def test_policies_are_shown(name: str) -> None:
     def program(dali: Any) -> str:
@@ -588,6 +639,8 @@ def copied_out(dali: Any, tensors: Any) -> list[Any]:
         pytest.param(lambda dali: facts(dali.tensors.TensorListCPU(as_list(dali.tensors), "XY")), id="and a layout"),
         pytest.param(lambda dali: facts(dali.tensors.TensorListCPU([as_tensor(dali.tensors)] * 2)), id="layouts of tensors"),
         pytest.param(lambda dali: facts(dali.tensors.TensorCPU(ARRAY, "NHW", False)), id="pinned"),
+        pytest.param(lambda dali: facts(dali.tensors.TensorCPU(b=ARRAY, layout="NHW")), id="tensor by name"),
+        pytest.param(lambda dali: facts(dali.tensors.TensorListCPU(b=ARRAY, is_pinned=False)), id="list by name"),
         pytest.param(lambda dali: as_tensor(dali.tensors).source_info(), id="source_info"),
         pytest.param(
             lambda dali: [as_tensor(dali.tensors).get_property(name) for name in ("layout", "source_info", "x")],
