@@ -26,7 +26,7 @@ from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.descriptors import enough_descriptors
 from dali_like.workers.geometry import TASKS_PER_WORKER
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.meters import alive_s
+from dali_like.workers.meters import first_made_ns, seconds_since
 from dali_like.workers.pool import ProcessPool
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
@@ -155,7 +155,7 @@ class LoaderCrew:
             stage.num_batches,
             stage.made_bytes,
             pool.waited_ns,
-            alive_s(readings),
+            seconds_since(first_made_ns(readings)),
             tuple(readings[0]),
         )
 

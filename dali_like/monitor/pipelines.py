@@ -10,7 +10,7 @@ from dali_like.monitor.durations import Durations
 from dali_like.monitor.gathering import loop_statistics, measured, num_cpus, source_statistics, worker_statistics
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
-from dali_like.workers.meters import alive_s, seconds_since
+from dali_like.workers.meters import first_made_ns, seconds_since
 from dali_like.workers.settings import AUTO, NOT_MEASURED, ChosenSettings
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
     pool, executor, copier = engine.process_pool, engine.executor, engine.copier
     pools = (pool, engine.inline_pool, engine.gpu_pool)
     readings = pool.readings if pool is not None else []
+    alive_s = seconds_since(first_made_ns(readings))
     return Statistics(
         seconds=seconds_since(meter.begin_ns),
         settings=_settings(engine),
@@ -30,7 +31,7 @@ def statistics_of(engine: Engine, meter: LoopMeter) -> Statistics:
             meter, pool.waited_ns if pool is not None else 0, executor.waited_ns if executor is not None else 0
         ),
         sources=_sources(engine),
-        workers=worker_statistics(readings, pool.pid_of_each, alive_s(readings)) if pool is not None else (),
+        workers=worker_statistics(readings, pool.pid_of_each, alive_s) if pool is not None else (),
         operators=OperatorStatistics(Durations.recorded(executor.operator_times) if executor is not None else Durations()),
         copies=CopyStatistics(
             copier.totals.batches,

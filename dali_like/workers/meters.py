@@ -37,7 +37,7 @@ _EVERY = 251
 
 #: The words of a meter. The first three are written together after each task.
 _TASKS, _BUSY_NS, _SINCE_NS = range(3)
-#: In the place of when a task began: it has ended and is being noted. How long to wait for that: the worker may have died.
+#: In the place of when a task began: it has ended and is being noted. How long to wait for that.
 _NOTING, _NOTING_NS = -1, 50_000_000
 #: Of the tasks that were measured call by call, and of those that they count for: how long these took, and within them the
 #: callback, the operators behind it, and the CPU time of the thread.
@@ -58,8 +58,7 @@ _ASK_EVERY_NS = 50_000_000
 _pack_task = struct.Struct("=3q").pack_into
 
 #: Bins are quarters of an octave; the first holds all that is shorter.
-_FIRST_BITS = 9
-_QUARTERS = 4
+_FIRST_BITS, _QUARTERS = 9, 4
 
 
 def edges_ns() -> NDArray[np.int64]:
@@ -375,23 +374,24 @@ def meter_words(space: SharedSpace, num_sources: int, num_workers: int) -> NDArr
     return space.array(meter_offset(0, 0, num_workers), (num_sources, num_workers, METER_WORDS), np.dtype(np.int64))
 
 
-def read_meters(space: SharedSpace, num_sources: int, num_workers: int, num_read: int) -> list[list[Reading]]:
-    """What workers have measured: for each source, a reading of each of the first `num_read`."""
-    words = meter_words(space, num_sources, num_workers)[:, :num_read]
+def read_meters(space: SharedSpace, overdue: NDArray[np.int64], num_read: int) -> list[list[Reading]]:
+    """What the first `num_read` workers have measured, by source and worker.
+
+    `overdue` keeps, likewise, which tasks have been waited for in vain: their workers may be stopped, or dead.
+    """
+    words, overdue = meter_words(space, *overdue.shape)[:, :num_read], overdue[:, :num_read]
     until_ns = monotonic_ns() + _NOTING_NS
-    while (words[..., _SINCE_NS] == _NOTING).any() and monotonic_ns() < until_ns:
+    while ((words[..., _SINCE_NS] == _NOTING) & (words[..., _TASKS] != overdue)).any():
+        if monotonic_ns() >= until_ns:
+            overdue[...] = words[..., _TASKS]
+            break
         sleep(1e-4)
-    return [[Reading(words[source, worker].copy()) for worker in range(num_read)] for source in range(num_sources)]
+    return [[Reading(meter.copy()) for meter in meters] for meters in words]
 
 
 def seconds_since(begin_ns: int) -> float:
     """How long ago something was; 0 if it has not been."""
     return (monotonic_ns() - begin_ns) / 1e9 if begin_ns else 0.0
-
-
-def alive_s(readings: Sequence[Sequence[Reading]]) -> float:
-    """How long ago the first of some workers was ready; `readings` as those of `read_meters`."""
-    return seconds_since(first_made_ns(readings))
 
 
 def first_made_ns(readings: Sequence[Sequence[Reading]]) -> int:

@@ -33,6 +33,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import Any, NoReturn
 
+import numpy as np
+
 from dali_like.errors import ClosedError, ForkedError
 from dali_like.interrupts import PATIENCE_S, interruptible
 from dali_like.workers.base import result_of
@@ -96,6 +98,7 @@ class ProcessPool:
             else ArrayStage(space, source, capacity, declared, options.num_workers, self._tasks_per_worker)
             for source, declared in sources
         ]
+        self._overdue = np.zeros((len(sources), options.num_workers), np.int64)
         self._work = Dispatcher(self._stages, space, options)
         self._crew = self._start_crew([source for source, _ in sources])
         self._recovery = Recovery(self._crew, space, options)
@@ -162,7 +165,7 @@ class ProcessPool:
     @property
     def readings(self) -> list[list[Reading]]:
         """What workers have measured: for each source, a reading of each worker."""
-        return read_meters(self._space, len(self._stages), self._options.num_workers, self.num_workers)
+        return read_meters(self._space, self._overdue, self.num_workers)
 
     @property
     def waited_ns(self) -> int:

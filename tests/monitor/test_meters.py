@@ -5,12 +5,24 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dali_like.types import BatchInfo, SampleInfo
 from dali_like.workers import meters
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.meters import NUM_BINS, Meter, Reading, SlowCall, Span, bin_of, edges_ns, meter_of, read_meters
+from dali_like.workers.meters import (
+    NUM_BINS,
+    Meter,
+    Reading,
+    SlowCall,
+    Span,
+    Stopwatch,
+    bin_of,
+    edges_ns,
+    meter_of,
+    read_meters,
+)
 
 US = 1_000
 MS = 1_000_000
@@ -210,9 +222,28 @@ def test_who_reads_a_meter_waits_for_what_is_noted_when_a_task_has_been_reported
             meter.note()
 
     monkeypatch.setattr(meters, "sleep", sleep)
-    [[_, reading]] = read_meters(space, 1, 2, 2)
+    [[_, reading]] = read_meters(space, np.zeros((1, 2), np.int64), 2)
 
     assert (reading.tasks, sum(reading.counts)) == (1, 1 if goes_on else 0)
+
+
+def test_a_worker_that_is_stopped_is_waited_for_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = SharedSpace.create()
+    meter, overdue = meter_of(space, 0, 1, 2), np.zeros((1, 2), np.int64)
+    waits: list[int] = []
+
+    def sleep(_: float) -> None:
+        clock.now_ns += MS
+        waits.append(meter.reading.tasks)
+
+    monkeypatch.setattr(meters, "sleep", sleep)
+    for _ in range(2):
+        meter.end(meter.begin() or Stopwatch(), lambda: Span(0, 0, 0, 1))
+        for _ in range(3):
+            assert read_meters(space, overdue, 2)[0][1].tasks == meter.reading.tasks
+        meter.note()
+
+    assert waits == [1] * 50 + [2] * 50
 
 
 def test_the_time_in_which_there_is_no_cpu_is_measured(
