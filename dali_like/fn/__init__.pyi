@@ -1497,6 +1497,40 @@ def random_resized_crop(
     ...
 
 @overload
+def per_frame(
+    input: DataNode | _Fixed,
+    /,
+    *,
+    replace: bool = False,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> DataNode:
+    """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
+
+    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
+    sequences along with them, each frame gets its own value. One value is for all.
+
+    Args:
+        input: as many values as there are frames in the sequence of the same sample.
+        replace: whether another first letter of their layout is replaced. Default: it is an error.
+    """
+
+@overload
+def per_frame(
+    input: Sequence[DataNode],
+    /,
+    *,
+    replace: bool = False,
+    device: str | None = "cpu",
+    name: str | None = None,
+    preserve: bool = False,
+    bytes_per_sample_hint: Any = 0,
+) -> list[DataNode]:
+    ...
+
+@overload
 def reshape(
     data: DataNode | _Fixed,
     shape_input: DataNode | _Constant | None = None,

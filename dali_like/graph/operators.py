@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -35,11 +35,12 @@ class Call:
     Attributes:
         info: the sample that is being made; for an operator on batches, the first of the batch.
         layouts: of the operator's inputs, each with as many letters as the input has dimensions, or empty.
+        framed: arguments by name, and inputs by number, but for the first, whose layouts say that they begin with frames.
         count: how many samples it is about: 1, but for an operator on batches.
         image_limit_bytes: what an image may take that is decoded.
     """
 
-    __slots__ = ("_key", "_owner", "_place", "count", "image_limit_bytes", "info", "layouts")
+    __slots__ = ("_key", "_owner", "_place", "count", "framed", "image_limit_bytes", "info", "layouts")
 
     def __init__(
         self,
@@ -50,8 +51,10 @@ class Call:
         owner: Hashable | None = None,
         count: int = 1,
         image_limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
+        framed: Collection[str | int] = (),
     ) -> None:
         self.info = info
+        self.framed = framed
         self.count = count
         self.image_limit_bytes = image_limit_bytes
         self.layouts = layouts

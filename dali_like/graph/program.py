@@ -62,6 +62,7 @@ class Step(NamedTuple):
         output: the first of the registers of its outputs.
         random_key: of its random numbers, if it has any.
         image_limit_bytes: what an image may take that is decoded.
+        framed: the layouts of those that may have a value for each frame; see `Call.framed`.
         export: which export its only output is, if it is one.
     """
 
@@ -72,6 +73,7 @@ class Step(NamedTuple):
     output: int
     random_key: RandomKey | None
     image_limit_bytes: int
+    framed: Mapping[str | int, str]
     export: int | None = None
 
     def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
@@ -81,9 +83,14 @@ class Step(NamedTuple):
         is_between = self.export is None and self.operator.per_sample and len(self.operator.layouts) == 1
         owner = id(self) if is_between else None
         layouts = [*map(_layout_of, self.layouts, inputs)]
-        call = Call(info, layouts, self.random_key, place, owner, count, self.image_limit_bytes)
+        arguments = {name: registers[i] for name, i in self.arguments.items()}
+        framed = [
+            name
+            for name, words in self.framed.items()
+            if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
+        ]
+        call = Call(info, layouts, self.random_key, place, owner, count, self.image_limit_bytes, framed)
         try:
-            arguments = {name: registers[i] for name, i in self.arguments.items()}
             outputs = self.operator.compute(call, inputs, arguments)
         except Exception as error:
             what = (
@@ -144,6 +151,8 @@ def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: 
 
 def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> Step:
     """The application of one operator, given which data is in which register."""
+    others: dict[str | int, str] = {i: facts.layouts_of(data) for i, data in enumerate(node.inputs) if i}
+    others |= {name: facts.layouts_of(data) for name, data in node.argument_inputs.items()}
     export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
     return Step(
         facts.operators[node],
@@ -153,6 +162,7 @@ def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequenc
         registers[node, 0],
         facts.random_keys.get(node),
         facts.image_limit_bytes,
+        {name: layouts for name, layouts in others.items() if "F" in layouts},
         export,
     )
 

@@ -17,7 +17,7 @@ from dali_like.graph.scratch import scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
 from dali_like.operators.conversion import convert, convert_over
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import FINITE, PerSample
+from dali_like.operators.parameters import FINITE, PerFrame
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 _IMAGES = "HWC FHWC DHWC"
@@ -41,10 +41,10 @@ def brightness_contrast(
     call: Call,
     image: Array,
     *,
-    brightness: PerSample[float] = 1.0,
-    brightness_shift: PerSample[float] = 0.0,
-    contrast: PerSample[float] = 1.0,
-    contrast_center: PerSample[float] | None = None,
+    brightness: PerFrame[float] = 1.0,
+    brightness_shift: PerFrame[float] = 0.0,
+    contrast: PerFrame[float] = 1.0,
+    contrast_center: PerFrame[float] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Make images brighter or darker, and their contrast higher or lower.
@@ -68,8 +68,8 @@ def brightness(
     call: Call,
     image: Array,
     *,
-    brightness: PerSample[float] = 1.0,
-    brightness_shift: PerSample[float] = 0.0,
+    brightness: PerFrame[float] = 1.0,
+    brightness_shift: PerFrame[float] = 0.0,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Make images brighter or darker: ``out = brightness_shift * range + brightness * in``.
@@ -88,8 +88,8 @@ def contrast(
     call: Call,
     image: Array,
     *,
-    contrast: PerSample[float] = 1.0,
-    contrast_center: PerSample[float] | None = None,
+    contrast: PerFrame[float] = 1.0,
+    contrast_center: PerFrame[float] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Make the contrast of images higher or lower: ``out = contrast_center + contrast * (in - contrast_center)``.
@@ -163,9 +163,9 @@ def hsv(
     call: Call,
     image: Array,
     *,
-    hue: PerSample[_Angle] = 0.0,
-    saturation: PerSample[float] = 1.0,
-    value: PerSample[float] = 1.0,
+    hue: PerFrame[_Angle] = 0.0,
+    saturation: PerFrame[float] = 1.0,
+    value: PerFrame[float] = 1.0,
     dtype: np.dtype[Any] = _UINT8,
 ) -> Array:
     """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
@@ -185,7 +185,7 @@ def hue(
     call: Call,
     image: Array,
     *,
-    hue: PerSample[_Angle] = 0.0,
+    hue: PerFrame[_Angle] = 0.0,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Change the hue of RGB images.
@@ -203,7 +203,7 @@ def saturation(
     call: Call,
     image: Array,
     *,
-    saturation: PerSample[float] = 1.0,
+    saturation: PerFrame[float] = 1.0,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Change the saturation of RGB images.
@@ -221,10 +221,10 @@ def color_twist(
     call: Call,
     image: Array,
     *,
-    brightness: PerSample[float] = 1.0,
-    contrast: PerSample[float] = 1.0,
-    hue: PerSample[_Angle] = 0.0,
-    saturation: PerSample[float] = 1.0,
+    brightness: PerFrame[float] = 1.0,
+    contrast: PerFrame[float] = 1.0,
+    hue: PerFrame[_Angle] = 0.0,
+    saturation: PerFrame[float] = 1.0,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Change brightness, contrast, hue and saturation of RGB images.

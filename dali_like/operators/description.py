@@ -24,13 +24,13 @@ arguments; `dali_like.operators.parameters` says which annotations there are. Wi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, SampleError
+from dali_like.errors import ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
@@ -68,6 +68,8 @@ class Description:
         strided: whether the inputs of `function` may be views, which are not C-contiguous.
         in_order: whether batches must come to `function` one after the other, in their order.
         takes_constants: whether the first input may be a constant.
+        for_frames: where there is one call for each frame of a sequence: given the layout and the shape of a frame, and the
+            arguments of each, what all are given besides.
     """
 
     path: str
@@ -86,6 +88,7 @@ class Description:
     strided: bool = False
     in_order: bool = False
     takes_constants: bool = False
+    for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None
 
     @property
     def name(self) -> str:
@@ -154,6 +157,13 @@ def class_name(name: str) -> str:
     return "".join(_ACRONYMS.get(part, part.capitalize()) for part in name.split("_"))
 
 
+class _Frame(NamedTuple):
+    """What the function of an operator is given for one frame of a sequence."""
+
+    inputs: Sequence[Array]
+    values: Mapping[str, Any]
+
+
 @dataclass(frozen=True)
 class BoundOperator:
     """An operator with its constants; a `dali_like.graph.operators.Operator`."""
@@ -185,18 +195,73 @@ class BoundOperator:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
+        if call.framed and (frames := self._frames_of(call, inputs, arguments)):
+            return self._compute_frames(call, frames)
         if not description.strided and self.per_sample:
             inputs = [array if array.flags.c_contiguous else array.copy() for array in inputs]
         values = self.values
         if arguments:
-            values = {**values, **{name: self._of_samples(name, array) for name, array in arguments.items()}}
+            values = {**values, **{name: self._of_samples(name, arguments[name], call.framed) for name in arguments}}
         result = description.function(call, *inputs, **values)
         outputs = result if len(self.layouts) > 1 else (result,)
         return [_checked(output) for output in outputs] if self.per_sample else outputs
 
-    def _of_samples(self, name: str, data: Any) -> Any:
+    def _frames_of(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[_Frame]:
+        """The inputs and the arguments of each frame; empty where the operator is for whole samples.
+
+        Raises:
+            SampleError: there are values for another number of frames than there are.
+        """
+        parameters = self.description.parameters
+        if not any(parameter.per_frame for parameter in parameters.values()) or "F" not in call.layout:
+            return []
+        framed = {name for name in call.framed if isinstance(name, int) or parameters[name].per_frame}
+        if not framed:
+            return []
+        frames = np.moveaxis(inputs[0], call.layout.index("F"), 0)
+        given: dict[str | int, Array] = dict(enumerate(inputs))
+        given.update(arguments.items())
+        for name in framed:
+            if not len(frames) or len(given[name]) not in (1, len(frames)):
+                what = f"input {self.description.inputs[name]}" if isinstance(name, int) else f"argument {name}"
+                raise SampleError(f"the {what} has {len(given[name])} values for a sequence of {len(frames)} frames")
+
+        def of_frame(name: str | int, i: int) -> Array:
+            return given[name][i % len(given[name]), ...] if name in framed else given[name]
+
+        others = range(1, len(inputs))
+        return [
+            _Frame(
+                [frame, *(of_frame(number, i) for number in others)],
+                {**self.values, **{name: self._of_samples(name, of_frame(name, i), call.framed) for name in arguments}},
+            )
+            for i, frame in enumerate(frames)
+        ]
+
+    def _compute_frames(self, call: Call, frames: Sequence[_Frame]) -> Sequence[Array]:
+        """The results for single frames, put together as the frames were."""
+        axis, description = call.layout.index("F"), self.description
+        layouts = [call.layout.replace("F", ""), *call.layouts[1:]]
+        besides: Mapping[str, Any] = {}
+        if description.for_frames is not None:
+            besides = description.for_frames(layouts[0], frames[0].inputs[0].shape, [frame.values for frame in frames])
+        made = [
+            description.function(
+                Call(call.info, layouts), *map(np.ascontiguousarray, frame.inputs), **{**frame.values, **besides}
+            )
+            for frame in frames
+        ]
+        shape = (*made[0].shape[:axis], len(made), *made[0].shape[axis:])
+        return [np.stack(made, axis, out=call.empty(shape, made[0].dtype))]
+
+    def _of_samples(self, name: str, data: Any, framed: Collection[str | int]) -> Any:
         parameter = self.description.parameters[name]
-        return parameter.convert_sample(data) if self.per_sample else [parameter.convert_sample(array) for array in data]
+        try:
+            return parameter.convert_sample(data) if self.per_sample else [parameter.convert_sample(array) for array in data]
+        except SampleTypeError as error:
+            if name not in framed or parameter.per_frame:
+                raise
+            raise SampleTypeError(f"{error}. It may differ from sample to sample, and not from frame to frame") from None
 
     def _assumed_layout(self, sample: Array) -> str:
         """Without a layout, the first of as many letters that is allowed, as in DALI."""
@@ -229,6 +294,7 @@ def operator(
     strided: bool = False,
     in_order: bool = False,
     takes_constants: bool = False,
+    for_frames: Callable[[str, tuple[int, ...], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     preserve: bool = False,
     ignored: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Description]:
@@ -243,7 +309,7 @@ def operator(
         output_layout: see there; a string is the layout of every result.
         check: see there.
         random: see there; adds the argument ``seed``.
-        per_sample, strided, in_order, takes_constants: see there.
+        per_sample, strided, in_order, takes_constants, for_frames: see there.
         preserve: whether it is computed even if nobody needs its outputs.
         ignored: arguments of DALI's operator that have no effect here, and their defaults.
     """
@@ -279,6 +345,7 @@ def operator(
             strided,
             in_order,
             takes_constants,
+            for_frames,
         )
         if path in _registry:
             raise ValueError(f"there are two operators with the name {path}")

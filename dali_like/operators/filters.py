@@ -15,7 +15,7 @@ from dali_like.operators._pixels import fill_numbers, opencv
 from dali_like.operators._windows import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
+from dali_like.operators.parameters import FINITE, Floats, Ints, PerFrame, PerSample, at_least, count
 
 # Blurring
 
@@ -50,8 +50,8 @@ def gaussian_blur(
     call: Call,
     image: Array,
     *,
-    sigma: PerSample[Annotated[Floats, count(1, 2, 3), at_least(0)]] = (0.0,),
-    window_size: PerSample[Annotated[Ints, count(1, 2, 3), at_least(0)]] = (0,),
+    sigma: PerFrame[Annotated[Floats, count(1, 2, 3), at_least(0)]] = (0.0,),
+    window_size: PerFrame[Annotated[Ints, count(1, 2, 3), at_least(0)]] = (0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
     """Blur images, volumes and signals.

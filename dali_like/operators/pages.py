@@ -36,8 +36,9 @@ _KINDS: dict[Any, str] = {
 _COMMON = """\
 Every operator also takes `device` ("cpu"), `name` (of the node, for messages), `preserve` (compute it although nobody needs
 the result) and `bytes_per_sample_hint` (without effect); random ones take `seed`. Where a table says "or node", the argument
-may be a `DataNode`, with a value for each sample. None stands for an argument that is not given. A list of nodes in place of
-an input gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
+may be a `DataNode`, with a value for each sample; "by frame", also with one for each frame of sequences, see
+[`fn.per_frame`](shaping.md#fnper_frame). None stands for an argument that is not given. A list of nodes in place of an input
+gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
 when it is called with the inputs; `ops.Compose` makes one of several that follow each other.
 
 Operators and arguments that DALI has renamed have their older names as well, with a DeprecationWarning: `fn.image_decoder`,
@@ -155,7 +156,8 @@ def _kind(parameter: Parameter) -> str:
         kind = _KINDS.get(annotation, "")
     rules = [rule.text for rule in parameter.rules]
     kind = (", " if kind.endswith("s") else " ").join([kind, *rules])
-    return f"{kind}{', ' if ', ' in kind else ' '}or node" if parameter.per_sample else kind
+    node = "or node, by frame" if parameter.per_frame else "or node"
+    return f"{kind}{', ' if ', ' in kind else ' '}{node}" if parameter.per_sample else kind
 
 
 def _default(parameter: Parameter) -> str:

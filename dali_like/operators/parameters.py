@@ -15,6 +15,7 @@ an IntEnum            a member, or its number                                   
 ``Literal["a"]``      one of the strings                                            the same
 ``X | None``          that, or None                                                 likewise
 ``PerSample[X]``      that, or a `DataNode` that has one for each sample            what ``X`` says, for the sample
+``PerFrame[X]``       that, or one for each frame: see ``fn.per_frame``             what ``X`` says, for the frame
 ``Annotated[X, R]``   what a `Rule` such as ``between(0, 1)`` leaves of that        what ``X`` says
 anything else         anything; such an operator cannot be serialised               the same
 ====================  ============================================================  =============================
@@ -53,6 +54,7 @@ from dali_like.types import numpy_dtype, to_dali_type
 T = TypeVar("T")
 
 _PER_SAMPLE = object()
+_PER_FRAME = object()
 
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
@@ -60,6 +62,8 @@ Strings: TypeAlias = tuple[str, ...]
 FloatArray: TypeAlias = NDArray[np.float32]
 #: An argument that may differ from sample to sample.
 PerSample = Annotated[T, _PER_SAMPLE]
+#: One that may differ from frame to frame of a sequence. The operator is then given single frames.
+PerFrame = Annotated[T, _PER_SAMPLE, _PER_FRAME]
 
 
 class Rule(NamedTuple):
@@ -130,6 +134,7 @@ class Parameter:
         annotation: what the function gets, without None and `PerSample`.
         optional: whether None is allowed.
         per_sample: whether a node is allowed.
+        per_frame: whether it may have a value for each frame.
         rules: which values of its type it may have.
         check: given a value that is neither, what the function gets; raises ArgumentError, with a message that goes on from
             the name of the argument.
@@ -141,6 +146,7 @@ class Parameter:
     annotation: Any
     optional: bool
     per_sample: bool
+    per_frame: bool
     rules: tuple[Rule, ...]
     check: Callable[[Any], Any]
     of_sample: Callable[[Array], Any]
@@ -200,11 +206,12 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
     """The argument of a name that an annotation describes."""
-    optional = per_sample = False
+    optional = per_sample = per_frame = False
     rules: list[Rule] = []
     while True:
         if typing.get_origin(hint) is Annotated:
             per_sample |= _PER_SAMPLE in hint.__metadata__
+            per_frame |= _PER_FRAME in hint.__metadata__
             rules += [rule for rule in hint.__metadata__ if isinstance(rule, Rule)]
             hint = hint.__origin__
         elif typing.get_origin(hint) in (typing.Union, builtin_types.UnionType) and type(None) in typing.get_args(hint):
@@ -214,7 +221,8 @@ def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
         else:
             break
     check = _check_of(hint)
-    return Parameter(name, default, hint, optional, per_sample, tuple(rules), check, _sample_check_of(hint, check))
+    of_sample = _sample_check_of(hint, check)
+    return Parameter(name, default, hint, optional, per_sample, per_frame, tuple(rules), check, of_sample)
 
 
 def _check_of(hint: Any) -> Callable[[Any], Any]:

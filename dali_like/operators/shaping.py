@@ -8,11 +8,12 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.axes import axis_of, check_below, check_different
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import DISTINCT, FINITE, SOME, Floats, Ints, PerSample, at_least
+from dali_like.workers.protocol import MAX_NDIM
 
 _Names: TypeAlias = Annotated[str, DISTINCT]
 
@@ -34,6 +35,30 @@ def _reshaped_layout(layout: str, given: Mapping[str, Any]) -> str:
             raise ArgumentClashError(f"the layout {given['layout']!r} is not for {len(shape)} dimensions")
         return str(given["layout"])
     return layout if shape is None or len(shape) == len(layout) else ""
+
+
+def _framed_layout(layout: str, given: Mapping[str, Any]) -> str:
+    if not layout:
+        return " ".join("F".ljust(ndim, "*") for ndim in range(1, MAX_NDIM))
+    if layout[0] != "F" and not given["replace"]:
+        raise ArgumentError(f"the layout {layout!r} does not begin with F; replace=True makes its first letter one")
+    return f"F{layout[1:]}"
+
+
+@operator(output_layout=_framed_layout, strided=True)
+def per_frame(call: Call, input: Array, *, replace: bool = False) -> Array:
+    """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
+
+    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
+    sequences along with them, each frame gets its own value. One value is for all.
+
+    Args:
+        input: as many values as there are frames in the sequence of the same sample.
+        replace: whether another first letter of their layout is replaced. Default: it is an error.
+    """
+    if not input.ndim:
+        raise SampleError("a single number has no dimension that could count frames")
+    return call.part(input)
 
 
 @operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)

@@ -15,7 +15,7 @@ from dali_like.extras import optional
 from dali_like.graph.operators import Array, Call
 from dali_like.operators._windows import round_half_up, store
 from dali_like.operators.description import operator
-from dali_like.operators.parameters import FINITE, Floats, PerSample, at_least, count
+from dali_like.operators.parameters import FINITE, Floats, PerFrame, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
 
 _LAYOUTS = "HWC FHWC DHWC FDHWC"
@@ -69,7 +69,7 @@ def warp_affine(
     matrix_input: Array | None = None,
     /,
     *,
-    matrix: PerSample[_Matrix] | None = None,
+    matrix: PerFrame[_Matrix] | None = None,
     inverse_map: bool = True,
     size: PerSample[_Size] | None = None,
     fill_value: float | None = None,
@@ -98,13 +98,22 @@ def warp_affine(
     return _warp(call, image, transform, extents, fill_value, interp_type, dtype)
 
 
-@operator(layouts=_LAYOUTS, check=_check_axis, output_layout=_mapped_layout)
+def _size_of_all(layout: str, shape: tuple[int, ...], given: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The size that shows all of each frame, as they all have one."""
+    if given[0].get("keep_size") or given[0].get("size") is not None:
+        return {}
+    rank = _rank(layout)
+    turns = [_turned(rank, values["angle"], values.get("axis")) for values in given]
+    return {"size": _canvas(shape[-rank - 1 : -1], *map(np.abs, turns))}
+
+
+@operator(layouts=_LAYOUTS, check=_check_axis, output_layout=_mapped_layout, for_frames=_size_of_all)
 def rotate(
     call: Call,
     image: Array,
     *,
-    angle: PerSample[Annotated[float, FINITE]],
-    axis: PerSample[_Axis] | None = None,
+    angle: PerFrame[Annotated[float, FINITE]],
+    axis: PerFrame[_Axis] | None = None,
     size: PerSample[_Size] | None = None,
     keep_size: bool = False,
     fill_value: float | None = None,
@@ -125,8 +134,7 @@ def rotate(
     """
     rank = _rank(call.layout)
     extents = image.shape[-rank - 1 : -1]
-    radians = float(np.float32(math.radians(angle)))
-    turn = _turn(radians) if rank == 2 else _turn_about(axis, radians)
+    turn = _turned(rank, angle, axis)
     canvas = extents if keep_size else _canvas(extents, np.abs(turn))
     result = canvas if size is None else _whole(size, rank)
     transform = np.eye(rank + 1)
@@ -138,6 +146,11 @@ def rotate(
 def _whole(size: Floats, rank: int) -> tuple[int, ...]:
     _check_elements("size", size, rank)
     return tuple(map(round_half_up, size))
+
+
+def _turned(rank: int, angle: float, axis: Floats | None) -> NDArray[np.float64]:
+    radians = float(np.float32(math.radians(angle)))
+    return _turn(radians) if rank == 2 else _turn_about(axis, radians)
 
 
 def _turn(radians: float) -> NDArray[np.float64]:
@@ -158,16 +171,17 @@ def _turn_about(axis: Floats | None, radians: float) -> NDArray[np.float64]:
     return turned
 
 
-def _canvas(extents: Sequence[int], turn: NDArray[np.float64]) -> tuple[int, ...]:
-    """The size that shows all of a turned image.
+def _canvas(extents: Sequence[int], *turns: NDArray[np.float64]) -> tuple[int, ...]:
+    """The size that shows all of an image, however it is turned.
 
-    A side is odd or even as the side of the image is that it mostly comes from, so that the middle stays a pixel.
+    A side is odd or even as the side of the image is that it mostly comes from, so that the middle stays a pixel: as the
+    most of these are, and else even.
     """
     sides = np.array(extents[::-1])
-    seen = np.ceil(turn.T @ sides - 0.01).astype(int)
+    seen = np.max([np.ceil(turn.T @ sides - 0.01).astype(int) for turn in turns], axis=0)
     ties = 1e-6 if len(sides) == 3 else 0.0  # are the side's own with volumes; exactly at 45 degrees, sines are the larger
-    like = sides[np.argmax(turn.T + ties * np.eye(len(sides)), axis=1)]
-    canvas = seen + (seen - like) % 2
+    like = [sides[np.argmax(turn.T + ties * np.eye(len(sides)), axis=1)] for turn in turns]
+    canvas = seen + (seen - (np.mean(np.array(like) % 2, axis=0) > 0.5)) % 2
     return tuple(canvas[::-1].tolist())
 
 

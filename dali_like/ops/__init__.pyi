@@ -2088,6 +2088,54 @@ class RandomResizedCrop:
         ...
     
 
+class PerFrame:
+    """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
+
+    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
+    sequences along with them, each frame gets its own value. One value is for all.
+
+    Args:
+        input: as many values as there are frames in the sequence of the same sample.
+        replace: whether another first letter of their layout is replaced. Default: it is an error.
+    """
+    def __init__(
+        self,
+        *,
+        replace: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> None: ...
+    @overload
+    def __call__(
+        self,
+        input: DataNode | _Fixed,
+        /,
+        *,
+        replace: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> DataNode:
+        ...
+    
+    @overload
+    def __call__(
+        self,
+        input: Sequence[DataNode],
+        /,
+        *,
+        replace: bool = ...,
+        device: str | None = ...,
+        name: str | None = ...,
+        preserve: bool = ...,
+        bytes_per_sample_hint: Any = ...,
+    ) -> list[DataNode]:
+        ...
+    
+
 class Reshape:
     """Take the elements of arrays for those of arrays of another shape, or layout.
 

@@ -109,6 +109,7 @@ OTHERS = {
     "decoders.image_random_crop": "tests/operators/test_decoding.py",
     "decoders.image_slice": "tests/operators/test_decoding.py",
     "decoders.numpy": "tests/operators/test_decoding.py",
+    "per_frame": "tests/operators/test_frames.py",
     "peek_image_shape": "tests/operators/test_decoding.py",
     "python_function": "tests/operators/test_python_functions.py",
     "torch_python_function": "tests/parity/test_python_functions.py",

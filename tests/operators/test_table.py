@@ -31,6 +31,7 @@ TABLE = {
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
         "test_colour.py test_filters.py test_normalizing.py",
     ),
+    "sequences": ("per_frame", "test_frames.py"),
     "arrays": (
         "cast cast_like reshape reinterpret squeeze expand_dims transpose stack cat one_hot lookup_table copy shapes "
         "constant reductions.sum reductions.mean reductions.mean_square reductions.rms reductions.min reductions.max "

@@ -102,6 +102,16 @@ def test_which_may_be_nodes(path):
 
 
 @pytest.mark.parametrize("path", descriptions())
+def test_which_may_differ_from_frame_to_frame(path):
+    description = descriptions()[path]
+    schema = schema_of(description)
+
+    framed = {name for name, parameter in description.parameters.items() if parameter.per_frame}
+    names = (name for name in description.parameters if schema.HasArgument(name))
+    assert framed == {name for name in names if schema.ArgSupportsPerFrameInput(name)}
+
+
+@pytest.mark.parametrize("path", descriptions())
 def test_inputs_and_randomness(path):
     description = descriptions()[path]
     schema = schema_of(description)
