@@ -184,9 +184,10 @@ class Recovery:
 
     def look_for_losses(self, work: Work) -> None:
         """Give up if a task is nowhere: somebody has written into the cell that named it. To be called when all is quiet."""
-        if self._has_waiting_tasks(work) or self._absent or self._retiring:
+        if self._has_waiting_tasks(work):
             return
-        # A task that is not waiting is in a cell until another one takes its place there, and from now on none does.
+        # A task that is not waiting is in a cell until another one takes its place there, and from now on none does; or it
+        # is kept back, under suspicion.
         work.read_reports()
         known = {(debt.batch.ticket, debt.task) for debt in self._debts(work) if debt is not None}
         known |= {(debt.batch.ticket, debt.task) for debt in self._suspects}
@@ -198,7 +199,10 @@ class Recovery:
     def rest(self, work: Work) -> None:
         """Let all workers end, or end those that do not within a grace period."""
         num_workers = self.num_workers
-        self._suspects.clear()
+        if self._isolated:
+            self._suspects.popleft()  # which has been posted again; the others have not
+        while self._suspects:
+            work.give_up(self._suspects.popleft(), WorkerError("a rest has come before it could be tried again"))
         self._isolated = False
         self._resting = True
         work.retire(num_workers - len(self._absent))
@@ -210,7 +214,6 @@ class Recovery:
                 for worker in set(range(num_workers)) - self._absent:
                     self._crew.signal(worker, signal.SIGKILL)
                 deadline_s = math.inf
-        work.read_reports()
         work.clear_tasks()
 
     def wake(self) -> None:
@@ -239,6 +242,8 @@ class Recovery:
             work.fail_at_once(_start_error(f"worker {end.worker} ({self._unit} {end.pid})", message))
             return
         debt = self._debt_of(end.worker, work)
+        if debt is not None and end.keep is not None:
+            end.keep(work.hold(debt))
         if self._resting and debt is not None:
             work.give_up(debt, WorkerDiedError("ended in the middle of what nobody wanted", end.pid, end.exitcode))
             debt = None
@@ -265,7 +270,6 @@ class Recovery:
         self._forget(end.worker)
         work.take_back(end.worker)
         if debt is not None and end.keep is not None:
-            end.keep(work.hold(debt))
             if not work.can_repeat(debt):
                 work.fail_at_once(error)
                 return
@@ -278,7 +282,7 @@ class Recovery:
         """Go without a worker that may not be replaced any more, up to what it owes."""
         self._lost.add(worker)
         # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
-        others = len(self._lost) + len(self._absent) < self.num_workers
+        others = len(self._lost) < self.num_workers
         if others and not self._suspects and not work.depends_on(worker):
             work.fail(error, debt.batch if debt is not None else None)
         else:
@@ -287,8 +291,7 @@ class Recovery:
     def _settle(self, debt: Debt, error: WorkerError, work: Work) -> None:
         """Decide about the task of a dead worker."""
         toll = self._tolls[debt.batch.key, debt.sample]
-        hangs = isinstance(error, WorkerTimeoutError)
-        if hangs:
+        if isinstance(error, WorkerTimeoutError):
             toll.hangs += 1
         else:
             toll.deaths += 1
@@ -296,7 +299,7 @@ class Recovery:
             ends = toll.hangs + toll.deaths
             error.add_note(f"worker number {ends} that has come to its end on this sample, which is given up")
             work.give_up(debt, error)
-        elif not hangs and toll.is_suspicious and not (self._isolated or self._lost):
+        elif toll.is_suspicious and not (self._isolated or self._lost):
             self._suspects.append(debt)
         else:
             work.post_in_turn(debt)
@@ -316,6 +319,7 @@ class Recovery:
             self._retiring = True
             work.retire(num_workers - len(self._absent))
         if self._retiring and len(self._absent) == num_workers:
+            work.clear_tasks()  # one that has been killed meanwhile has left what tells it to end to the fresh one
             self._retiring = False
             self._isolated = True
             bound = self._suspects[0].batch.key.worker
@@ -383,6 +387,8 @@ class Recovery:
     def _forget(self, worker: int) -> None:
         """Another one may come in the place of a worker that has ended."""
         self._cells.clear(worker)
+        self._hung.pop(worker, None)
+        self._hung_at_start.discard(worker)
         if self._watch is not None:
             self._watch.forget(worker)
 

@@ -124,9 +124,9 @@ class PlayedCrew:
         shared, *own = (pipe.fileno() for pipe in self._tasks)
         return [*own[worker : worker + 1], shared]
 
-    def end(self, worker: int, exitcode: int) -> None:
-        """Let a worker end."""
-        self._ends.append(End(worker, self.running.pop(worker).pid, exitcode))
+    def end(self, worker: int, exitcode: int, keep: Callable[[Any], None] | None = None) -> None:
+        """Let a worker end; one that can keep something is a thread, which is given up."""
+        self._ends.append(End(worker, self.running.pop(worker).pid, exitcode, keep))
         os.eventfd_write(self.control.fileno(), 1)
 
     def start(self, worker: int) -> None:
@@ -183,8 +183,10 @@ class PlayedPool(ProcessPool):
         capacity: int,
         *,
         num_workers: int = 2,
+        first_workers: int | None = None,
         limit_bytes: int | None = None,
         restarts: int | None = None,
+        timeout_s: float | None = None,
         deaths: float = 0.0,
         seed: int = 0,
     ) -> None:
@@ -194,7 +196,15 @@ class PlayedPool(ProcessPool):
         self._num_steps = 0
         self._victims: Counter[tuple[BatchKey, int]] = Counter()
         self.on_step: Callable[[PlayedWorker], None] = lambda worker: None
-        options = WorkerOptions(num_workers, "fork", None, None, restarts, lambda *_: b"")  # type: ignore[arg-type]
+        options = WorkerOptions(
+            num_workers,
+            "fork",
+            None,
+            timeout_s,
+            restarts,
+            lambda *_: b"",  # type: ignore[arg-type,return-value]
+            first_workers=first_workers,
+        )
         sources = [(source, (OutputLayout(),) * source.output_count) for source in make_sources()]
         super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options)
 
@@ -230,6 +240,13 @@ class PlayedPool(ProcessPool):
             return True
         self._victims[debt.batch.key, debt.task] += 1
         return self._victims[debt.batch.key, debt.task] <= 2
+
+    def play_until(self, condition: Callable[[], Any]) -> None:
+        """Let workers work, and take note of it, until something has come about."""
+        while not condition():
+            self.play()
+            self.poll()
+            self._recovery.look(self._work)
 
     def play_on(self) -> None:
         """Let workers do all that there is to do, and live, and take note of it."""

@@ -18,11 +18,15 @@ from numpy.typing import NDArray
 from dali_like.errors import DtypeMismatchError, OutOfMemoryError, WorkerDiedError
 from dali_like.types import SampleInfo
 from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
+from dali_like.workers.hangs import HangWatch
+from dali_like.workers.patience import RestartAllowance
 from dali_like.workers.pipes import pipe_bytes
 from dali_like.workers.protocol import DONE, PAGE_BYTES, TASK, Status
 from dali_like.workers.samples import Source
 from dali_like.workers.streams import Stream
 from dali_like.workers.task import NoMemoryError, Region
+from dali_like.workers.transport import pack_exception
+from dali_like.workers.worker import START_FAILED, leave_message
 from faults.played import Death, PlayedPool, PlayedWorker
 
 SIZE = 8
@@ -362,9 +366,110 @@ class TestSampleThatKills:
 
                 assert alone[2:] == [True]
 
-    def test_three_times_fails_its_batch_and_no_other(self) -> None:
+    def until_workers_are_told_to_end(self, pool: PlayedPool) -> list[PlayedWorker]:
+        """So that the sample runs alone; those that have not heard of it yet."""
+        pool.play_until(lambda: pool._recovery._retiring)
+        return [*pool.crew.running.values()]
+
+    @pytest.mark.parametrize("num_deaf", [1, 3])
+    def test_runs_alone_at_once_where_others_die_before_they_hear_that_they_are_to_end(self, num_deaf: int) -> None:
+        """What has told them so is not there for the fresh worker, which would end, too, and count as a restart."""
+        with played(self.make(10, 99), num_workers=3) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            for worker in self.until_workers_are_told_to_end(pool)[:num_deaf]:
+                pool.crew.end(worker.index, -signal.SIGKILL)
+
+            with pytest.raises(WorkerDiedError):
+                pool.wait(batches[1])
+
+            assert samples_of(pool, batches[2]) == batch_of(2)
+            assert pool.num_restarts == 3
+
+    def test_lets_no_worker_hang_unseen_after_one_that_hung_when_it_was_to_end(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now_s, stopped = 0.0, set[int]()
+        monkeypatch.setattr("dali_like.workers.hangs.time", SimpleNamespace(monotonic=lambda: now_s))
+        monkeypatch.setattr(HangWatch, "is_stopped", lambda watch, worker: worker in stopped)
+        monkeypatch.setattr(HangWatch, "stack_of", lambda watch, worker: "its stack")
+
+        def look_until(has_ended: Callable[[], bool]) -> None:
+            nonlocal now_s
+            for _ in range(20):
+                now_s += 1
+                pool._recovery.look(pool._work)
+                if has_ended():
+                    return
+            pytest.fail("nobody sees that it hangs")
+
+        with played(self.make(10, 99), num_workers=2, timeout_s=8) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
+            worker, other = self.until_workers_are_told_to_end(pool)
+            other.step()
+            stopped.add(worker.index)
+            look_until(lambda: worker.index not in pool.crew.running)
+            stopped.clear()
+            with pytest.raises(WorkerDiedError):
+                pool.wait(batches[1])
+            assert samples_of(pool, batches[2]) == batch_of(2)
+            pool.play_on()
+
+            hanging = pool.crew.running[worker.index]
+            pool.begin(4, SIZE)
+            hanging.step()
+            assert hanging.task is not None
+            look_until(lambda: pool.crew.running.get(worker.index) is not hanging)
+
+    def test_is_not_lost_while_it_waits_to_run_alone(self) -> None:
+        """At any moment each task is known to be somewhere."""
         for seed in SEEDS:
             with played(self.make(10, 99), num_workers=3, seed=seed) as pool:
+                batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+                pool.on_step = lambda worker: pool._recovery.look_for_losses(pool._work)  # called in the loop
+
+                with pytest.raises(WorkerDiedError):
+                    pool.wait(batches[1])
+                assert samples_of(pool, batches[2]) == batch_of(2)
+
+    @pytest.mark.parametrize("state", ["_suspects", "_retiring", "_isolated"])
+    def test_runs_alone_also_where_the_pool_is_to_grow(self, state: str) -> None:
+        alone = []
+
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch == 10:
+                alone.append(len(pool.crew.running) == 1)
+                raise Death
+            return rows(info)
+
+        with played(of(callback), num_workers=3, first_workers=2) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            pool.play_until(lambda: getattr(pool._recovery, state))
+            pool._recovery.grow(3)
+
+            with pytest.raises(WorkerDiedError):
+                pool.wait(batches[1])
+            assert alone == [False, False, True]
+            pool._recovery.grow(3)
+            assert len(pool.crew.running) == 3
+
+    def test_runs_alone_where_a_worker_may_be_replaced_most_often(self) -> None:
+        with played(self.make(10, 99), num_workers=2, restarts=3) as pool:
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            self.until_workers_are_told_to_end(pool)
+            counts = [pool._recovery._allowance.num_taken(worker) for worker in (0, 1)]
+            for worker in range(2):
+                while counts[worker] < (3 if worker == 0 else 1):
+                    assert pool._recovery._allowance.take(worker)
+                    counts[worker] += 1
+
+            with pytest.raises(WorkerDiedError, match="worker 1 "):
+                pool.wait(batches[1])
+            assert samples_of(pool, batches[2]) == batch_of(2)
+
+    @pytest.mark.parametrize("deaths", [0.0, 0.1])
+    def test_three_times_fails_its_batch_and_no_other(self, deaths: float) -> None:
+        for seed in SEEDS:
+            with played(self.make(10, 99), num_workers=3, deaths=deaths, seed=seed) as pool:
                 batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
 
                 assert samples_of(pool, batches[0]) == batch_of(0)
@@ -379,10 +484,7 @@ class TestSampleThatKills:
     def test_is_made_no_more_once_nobody_wants_its_batch(self) -> None:
         with played(self.make(10, 99), num_workers=2) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-            while not pool.num_restarts:
-                pool.play()
-                pool.poll()
-                pool._recovery.look(pool._work)
+            pool.play_until(lambda: pool.num_restarts)
             pool.cancel(batches[1])
             pool.play_on()
 
@@ -402,10 +504,7 @@ class TestSampleThatKills:
 
         with played(of(callback), num_workers=2) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-            while pool.num_restarts < 2:
-                pool.play()
-                pool.poll()
-                pool._recovery.look(pool._work)
+            pool.play_until(lambda: pool.num_restarts == 2)
 
             assert not pool._recovery.holds_back
             assert samples_of(pool, batches[2]) == batch_of(2)
@@ -539,6 +638,15 @@ class TestWorkersThatMayNotBeReplaced:
             with pytest.raises(WorkerDiedError):
                 pool.wait(pool.begin(3, SIZE))
 
+    def test_may_be_again_a_minute_after_each_single_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        times_s = iter([0.0, 40.0, 61.0, 62.0, 101.0])
+        monkeypatch.setattr("dali_like.workers.patience.time", SimpleNamespace(monotonic=lambda: next(times_s)))
+        allowance = RestartAllowance(2, 1)
+
+        taken = [allowance.take(0) for _ in range(5)]
+
+        assert taken == [True, True, True, False, True]
+
     @pytest.mark.parametrize("num_workers", [2, 3])
     def test_first_cause_is_the_one_that_is_told(self, num_workers: int) -> None:
         with played(of(rows), num_workers=num_workers, restarts=0) as pool:
@@ -552,6 +660,74 @@ class TestWorkersThatMayNotBeReplaced:
                 batch = pool.begin(iteration, SIZE)
                 with pytest.raises(WorkerDiedError, match=f"pid {first.pid}"):
                     pool.wait(batch)
+
+
+class TestRest:
+    @pytest.mark.parametrize("state", ["_suspects", "_retiring", "_isolated"])
+    def test_forgets_samples_under_suspicion(self, state: str) -> None:
+        """Nobody wants them any more. Those that come under suspicion later run alone as ever."""
+        alone = []
+
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch == 10:
+                raise Death
+            if info.idx_in_epoch == 6 * SIZE:
+                alone.append(len(pool.crew.running) == 1)
+                raise Death
+            return rows(info)
+
+        with played(of(callback), num_workers=2) as pool:
+            for iteration in range(3):
+                pool.begin(iteration, SIZE)
+            pool.play_until(lambda: getattr(pool._recovery, state))
+
+            pool.rest()
+            pool.wake(b"")
+
+            assert pool.is_settled
+            with pytest.raises(WorkerDiedError):
+                pool.wait(pool.begin(6, SIZE))
+            assert alone == [False, False, True]
+
+    def test_leaves_no_slot_to_others_that_a_thread_may_still_write_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A thread cannot be killed: it is given up, and goes on."""
+        monkeypatch.setattr("dali_like.workers.recovery._REST_GRACE_S", 0.0)
+        kept: list[Any] = []
+
+        with played(of(rows), num_workers=1) as pool:
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            written = pool.begin(1, SIZE).slot
+            (thread,) = pool.crew.running.values()
+            thread.step()
+            with monkeypatch.context() as patch:
+                patch.setattr(pool.crew, "wait_for_news", lambda timeout_s: None)
+                patch.setattr(pool.crew, "signal", lambda worker, number: pool.crew.end(worker, 0, kept.append))
+                pool.rest()
+            pool.wake(b"")
+
+            meanwhile = pool.begin(2, SIZE)
+            assert meanwhile.slot is not written
+            kept.clear()  # the thread has ended
+            assert pool.begin(3, SIZE).slot is written
+            pool.play_on()
+            assert pool.num_restarts == 0, "what the thread has not taken, its end among it, is not there for another one"
+
+    def test_is_no_matter_to_workers_that_cannot_start_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail_to_start(timeout_s: float) -> None:
+            for index in list(pool.crew.running):
+                leave_message(index, SimpleNamespace(space=pool._space, num_workers=2), pack_exception(OSError("no start")))  # type: ignore[arg-type]
+                pool.crew.end(index, START_FAILED)
+
+        with played(of(rows), num_workers=2) as pool:
+            with monkeypatch.context() as patch:
+                patch.setattr(pool.crew, "wait_for_news", fail_to_start)
+                pool.rest()
+            pool.wake(b"")
+
+            assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+            pool.crew.end(1, START_FAILED)
+            assert samples_of(pool, pool.begin(1, SIZE)) == batch_of(1)
+            assert pool.num_restarts == 1, "it has ended like that by itself, and said nothing"
 
 
 class TestWalks:
@@ -779,6 +955,20 @@ class TestReports:
                     seen.append((debt.task, debt.sample // 4))
 
             assert set(seen) == {(0, 0), (1, 1)}
+
+    def test_of_samples_that_dead_workers_have_replaced_count(self) -> None:
+        def callback(info: SampleInfo) -> NDArray[Any]:
+            if info.idx_in_epoch % SIZE == 2:
+                raise KeyError(info.idx_in_epoch)
+            return rows(info)
+
+        with played(of(callback, on_error="skip"), num_workers=2) as pool:
+            for iteration in range(4):
+                pool.wait(pool.begin(iteration, SIZE))
+                pool.crew.end(iteration % 2, -signal.SIGKILL)
+                pool._recovery.look(pool._work)
+
+            assert (pool.num_replaced, pool.num_restarts) == (4, 4)
 
     def test_of_a_dead_worker_count(self) -> None:
         """Its task is not done twice."""
