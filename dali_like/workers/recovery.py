@@ -177,7 +177,7 @@ class Recovery:
         """Handle the ends that have become known, and look for hangs where it is time to."""
         while (end := self._crew.take_end()) is not None:
             self._handle(end, work)
-        if self._suspects:
+        if self._suspects and not self._resting:
             self._isolate(work)
         if self._watch is not None and self._watch.due():
             self._look_for_hangs(work, self._watch)
@@ -199,11 +199,6 @@ class Recovery:
     def rest(self, work: Work) -> None:
         """Let all workers end, or end those that do not within a grace period."""
         num_workers = self.num_workers
-        if self._isolated:
-            self._suspects.popleft()  # which has been posted again; the others have not
-        while self._suspects:
-            work.give_up(self._suspects.popleft(), WorkerError("a rest has come before it could be tried again"))
-        self._isolated = False
         self._resting = True
         work.retire(num_workers - len(self._absent))
         deadline_s = time.monotonic() + _REST_GRACE_S
@@ -215,6 +210,9 @@ class Recovery:
                     self._crew.signal(worker, signal.SIGKILL)
                 deadline_s = math.inf
         work.clear_tasks()
+        while self._suspects:
+            work.give_up(self._suspects.popleft(), WorkerError("a rest has come before it could be tried again"))
+        self._isolated = False
 
     def wake(self) -> None:
         """Start all workers after a rest."""

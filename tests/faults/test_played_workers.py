@@ -371,6 +371,16 @@ class TestSampleThatKills:
         pool.play_until(lambda: pool._recovery._retiring)
         return [*pool.crew.running.values()]
 
+    def test_lets_all_others_be_made_first(self) -> None:
+        for seed in SEEDS:
+            with played(self.make(10, 99), num_workers=3, seed=seed) as pool:
+                for iteration in range(3):
+                    pool.begin(iteration, SIZE)
+
+                self.until_workers_are_told_to_end(pool)
+
+                assert pool._work.num_open_tasks == 1
+
     @pytest.mark.parametrize("num_deaf", [1, 3])
     def test_runs_alone_at_once_where_others_die_before_they_hear_that_they_are_to_end(self, num_deaf: int) -> None:
         """What has told them so is not there for the fresh worker, which would end, too, and count as a restart."""
@@ -385,40 +395,45 @@ class TestSampleThatKills:
             assert samples_of(pool, batches[2]) == batch_of(2)
             assert pool.num_restarts == 3
 
-    def test_lets_no_worker_hang_unseen_after_one_that_hung_when_it_was_to_end(
-        self, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize("state", ["stopped", "starting"])
+    @pytest.mark.parametrize("index", [0, 1])  # the sample runs alone in the first
+    def test_leaves_workers_as_they_should_be_after_one_that_hung_when_it_was_to_end(
+        self, index: int, state: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now_s, stopped = 0.0, set[int]()
         monkeypatch.setattr("dali_like.workers.hangs.time", SimpleNamespace(monotonic=lambda: now_s))
         monkeypatch.setattr(HangWatch, "is_stopped", lambda watch, worker: worker in stopped)
         monkeypatch.setattr(HangWatch, "stack_of", lambda watch, worker: "its stack")
 
-        def look_until(has_ended: Callable[[], bool]) -> None:
+        def look_until(has_come_about: Callable[[], bool]) -> None:
             nonlocal now_s
             for _ in range(20):
                 now_s += 1
                 pool._recovery.look(pool._work)
-                if has_ended():
+                if has_come_about():
                     return
             pytest.fail("nobody sees that it hangs")
 
         with played(self.make(10, 99), num_workers=2, timeout_s=8) as pool:
-            batches = [pool.begin(iteration, SIZE) for iteration in range(4)]
-            worker, other = self.until_workers_are_told_to_end(pool)
-            other.step()
-            stopped.add(worker.index)
-            look_until(lambda: worker.index not in pool.crew.running)
+            batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
+            self.until_workers_are_told_to_end(pool)
+            pool.crew.running[1 - index].step()
+            if state == "stopped":
+                stopped.add(index)
+            else:
+                pool._recovery._cells.clear(index)
+            look_until(lambda: index not in pool.crew.running)
             stopped.clear()
             with pytest.raises(WorkerDiedError):
                 pool.wait(batches[1])
             assert samples_of(pool, batches[2]) == batch_of(2)
-            pool.play_on()
+            assert pool.num_restarts == 3
 
-            hanging = pool.crew.running[worker.index]
-            pool.begin(4, SIZE)
+            batch = pool.begin(3, SIZE)
+            hanging = pool.crew.running[index]
             hanging.step()
-            assert hanging.task is not None
-            look_until(lambda: pool.crew.running.get(worker.index) is not hanging)
+            look_until(lambda: pool.crew.running.get(index) is not hanging)
+            assert samples_of(pool, batch) == batch_of(3)
 
     def test_is_not_lost_while_it_waits_to_run_alone(self) -> None:
         """At any moment each task is known to be somewhere."""
