@@ -292,7 +292,9 @@ def _reap(template_pid: int, control: Descriptor, deadline_s: float, pids: list[
             if not (message := os.read(control.fileno(), MESSAGE.size)):
                 break
             kind, worker, value = MESSAGE.unpack(message)
-            if kind == Message.ENDED:
+            if kind == Message.STARTED:
+                pids[worker] = value
+            elif kind == Message.ENDED:
                 exitcodes[pids[worker]] = os.waitstatus_to_exitcode(value)
         except BlockingIOError:  # a thread that was waiting for news has read it
             continue

@@ -503,6 +503,23 @@ class TestClose:
 
         assert not any(map(is_running, [template, *pids]))
 
+    def test_knows_how_a_worker_has_ended_and_how_the_one_in_its_place(
+        self, make_pipeline: MakePipeline, start_method: str
+    ) -> None:
+        pipe = make_pipeline(Noise(), start_method, workers=1)
+        batches_of(pipe, 1)
+        (pid,) = workers_of(pipe)
+        pool = pipe._engine.process_pool
+        assert pool is not None
+        kill_and_wait([pid])
+        wait_until(lambda: pool._crew.read_news() or pool.exitcodes, "the news")
+        pool._crew.start(0)
+
+        pipe.close()
+
+        assert pool.exitcodes.pop(pid) == -signal.SIGKILL
+        assert len(pool.exitcodes) == 1
+
     def test_ends_workers_that_have_just_been_started_in_the_place_of_others(
         self, make_pipeline: MakePipeline, start_method: str
     ) -> None:
