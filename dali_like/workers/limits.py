@@ -22,7 +22,7 @@ _Path = str | os.PathLike[str]
 #: What an image that is decoded may take in any case, three bytes a pixel: those that are larger Pillow refuses.
 LEAST_IMAGE_LIMIT_BYTES = 1 << 29
 
-_UNLIMITED = 1 << 60  # version 1 says "no limit" by a number larger than any memory
+_UNLIMITED = 1 << 60  # version 1 of control groups says "no limit" by a larger number
 
 
 def available_bytes(root: _Path = "/") -> int:
@@ -100,7 +100,7 @@ def _left_in_groups(root: _Path) -> Iterator[int]:
         names = ("limit_in_bytes", "usage_in_bytes") if version == 1 else ("max", "current")
         limit, usage = (f"{group}/memory.{name}" for name in names)
         most = _number(limit)
-        if most is not None and most < _UNLIMITED and (used := _number(usage)) is not None:
+        if most is not None and (used := _number(usage)) is not None:
             yield max(0, most - used + _reclaimable(group))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +24,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.errors import OutOfMemoryError
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
-from dali_like.workers.limits import available_bytes
+from dali_like.workers.limits import available_bytes, available_cpus, oom_kills, processes_left
 from faults.programs import Program, time_limit
 
 MakePipeline = Callable[..., Pipeline]
@@ -182,6 +183,11 @@ class TestAvailableMemory:
 
         assert available_bytes(machine.root) == 0
 
+    def test_is_what_page_cache_leaves_where_a_group_is_over_its_limit_with_it(self, machine: Machine) -> None:
+        machine.write(membership("/job", 2) | v2("/job", 10_000, 12_000, cache=3_000))
+
+        assert available_bytes(machine.root) == 1_000
+
     def test_is_never_more_than_the_machine_has(self, machine: Machine) -> None:
         machine.write({"proc/meminfo": meminfo(2_048_000)} | membership("/job", 2) | v2("/job", 10_000_000, 0))
 
@@ -194,6 +200,40 @@ class TestAvailableMemory:
         machine.write({"proc/meminfo": meminfo(2_048_000)} | files)
 
         assert available_bytes(machine.root) == 2_048_000
+
+
+@pytest.mark.parametrize(("files", "count"), [({"proc/vmstat": "nr_free_pages 9\noom_kill 3\ndrop_slab 7\n"}, 3), ({}, 0)])
+def test_processes_killed_for_want_of_memory_are_counted(files: dict[str, str], count: int, machine: Machine) -> None:
+    machine.write(files)
+
+    assert oom_kills(machine.root) == count
+
+
+@pytest.mark.parametrize("quotas", [("50000", "200000"), ("200000", "50000"), ("max", "50000"), ("50000", "max")])
+def test_processors_are_those_of_the_tightest_group(quotas: tuple[str, str], machine: Machine) -> None:
+    machine.write(membership("/job/step", 2))
+    for group, quota in zip(("/job", "/job/step"), quotas, strict=True):
+        machine.write({f"sys/fs/cgroup{group}/cpu.max": f"{quota} 100000\n"})
+
+    assert available_cpus(machine.root) == 0.5
+
+
+def test_processors_are_never_more_than_there_are_for_the_process(machine: Machine) -> None:
+    machine.write(membership("/job", 2) | {"sys/fs/cgroup/job/cpu.max": "100000000 100000\n"})
+
+    assert available_cpus(machine.root) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(("most", "used", "left"), [("9", 6, 3), ("9", 12, 0), ("max", 6, None)])
+@pytest.mark.parametrize("version", [1, 2])
+def test_processes_left_are_those_of_the_group(
+    most: str, used: int, left: int | None, version: int, machine: Machine
+) -> None:
+    folder = "sys/fs/cgroup/pids/job" if version == 1 else "sys/fs/cgroup/job"
+    machine.write(membership("/job", version))
+    machine.write({f"{folder}/pids.max": f"{most}\n", f"{folder}/pids.current": f"{used}\n"})
+
+    assert processes_left(machine.root) == left
 
 
 #: Where 100 KiB are left, and where there is plenty again.
