@@ -640,6 +640,40 @@ class TestGivingUp:
         del late
         assert kept() is None
 
+    def test_when_it_is_about_to_end_it_ends_and_keeps_nothing(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        """What asks it to end comes before it has said that it does so by itself."""
+        thread = crew._workers[0]
+        lock, is_leaving, goes_on = thread._lock, threading.Event(), threading.Event()
+
+        class Lock:
+            def __enter__(self) -> None:
+                if worker.begun and threading.current_thread() is thread and not is_leaving.is_set():
+                    is_leaving.set()
+                    goes_on.wait(DEADLINE_S)
+                lock.acquire()
+
+            def __exit__(self, *_: object) -> None:
+                lock.release()
+
+        thread._lock = Lock()  # type: ignore[assignment]
+        worker.gate.pass_through = lambda: sys.exit(3)  # type: ignore[method-assign]
+        worker.tasks.put(1)
+        assert is_leaving.wait(DEADLINE_S)
+
+        crew.signal(0, signal.SIGKILL)
+        goes_on.set()
+
+        end = crew.take_end()
+        assert end is not None
+        assert end.keep is not None
+        thread.join(DEADLINE_S)
+        slot = {"a slot"}
+        kept = weakref.ref(slot)
+        end.keep(slot)
+        del slot
+        assert kept() is None
+        assert crew.take_end() is None
+
     def test_may_be_told_to_stop_by_its_own_thread(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
         goes_on = []
 

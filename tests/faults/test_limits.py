@@ -218,6 +218,16 @@ def test_processors_are_those_of_the_tightest_group(quotas: tuple[str, str], mac
     assert available_cpus(machine.root) == 0.5
 
 
+def test_processors_are_not_limited_by_groups_of_another_kind(machine: Machine) -> None:
+    """Those of "cpuset", say."""
+    machine.write({"proc/self/cgroup": "6:cpuset:/others\n5:cpu,cpuacct:/job\n"})
+    for group, quota in (("others", 20_000), ("job", 50_000)):
+        folder = f"sys/fs/cgroup/cpu/{group}"
+        machine.write({f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"})
+
+    assert available_cpus(machine.root) == 0.5
+
+
 def test_processors_are_never_more_than_there_are_for_the_process(machine: Machine) -> None:
     machine.write(membership("/job", 2) | {"sys/fs/cgroup/job/cpu.max": "100000000 100000\n"})
 
