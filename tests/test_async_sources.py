@@ -288,6 +288,19 @@ def test_the_lowest_sample_decides_whichever_fails_first(way: str, make_pipeline
     assert "for sample 1 of iteration 1 in epoch 0 (idx_in_epoch 5)" in info.value.__notes__[0]
 
 
+def test_an_error_that_an_end_has_caused_is_no_end(way: str, make_pipeline: MakePipeline) -> None:
+    async def source(info: SampleInfo) -> Any:
+        if info.idx_in_epoch == 5:
+            raise ValueError("nothing there") from StopIteration()
+        return np.int64(info.idx_in_epoch)
+
+    pipe = make_pipeline(source, way)
+
+    assert run(pipe) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="nothing there"):
+        pipe.run()
+
+
 def test_the_end_of_the_epoch_comes_before_a_later_failure(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(fails(5, 6, kind=StopIteration), way, workers=1)
 
@@ -395,6 +408,24 @@ def test_what_is_no_exception_is_raised_and_no_sample_is_taken_for_made(
         with pytest.raises(OddError):
             pipe.run()
         assert set(run(pipe)) == {1}
+        gc.collect()
+    assert caplog.records == []
+
+
+def test_of_several_that_raise_what_is_no_exception_one_is_told_and_no_other_goes_on(
+    make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def source(info: SampleInfo) -> Any:
+        await asyncio.sleep(0)
+        if info.idx_in_batch < 2:
+            raise OddError
+        await asyncio.Event().wait()
+
+    pipe = make_pipeline(source, "serial")
+
+    with caplog.at_level(logging.ERROR, "asyncio"):
+        with pytest.raises(OddError):
+            pipe.run()
         gc.collect()
     assert caplog.records == []
 

@@ -5,6 +5,7 @@ That their batches, errors and statistics are those of other workers is in the t
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -673,6 +674,48 @@ class TestGivingUp:
         del slot
         assert kept() is None
         assert crew.take_end() is None
+
+    def test_when_the_crew_is_stopped_takes_no_task_any_more(
+        self, worker: Worker, crew: thread_crew.ThreadCrew, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Also if its callback pays no heed to being asked to end."""
+        monkeypatch.setattr(thread_crew, "_GRACE_S", 0.0)
+        monkeypatch.setattr(thread_crew, "_LAST_GRACE_S", 0.0)
+        crew._shared.farewell = lambda: None
+        pass_through = worker.gate.pass_through
+
+        def pay_no_heed() -> None:
+            with contextlib.suppress(SystemExit):
+                pass_through()
+
+        worker.gate.pass_through = pay_no_heed  # type: ignore[method-assign]
+        worker.tasks.put(1)
+        worker.tasks.put(2)
+        wait_until(lambda: worker.gate.is_reached, "the task")
+
+        with pytest.warns(RuntimeWarning, match="in pay_no_heed"):
+            crew.stop()
+        worker.gate.open()
+
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+        assert worker.begun == [1]
+
+    def test_asks_a_thread_to_end_once_and_only_while_it_runs(
+        self, worker: Worker, crew: thread_crew.ThreadCrew, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        asked: list[int] = []
+        monkeypatch.setattr(thread_crew, "_raise_in", lambda ident, what: asked.append(ident.value))
+        not_begun = thread_crew._WorkerThread(0, crew._shared, [])
+        not_begun.give_up()
+        assert not asked
+        worker.tasks.put(1)
+        wait_until(lambda: worker.gate.is_reached, "the task")
+        thread = crew._workers[0]
+
+        thread.give_up()
+        thread.dismiss()
+
+        assert asked.count(thread.ident or 0) == 1
 
     def test_may_be_told_to_stop_by_its_own_thread(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
         goes_on = []

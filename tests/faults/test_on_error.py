@@ -162,6 +162,28 @@ class TestSkip:
 
         assert "'numbers' for sample 0 of iteration 0 in epoch 0" in caught.value.__notes__[0]
 
+    def test_does_not_look_beyond_the_end_of_the_epoch(self, make: MakePipeline) -> None:
+        asked = []
+
+        def source(info: SampleInfo) -> Any:
+            asked.append(info.idx_in_epoch)
+            return bad_at({14, 15})(info)
+
+        samples_of(make(source, "serial", "skip"))
+
+        assert max(asked) == LENGTH
+
+    @pytest.mark.parametrize(("num_bad", "outcome"), [(1000, [1000] * BATCH_SIZE), (1001, "sample 0 is bad")])
+    def test_tries_a_thousand_others(self, num_bad: int, outcome: Any, make: MakePipeline) -> None:
+        pipe = make(bad_at(range(num_bad), length=10**9), "serial", "skip")
+
+        try:
+            seen = pipe.run()[0].as_array().tolist()
+        except ValueError as error:
+            seen = str(error)
+
+        assert seen == outcome
+
     def test_keeps_the_end_of_the_epoch_where_it_is(self, make: MakePipeline, way: str) -> None:
         pipe = make(bad_at({6}, length=14), way, "skip")
 
@@ -368,6 +390,18 @@ class TestTheLog:
         assert "idx_in_epoch 6 " in text
         assert "idx_in_epoch 7" in text
         assert "ValueError('sample 6 is bad')" in text
+
+    def test_names_batches_likewise(self, make_pipeline: MakePipeline, caplog: pytest.LogCaptureFixture) -> None:
+        def source(iteration: int) -> Any:
+            if iteration == 1:
+                raise ValueError("bad")
+            return np.full(BATCH_SIZE, iteration)
+
+        pipe = make_pipeline(source, "serial", source_options={"name": "numbers", "batch": True, "on_error": "skip"})
+
+        assert [pipe.run()[0].as_array()[0] for _ in range(3)] == [0, 2, 2]
+        (text,) = caplog.messages
+        assert "'numbers': the batch of iteration 1 is replaced by that of iteration 2: ValueError('bad')" in text
 
     def test_says_where_a_callable_has_made_the_replacement(
         self, make: MakePipeline, caplog: pytest.LogCaptureFixture

@@ -276,6 +276,20 @@ def test_samples_that_outgrow_their_room_are_made_again_and_cost_no_slot() -> No
             assert pool.is_settled
 
 
+def test_sample_in_the_place_of_a_bad_one_may_outgrow_its_room() -> None:
+    """It is made again with its batch, and no other one is tried."""
+
+    def callback(info: SampleInfo) -> NDArray[Any]:
+        if info.idx_in_epoch == 10:
+            raise KeyError(info.idx_in_epoch)
+        return np.full(3 * MIB if info.idx_in_epoch == 11 else 1 + info.idx_in_epoch % 2, info.idx_in_epoch, np.uint8)
+
+    with played(of(callback, on_error="skip")) as pool:
+        assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
+
+        assert samples_of(pool, pool.begin(1, SIZE)) == [8, 9, 11, 11, 12, 13, 14, 15]
+
+
 def test_what_samples_are_like_is_a_guess_before_a_batch_is_delivered() -> None:
     """The first that is delivered says it, and not the first that was begun."""
 

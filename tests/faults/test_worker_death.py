@@ -30,6 +30,7 @@ from dali_like import Pipeline
 from dali_like.errors import ClosedError, WorkerDiedError, WorkerError, WorkerStartError
 from dali_like.types import SampleInfo
 from dali_like.workers import crew, template
+from faults.processes import kill_and_wait
 from faults.programs import time_limit
 
 BATCH_SIZE = 4
@@ -179,6 +180,15 @@ class TestAWorkerThatDies:
 
         assert (error.pid, error.exitcode) == (victim, -signal.SIGKILL)
         assert "of iteration 1 in epoch 0" in str(error)
+
+    def test_is_the_error_though_others_have_died_since(self, make: MakePipeline, start_method: str) -> None:
+        pipe = make(lambda info: np.int64(info.idx_in_epoch), start_method)
+        assert run(pipe) == iteration(0)
+        first, last = reversed(workers_of(pipe))
+        for pid in (first, last):
+            kill_and_wait([pid])
+
+        assert run_until(WorkerDiedError, pipe, first=1).value.pid == first
 
     def test_is_an_error_again_at_every_further_run(self, make: MakePipeline, start_method: str) -> None:
         pipe = make(dies_at(6), start_method)
