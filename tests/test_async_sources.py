@@ -430,6 +430,28 @@ def test_of_several_that_raise_what_is_no_exception_one_is_told_and_no_other_goe
     assert caplog.records == []
 
 
+def test_what_goes_on_in_the_event_loop_ends_with_the_pipeline(make_pipeline: MakePipeline) -> None:
+    ended, tasks = [], []
+
+    async def go_on() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def source(info: SampleInfo) -> Any:
+        tasks.append(asyncio.ensure_future(go_on()))
+        await asyncio.sleep(0)
+        return np.int64(info.idx_in_epoch)
+
+    pipe = make_pipeline(source, "serial", prefetch_queue_depth=1)
+    assert run(pipe) == [0, 1, 2, 3]
+
+    pipe.close()
+
+    assert len(ended) == len(tasks) > 0
+
+
 @pytest.mark.parametrize("way", ["fork"])
 def test_exit_in_a_coroutine_is_the_death_of_the_worker(way: str, make_pipeline: MakePipeline) -> None:
     async def source(info: SampleInfo) -> Any:
