@@ -32,6 +32,7 @@ from dali_like.types import SampleInfo
 from dali_like.workers import thread_crew
 from dali_like.workers.descriptors import Descriptor
 from dali_like.workers.meters import Meter
+from dali_like.workers.samples import Source
 from dali_like.workers.starting import WorkerOptions
 
 MakePipeline = Callable[..., Pipeline]
@@ -523,6 +524,7 @@ class Worker:
         tasks: the numbers of tasks; 0: there will be none.
         begun: those that have been taken.
         set_up: called before the first.
+        sources: those of each thread.
     """
 
     def __init__(self) -> None:
@@ -531,8 +533,10 @@ class Worker:
         self.waits = 0
         self.gate = Gate()
         self.set_up: Callable[[], Any] = int
+        self.sources: list[Any] = []
 
     def run(self, index: int, channels: Any, make_sources: Any, guard: Callable[[Any], Any]) -> int:
+        self.sources.append(make_sources())
         self.set_up()
         take = guard(self._take)
         while task := take():
@@ -716,6 +720,18 @@ class TestGivingUp:
         thread.dismiss()
 
         assert asked.count(thread.ident or 0) == 1
+
+    def test_the_thread_in_its_place_has_the_sources_of_now(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
+        worker.tasks.put(0)
+        wait_until(lambda: not worker_threads(), "the end of the first thread")
+        now = Source("now", number)
+        crew.renew([now])
+
+        crew.start(0)
+        worker.tasks.put(0)
+        wait_until(lambda: not worker_threads(), "the end of the second")
+
+        assert worker.sources == [[], [now]]
 
     def test_may_be_told_to_stop_by_its_own_thread(self, worker: Worker, crew: thread_crew.ThreadCrew) -> None:
         goes_on = []
