@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -393,6 +394,54 @@ class TestAStartThatHangs:
 
         assert digest(pipe.run()) == undisturbed[0]
         assert pipe.statistics().worker_restarts == 0
+
+
+class TestTheWatch:
+    """Of one worker, looked at by a clock of the test's."""
+
+    class Watched:
+        def __init__(self, timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+            self.now_s = 0.0
+            monkeypatch.setattr("dali_like.workers.hangs.time", SimpleNamespace(monotonic=lambda: self.now_s))
+            self.watch = hangs.HangWatch(None, None, 1, timeout_s)  # type: ignore[arg-type]  # neither is asked
+
+        def overdue_at(self, state: Any, *moments_s: float) -> list[float]:
+            """At which of these moments a worker that is on something is overdue."""
+            overdue = []
+            for self.now_s in moments_s:
+                if self.watch.due() and self.watch.is_overdue(0, state, starting=False):
+                    overdue.append(self.now_s)
+            return overdue
+
+    def test_counts_how_long_a_worker_has_been_on_one_thing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        watched = self.Watched(8.0, monkeypatch)
+
+        assert watched.overdue_at("a task", *range(1, 8)) == []
+        assert watched.overdue_at("another", *range(8, 18)) == [17]
+
+    def test_knows_nothing_of_the_time_in_which_nobody_has_looked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        watched = self.Watched(8.0, monkeypatch)
+
+        assert watched.overdue_at("a task", 1, 100, 101, 200) == []
+
+    def test_lets_a_worker_be_on_nothing_for_ever(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.Watched(8.0, monkeypatch).overdue_at(None, *range(1, 50)) == []
+
+    def test_forgets_what_the_worker_before_was_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        watched = self.Watched(8.0, monkeypatch)
+        watched.overdue_at("a task", *range(1, 9))
+
+        watched.watch.forget(0)
+
+        assert watched.overdue_at("a task", *range(9, 19)) == [18]
+
+    @pytest.mark.parametrize(("timeout_s", "limit_s"), [(8.0, 10.0), (20.0, 20.0)])
+    def test_gives_a_start_ten_seconds_at_least(
+        self, timeout_s: float, limit_s: float, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        watch = self.Watched(timeout_s, monkeypatch).watch
+
+        assert (watch.limit_s(starting=True), watch.limit_s(starting=False)) == (limit_s, timeout_s)
 
 
 class TestATeardownThatHangs:
