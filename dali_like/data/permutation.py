@@ -269,11 +269,12 @@ class BlockPermutation:
 
     def _order_in(self, group: int) -> Permutation:
         """The order of the positions of a group, of which the one that is asked for is kept: it will be asked for again."""
-        if self._latest.number != group:
+        latest = self._latest  # another thread may put its own there at any time
+        if latest.number != group:
             begin, end = self._begin(group), min(self._begin(group + 1), self._length)
             (seed,) = np.random.SeedSequence([*self._entropy, group]).generate_state(1, np.uint64).tolist()
-            self._latest = _Group(group, begin, end, Permutation(end - begin, seed), {})
-        return self._latest.order
+            latest = self._latest = _Group(group, begin, end, Permutation(end - begin, seed), {})
+        return latest.order
 
 
 class _Group(NamedTuple):

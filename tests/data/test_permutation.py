@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -233,6 +234,26 @@ def test_blocks_of_a_huge_one() -> None:
 
     assert permutation.index(number) == HUGE // 2
     assert permutation[np.array([[HUGE // 2, 5]])].tolist() == [[number, permutation[5]]]
+
+
+def test_a_thread_that_asks_for_another_group_meanwhile_is_no_matter() -> None:
+    class Shared(BlockPermutation):
+        """Whenever one thread has kept the order of a group, another one keeps that of the next in its place."""
+
+        _is_asking = False
+
+        def __setattr__(self, name: str, value: Any) -> None:
+            super().__setattr__(name, value)
+            if name == "_latest" and value.order and not self._is_asking:
+                self._is_asking = True
+                self[value.end % len(self)]
+                self._is_asking = False
+
+    alone, shared = (kind(100, block_size=10, together=2, seed=1) for kind in (BlockPermutation, Shared))
+
+    assert order_of(shared) == order_of(alone)
+    assert shared[np.arange(100)].tolist() == order_of(alone)
+    assert [shared.index(number) for number in order_of(alone)] == list(range(100))
 
 
 # What is refused
