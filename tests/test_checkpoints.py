@@ -122,8 +122,10 @@ def valid() -> dict[str, Any]:
         {"another": 1},
         {"iterator": 1},
         {"iterator": {"size": 8}},
-        {"iterator": {"size": 8, "first": 0, "count": -1, "goes_on": False, "ended": False}},
-        {"iterator": {"size": 8, "first": 0, "count": 4, "goes_on": 0, "ended": False}},
+        *(
+            {"iterator": {"size": 8, "first": 0, "count": 4, "goes_on": False, "ended": False, **wrong}}
+            for wrong in ({"size": None}, {"first": 0.0}, {"count": -1}, {"goes_on": 0}, {"ended": 1}, {"another": 1})
+        ),
     ],
     ids=str,
 )

@@ -397,6 +397,9 @@ def test_parallel_source_without_argument_is_refused() -> None:
         ({"ndim": "2"}, ("ndim", "int", "'2'")),
         ({"ndim": 2, "layout": "HWC"}, ("ndim = 2", "layout: 'HWC'")),
         ({"on_error": "ignore"}, ("on_error", "'ignore'", "skip")),
+        ({"name": 3}, ("name must be a string", "3")),
+        ({"worker_setup": 3}, ("worker_setup must be callable", "3")),
+        ({"worker_teardown": "stop"}, ("worker_teardown must be callable", "'stop'")),
     ],
     ids=str,
 )
@@ -405,6 +408,12 @@ def test_wrong_argument_of_external_source(options: dict[str, Any], words: tuple
         fn.external_source(source=lambda info: np.zeros(1), batch=False, **options)
 
     assert_words(info.value, *words)
+
+
+@pytest.mark.parametrize("name", ["parallel", "repeat_last", "sharded", "preserve", "batch_info", "blocking", "no_copy"])
+def test_flag_of_external_source_is_true_or_false(name: str) -> None:
+    with pytest.raises(errors.ArgumentTypeError, match=f"{name} must be True or False, not 'no'"):
+        fn.external_source(source=lambda info: np.zeros(1), batch=False, **{name: "no"})
 
 
 # What cannot travel to spawned workers

@@ -98,7 +98,8 @@ def test_nor_does_going_to_the_end(kind: str) -> None:
     np.random.seed(3)
     before = np.random.get_state()[1].tolist()
 
-    resumable(MAKERS[kind](None)).finish()
+    for sampler in (MAKERS[kind](None), BatchSampler(MAKERS[kind](None), 4, False)):
+        resumable(sampler).finish()
 
     assert np.random.get_state()[1].tolist() == before
 
@@ -136,6 +137,18 @@ def test_a_state_may_be_loaded_into_a_pass_that_has_begun() -> None:
 
         running.load_state_dict(state)
 
+        assert running.take(9) == expected, kind
+
+
+def test_so_may_that_of_its_beginning() -> None:
+    for kind, make in MAKERS.items():
+        running = resumable(make(1))
+        state = stored(running.state_dict())
+        expected = running.take(9)
+
+        running.load_state_dict(state)
+
+        assert running.state_dict() == state, kind
         assert running.take(9) == expected, kind
 
 
@@ -194,6 +207,13 @@ def test_a_distributed_pass_is_resumed_in_its_epoch() -> None:
     resumed.load_state_dict(running.state_dict())
 
     assert list(resumed) == list(running)
+
+
+def test_a_seed_and_an_epoch_of_numpy_can_be_stored() -> None:
+    sampler = DistributedSampler(range(20), 2, 1, seed=np.int64(3))
+    sampler.set_epoch(np.int64(5))
+
+    assert stored(iter(sampler).state_dict()) == {"seed": 3, "epoch": 5, "total": 10, "taken": 0}
 
 
 # Iterators of others
@@ -330,6 +350,7 @@ def test_a_dataset_of_another_length_is_noticed(kind: str) -> None:
     [
         ("drawn", 4, "'drawn' should be from 0 to 3, and it is 4"),
         ("taken", 33, "'taken' should be from 0 to 32, and it is 33"),
+        ("drawn", 0, "'taken' should be from 0 to 0, and it is 1"),
         ("drawn", True, "'drawn' should be of type int, and there is True"),
         ("generator", None, "'generator' should be of type Mapping, and there is None"),
         ("generator", {"torch": "00"}, "its generator is not a PCG64 of NumPy"),

@@ -464,6 +464,18 @@ def test_an_error_of_a_collation_says_which_batch_it_is_about() -> None:
     assert caught.value.__notes__[0].startswith("raised by dataset range for batch 1 (indices 3, 4, 5), in worker 0")
 
 
+@pytest.mark.parametrize(("length", "last"), [(256, "254, 255)"), (257, "254, 255, ...)")])
+def test_it_names_so_many_indices_of_the_batch_and_no_more(length: int, last: str) -> None:
+    def refuse(samples: list[int]) -> int:
+        raise LookupError
+
+    with pytest.raises(LookupError) as caught:
+        list(loader_of(range(length), 1, batch_size=length, collate_fn=refuse))
+
+    indices = ", ".join(map(str, range(254)))
+    assert f"for batch 0 (indices {indices}, {last}, in worker" in caught.value.__notes__[0]
+
+
 def test_an_error_of_the_default_collation_says_which_samples_it_is_about(workers: int) -> None:
     loader = loader_of(Made(lambda i: image(i, 3 if i < 6 else 4)), workers, batch_sampler=[[0, 1], [2, 6, 4]])
 
@@ -628,6 +640,15 @@ def test_loops_may_be_nested(persistent: bool, dataset: Any) -> None:
     expected = [[0, 1], [2, 3], [4, 5]]
 
     assert [(outer[1].tolist(), labels_of(loader)) for outer in loader] == [(labels, expected) for labels in expected]
+
+
+def test_a_worker_finds_its_way_in_more_passes_than_it_has_in_mind() -> None:
+    loader = loader_of(Stream(3), 1, batch_size=1, persistent_workers=True)
+
+    passes = [iter(loader) for _ in range(18)]
+
+    for number in range(3):
+        assert [next(batches).item() for batches in passes] == [number] * 18
 
 
 @pytest.mark.parametrize("persistent", [False, True])

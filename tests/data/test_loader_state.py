@@ -495,6 +495,10 @@ def with_progress(**changes: Any) -> dict[str, Any]:
     return {**state, "progress": {**state["progress"], **changes}}
 
 
+#: What has been said of the state of a worker's walk.
+TOLD = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
+
+
 @pytest.mark.parametrize(
     ("state", "message"),
     [
@@ -514,6 +518,17 @@ def with_progress(**changes: Any) -> dict[str, Any]:
         pytest.param(with_progress(is_over="no"), "its progress is not what", id="over"),
         pytest.param(with_progress(told=[5]), "its progress is not what", id="told"),
         pytest.param(with_progress(told=[{"worker": 0, "steps": -1}]), "its progress is not what", id="told half"),
+        *(
+            pytest.param(with_progress(told=[TOLD | wrong]), "its progress is not what", id=f"told {next(iter(wrong))}")
+            for wrong in ({"worker": True}, {"steps": -1}, {"ended": 0}, {"of_iterator": None})
+        ),
+        *(
+            pytest.param(with_progress(**wrong), "its progress is not what", id=next(iter(wrong)))
+            for wrong in (
+                *({"number": -1}, {"turn": 0.5}, {"steps": [-1]}, {"ended": ["0"]}, {"shared_seed": "a"}),
+                *({"generator": 5}, {"sampler": [1]}),
+            )
+        ),
     ],
 )
 def test_what_is_no_state_of_such_a_loader_is_refused(state: Any, message: str) -> None:

@@ -309,6 +309,21 @@ class TestADatasetThatRaises:
 
         assert outcomes(iter(loader))[1] == [4, 5, -6, 7]
 
+    @pytest.mark.parametrize("num_workers", [0, 1])
+    @pytest.mark.parametrize("kind", [*MAP_KINDS, "iterable"])
+    def test_is_not_the_end_of_the_epoch_if_such_a_function_raises_StopIteration(  # noqa: N802
+        self, kind: str, num_workers: int
+    ) -> None:
+        def give_up(index: int, error: Exception) -> Any:
+            raise StopIteration
+
+        loader = make_loader(
+            kind, event=Raising({6}, partial(ValueError, "none")), on_error=give_up, num_workers=num_workers
+        )
+
+        with pytest.raises(RuntimeError, match="only the dataset ends the epoch"):
+            list(loader)
+
     @pytest.mark.parametrize("kind", MAP_KINDS)
     def test_raises_where_no_sample_of_the_batch_can_be_had(self, kind: str) -> None:
         loader = make_loader(kind, event=Raising(range(4, 8), partial(ValueError, "none")), on_error="skip")
