@@ -141,7 +141,12 @@ def test_garbage_is_refused(data: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [({"batch_size": 5}, "batch_size=5"), ({"passed": [], "sources": []}, "0 sources, not 1")]
+    ("change", "words"),
+    [
+        ({"batch_size": 5}, "batch_size=5, not batch_size=4$"),
+        ({"passed": [], "sources": []}, "0 sources, not 1"),
+        ({"passed": [3]}, "in the checkpoint, source 0 is an iterator; in this pipeline it is none"),
+    ],
 )
 def test_checkpoint_of_another_pipeline_is_refused(change: dict[str, Any], words: str) -> None:
     pipe = pipeline_of("samples", "serial", checkpoint=json.dumps(valid() | change))

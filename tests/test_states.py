@@ -19,7 +19,8 @@ from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.source_states import state_before
 from dali_like.tensors import TensorListCPU
-from dali_like.types import SampleInfo
+from dali_like.types import BatchInfo, SampleInfo
+from dali_like.workers.states import StateRecorder, StatesBefore
 
 END = "end"
 
@@ -660,6 +661,26 @@ def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_eit
 
         with pytest.raises(LostItemError, match="was taken before a state was loaded"):
             pipe.run()
+
+
+def test_of_each_of_the_last_batches_the_state_is_kept_that_was_noted_last() -> None:
+    states = StatesBefore(2)
+
+    for iteration, state in ((0, "first"), (1, "next"), (0, "first again"), (2, "last")):
+        states.note(0, iteration, state)
+
+    assert [states.before(0, iteration) for iteration in range(3)] == ["first again", None, "last"]
+
+
+def test_a_state_is_noted_where_a_batch_begins_and_does_not_change_later() -> None:
+    state = {"given": 0}
+    recorder = StateRecorder(lambda: state, 2)
+
+    for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), BatchInfo(2, 0)):
+        recorder.note(info)
+        state["given"] += 1
+
+    assert [recorder.before(0, iteration) for iteration in (1, 2, 3)] == [{"given": 0}, {"given": 2}, {"given": 3}]
 
 
 def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:

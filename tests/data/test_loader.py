@@ -271,6 +271,17 @@ def test_samples_of_any_kind_make_the_same_batches_in_workers(kind: str) -> None
     assert all_of(loader_of(dataset, 2, batch_size=4)) == all_of(loader_of(dataset, batch_size=4))
 
 
+def test_only_those_begun_before_that_is_known_are_made_twice(tmp_path: Path) -> None:
+    def make(index: int) -> Any:
+        with (tmp_path / str(index)).open("a") as log:
+            log.write("made")
+        return row_of_database(index)
+
+    all_of(loader_of(Made(make, 24), 1, batch_size=4, prefetch_factor=1))
+
+    assert [(tmp_path / str(index)).read_text() for index in (0, 23)] == ["made" * 2, "made"]
+
+
 @pytest.mark.parametrize("kind", [np.ndarray, np.int64, bool, str, dict, tuple, Pair, Box, object])
 def test_workers_collate_by_functions_that_the_default_collation_has_been_given(
     kind: type, monkeypatch: pytest.MonkeyPatch

@@ -291,7 +291,7 @@ def test_positions_and_numbers_beyond_the_end(permutation: Permutation | BlockPe
             permutation.index(number)
 
 
-@pytest.mark.parametrize("positions", [np.array([0, 5]), np.array([-1]), np.array([0.0])])
+@pytest.mark.parametrize("positions", [np.array([0, 5]), np.array([-1]), np.array([0.0]), np.array([True])])
 def test_arrays_of_positions_beyond_the_end(positions: NDArray[np.int64]) -> None:
     for permutation in (Permutation(5), BlockPermutation(5, 2)):
         with pytest.raises(IndexError, match="positions"):
