@@ -276,8 +276,10 @@ def _collate_floats(batch: Sequence[Any], *, collate_fn_map: CollateMap | None =
 
 
 def _collate_ints(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> NDArray[Any]:
-    numbers = _collate_numbers(batch)
-    if numbers.dtype.kind not in "bi" and _are_floats_or_ints(batch) and not all(map(_fits, batch)):
+    if not all(isinstance(value, int) for value in batch):
+        return np.array(batch, np.float64) if _are_floats_or_ints(batch) else _collate_numbers(batch)
+    numbers = np.array(batch)
+    if numbers.dtype.kind not in "bi":
         raise _refusal_of_numbers(batch)
     return numbers
 

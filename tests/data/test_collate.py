@@ -129,9 +129,12 @@ def test_arrays_of_any_make(samples: list[NDArray[Any]]) -> None:
         ([0.5, 1.5], np.float64),
         ([0.5, 2], np.float64),
         ([2, 0.5], np.float64),
+        ([2**63, 0.5], np.float64),
+        ([-1, 2**70, 0.5], np.float64),
         ([1.5, True], np.float64),
         ([1.0, 2**70], np.float64),
         ([1.0, np.float16(2)], np.float64),
+        ([1.0, np.longdouble(2)], np.float64),
         ([2**62, -(2**63), 2**63 - 1], np.int64),
         ([Colour.RED, Colour.BLUE], np.int64),
         ([np.uint8(1), np.uint8(2)], np.uint8),
@@ -315,7 +318,6 @@ def test_types_that_make_no_batch(samples: list[Any], found: str) -> None:
         ([2**63], "Overflow when unpacking long long"),
         ([2**63, -1], "Overflow when unpacking long long"),
         ([1, 2**70], "Overflow when unpacking long long"),
-        ([2**63, 0.5], "Overflow when unpacking long long"),
         ([[1, 2], 3], "the first sample of the batch is a <class 'list'>, another is a <class 'int'>"),
         ([{"a": 1}, 3], "the first sample of the batch is a <class 'dict'>, another is a <class 'int'>"),
         ([Box(1, "a"), 3], "the first sample of the batch is a <class '.*Box'>, another is a <class 'int'>"),
@@ -324,6 +326,14 @@ def test_types_that_make_no_batch(samples: list[Any], found: str) -> None:
 def test_samples_that_do_not_go_together(samples: list[Any], message: str) -> None:
     with pytest.raises(CollateError, match=message):
         default_collate(samples)
+
+
+@pytest.mark.skipif(not hasattr(np.dtypes, "StringDType"), reason="NumPy has such texts from 2.0 on")
+def test_texts_of_any_length_are_no_numbers() -> None:
+    texts = np.array(["a", "bc"], np.dtypes.StringDType())
+
+    with pytest.raises(CollateTypeError, match="must contain tensors, numpy arrays, numbers, dicts or lists; found String"):
+        default_collate([texts, texts])
 
 
 def test_a_missing_key() -> None:

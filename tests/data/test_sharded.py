@@ -81,6 +81,30 @@ def test_it_takes_no_memory_and_no_time_to_be_anywhere() -> None:
     assert next(batches) == Permutation(10**12)[np.arange(first, first + 64)].tolist()
 
 
+def test_a_state_brings_its_seed_and_its_epoch_along() -> None:
+    (sampler,), (other,) = samplers_of(1, 4), samplers_of(1, 4, seed=8)
+    sampler.set_epoch(2)
+    batches, resumed = iter(sampler), iter(other)
+    next(batches)
+
+    resumed.load_state_dict(batches.state_dict())
+
+    assert list(resumed) == list(batches)
+
+
+def test_batches_are_gone_past_from_anywhere() -> None:
+    (sampler,) = samplers_of(1, 4)
+    batches = iter(sampler)
+    next(batches)
+
+    for _ in range(2):
+        batches.skip(3)
+
+    assert list(batches) == list(sampler)[7:]
+    with pytest.raises(StopIteration):
+        batches.skip(1)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("epoch", [0, 1])
 def test_a_loader_goes_on_with_another_number_of_ranks(workers: int, epoch: int) -> None:
@@ -129,6 +153,13 @@ def test_states_of_others_are_refused(length: int, batch_size: int, message: str
 
     with pytest.raises(CheckpointError, match=message):
         batches(40, 4).load_state_dict(batches(length, batch_size).state_dict())
+
+
+def test_epochs_are_counted_from_0_on() -> None:
+    (sampler,) = samplers_of(1, 4)
+
+    with pytest.raises(ArgumentError, match="epoch must be an integer from 0 on"):
+        sampler.set_epoch(-1)
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,8 @@ def test_lists_of_anything_make_the_same_batch_or_the_same_kind_of_error(samples
     ("samples", "theirs", "ours"),
     [
         ([1, 0.5], "float32", "float64"),  # PyTorch's default dtype; [0.5, 1] is float64 there, too
+        ([2**63, 0.5], "float32", "float64"),
+        ([-1, 2**70, 0.5], "float32", "float64"),
         ([np.int64(1), np.float32(0.5)], "float32", "float64"),
         ([np.zeros(1, "i8"), np.zeros(1, "f4")], "float32", "float64"),
         ([np.float32(1), 1], "float32", "float64"),
