@@ -936,9 +936,10 @@ def test_stream_begins_anew_for_what_came_before(walks: Walks) -> None:
 
 def test_stream_forgets_what_was_put_back_with_its_epoch(walks: Walks) -> None:
     stream = Stream(walks)
-    stream.put_back(stream(BatchInfo(0, 0)))
+    for position in (0, 1):
+        stream.put_back(stream(BatchInfo(position, 0)))
 
-    assert stream(BatchInfo(0, 1)) == (2, 0)
+    assert [stream(BatchInfo(i, 1)) for i in (0, 1)] == [(2, 0), (2, 1)]
 
 
 def test_stream_that_cannot_begin_anew_says_what_is_lost(walks: Walks) -> None:
@@ -970,6 +971,78 @@ def test_stream_that_has_ended_says_what_is_lost_before_its_end(walks: Walks) ->
 
     with pytest.raises(errors.LostItemError, match="item 9"):
         stream(BatchInfo(9, 0))
+
+
+class Counted:
+    """Three items, and how often they have been walked through, which is its state."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[int]:
+        self.walks += 1
+        return iter(range(3))
+
+    def state_dict(self) -> dict[str, int]:
+        return {"walks": self.walks}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.walks = state["walks"]
+
+
+def test_stream_that_has_ended_walks_no_more_where_it_goes_on_from_its_state() -> None:
+    before, after = Counted(), Counted()
+    list(before)
+    stream, resumed = (Stream(counted.__iter__, owner=counted) for counted in (before, after))
+    with pytest.raises(StopIteration):
+        stream(BatchInfo(3, 0))
+
+    resumed.restore(stream.save())
+
+    for position in (3, 4):
+        with pytest.raises(StopIteration):
+            resumed(BatchInfo(position, 0))
+    assert (before.walks, after.walks) == (2, 2)
+
+
+def test_stream_begins_anew_for_what_came_before_its_state() -> None:
+    before, after = Counted(), Counted()
+    stream, resumed = (Stream(counted.__iter__, owner=counted) for counted in (before, after))
+    list(before)
+    stream(BatchInfo(1, 0))
+
+    resumed.restore(stream.save())
+
+    assert [resumed(BatchInfo(i, 0)) for i in (0, 1)] == [0, 1]
+    assert after.walks == 1  # what the state was at the beginning is not known
+
+
+def test_stream_walks_to_where_it_was_if_nothing_is_said_of_the_state() -> None:
+    class Silent(Counted):
+        def state_dict(self) -> Any:
+            return None
+
+        def load_state_dict(self, state: Any) -> None:
+            raise AssertionError
+
+    stream, resumed = (Stream(silent.__iter__, owner=silent) for silent in (Silent(), Silent()))
+    stream(BatchInfo(1, 0))
+
+    resumed.restore(stream.save())
+
+    assert resumed(BatchInfo(2, 0)) == 2
+
+
+def test_stream_takes_the_state_of_an_iterator_where_its_own_has_one() -> None:
+    class Walk(Counted):
+        def __next__(self) -> int:
+            return 0
+
+    stream, resumed = Stream(Walk), Stream(lambda: iter(range(3)))
+    stream(BatchInfo(0, 0))
+    resumed.restore(stream.save())
+
+    with pytest.raises(errors.CheckpointError, match=r"the state of an iterator; this one has no load_state_dict"):
+        resumed(BatchInfo(1, 0))
 
 
 def test_stream_goes_on_with_an_iterator_that_goes_on_behind_its_end() -> None:

@@ -20,7 +20,7 @@ from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.source_states import state_before
 from dali_like.tensors import TensorListCPU
 from dali_like.types import BatchInfo, SampleInfo
-from dali_like.workers.states import StateRecorder, StatesBefore
+from dali_like.workers.states import StateRecorder, StatesBefore, knows_its_state
 
 END = "end"
 
@@ -661,6 +661,10 @@ def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_eit
 
         with pytest.raises(LostItemError, match="was taken before a state was loaded"):
             pipe.run()
+
+
+def test_instances_know_their_state_and_classes_do_not() -> None:
+    assert [knows_its_state(value) for value in (Counter, Counter())] == [False, True]
 
 
 def test_of_each_of_the_last_batches_the_state_is_kept_that_was_noted_last() -> None:
