@@ -381,15 +381,18 @@ def test_exception_of_one_source_where_another_ends(ways: tuple[str, str], tmp_p
         assert told(pipe.run()) == infos_of(1, [0])[0]
 
 
-def test_exceptions_in_two_sources_cost_one_batch(way: str) -> None:
-    def failing(info: SampleInfo) -> NDArray[Any]:
-        if info.iteration == 1:
-            raise ZeroDivisionError
-        return np.array(info)
+def test_exceptions_in_two_sources_cost_one_batch_and_the_first_is_raised(way: str) -> None:
+    def failing_by(error: type[Exception]) -> Callable[[SampleInfo], NDArray[Any]]:
+        def source(info: SampleInfo) -> NDArray[Any]:
+            if info.iteration == 1:
+                raise error
+            return np.array(info)
+
+        return source
 
     kind = "serial" if way == "serial" else "parallel"
     options = {} if way == "serial" else {"py_start_method": way}
-    with pipeline_of([failing, failing], [kind, kind], **options) as pipe:
+    with pipeline_of([failing_by(ZeroDivisionError), failing_by(LookupError)], [kind, kind], **options) as pipe:
         pipe.run()
         with pytest.raises(ZeroDivisionError):
             pipe.run()

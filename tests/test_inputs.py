@@ -451,6 +451,16 @@ class TestRepeatLast:
 
         assert [first(pipe.run())[0] for _ in range(6)] == [0, 1, 2, 3, 3, 3]
 
+    def test_skips_nothing_that_is_fed_behind_a_repetition(self, make: MakeInputs) -> None:
+        pipe = make(options={"repeat_last": True})
+        pipe.feed_input("x", batch_of(0))
+        seen = [first(pipe.run())[0] for _ in range(2)]
+
+        for number in (1, 2):
+            pipe.feed_input("x", batch_of(number))
+
+        assert seen + [first(pipe.run())[0] for _ in range(3)] == [0, 0, 1, 2, 2]
+
     def test_has_nothing_to_give_at_first(self, make: MakeInputs) -> None:
         with pytest.raises(NoInputError):
             make(options={"repeat_last": True}).run()

@@ -11,6 +11,7 @@ import textwrap
 import threading
 import traceback
 import typing
+import urllib.parse
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +232,17 @@ def test_helpers_follow_what_cloudpickle_has_been_told_of_their_module() -> None
         assert sent(generic_in_this_module) is not generic_in_this_module
     finally:
         cloudpickle.unregister_pickle_by_value(module)
+
+
+def test_and_of_the_package_of_their_module() -> None:
+    cloudpickle.register_pickle_by_value(urllib)
+    try:
+        travelled = sent(urllib.parse.urlsplit)
+    finally:
+        cloudpickle.unregister_pickle_by_value(urllib)
+
+    assert travelled is not urllib.parse.urlsplit
+    assert travelled("http://host/path").path == "/path"
 
 
 def test_what_the_parts_of_a_source_share_is_shared_there(make_pipeline: MakePipeline) -> None:

@@ -374,6 +374,7 @@ class Recorder(Pool):
 
     def __init__(self) -> None:
         self.asked: list[Batch] = []
+        self.cancelled: list[Batch] = []
 
     def submit(self, key: BatchKey) -> Batch:
         self.asked.append(Batch(key))
@@ -386,7 +387,7 @@ class Recorder(Pool):
         return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:
-        pass
+        self.cancelled.append(batch)
 
     def close(self) -> None:
         pass
@@ -406,6 +407,27 @@ def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> Non
     of_other = [batch.key for batch in recorder.asked if batch.key.worker == 1]
     assert [key.iteration for key in of_other] == list(range(len(of_other)))
     assert [key.turn for key in of_other] == sorted(key.turn for key in of_other)
+
+
+def test_what_was_begun_behind_the_end_of_a_shard_is_cancelled() -> None:
+    recorder = Recorder()
+    shards = ShardsPool(recorder, 2)
+    for turn in range(6):
+        shards.submit(BatchKey(0, 0, turn, 0, BATCH_SIZE, turn=turn))
+    of_first = [batch for batch in recorder.asked if batch.key.worker == 0]
+
+    of_first[0].outcome = StopIteration()
+    shards.poll()
+
+    assert recorder.cancelled == of_first[1:]
+
+
+def test_on_the_way_into_an_epoch_each_worker_has_one_batch_to_drop() -> None:
+    recorder = Recorder()
+
+    ShardsPool(recorder, 2).submit(BatchKey(0, 0, 100, 0, BATCH_SIZE))
+
+    assert len(recorder.asked) == 3
 
 
 # Checkpoints
