@@ -56,7 +56,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     Raises:
         CollateTypeError: samples of this type do not make batches.
-        CollateError: arrays have different shapes, sequences different lengths, or an integer needs more than 64 bits.
+        CollateError: arrays have different shapes, sequences different lengths, or one of nothing but
+            integers needs more than 64 bits.
         CollateKeyError: a sample lacks a key of the first one.
         SampleIndexError: there are no samples.
 
