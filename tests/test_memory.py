@@ -479,6 +479,31 @@ def test_pipelines_work_with_little_address_space(way: str) -> None:
     assert result.stdout == "done\n"
 
 
+def test_little_address_space_is_shared_among_few_large_batches() -> None:
+    """Of 256 MiB of address space, a batch of 16 MiB takes more than the part that is one's usually."""
+    program = """
+        import numpy as np
+        from dali_like import fn, pipeline_def
+
+        @pipeline_def(batch_size=16, py_num_workers=2)
+        def pipeline():
+            source = lambda info: np.full(1 << 20, info.idx_in_epoch, np.uint8)
+            return fn.external_source(source=source, batch=False, parallel=True)
+
+        pipe = pipeline()
+        for iteration in range(12):
+            (batch,) = pipe.run()
+            assert batch.as_array()[:, -1].tolist() == list(range(iteration * 16, iteration * 16 + 16))
+        pipe.close()
+        print("done")
+    """
+
+    result = run_with_address_space(1 << 30, program)
+
+    assert result.stderr == ""
+    assert result.stdout == "done\n"
+
+
 def test_samples_too_large_for_the_address_space_are_an_error() -> None:
     program = """
         import numpy as np

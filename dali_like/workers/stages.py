@@ -6,16 +6,10 @@ import abc
 import struct
 from collections.abc import Sequence
 
-from dali_like.errors import (
-    CorruptionError,
-    DaliLikeError,
-    DtypeMismatchError,
-    NdimMismatchError,
-    OutOfMemoryError,
-)
+from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 from dali_like.workers.batch import Batch, BatchKey, Outcome, assemble, describe_sample, fill_up, first_layout, position_note
 from dali_like.workers.geometry import TASKS_PER_WORKER, Geometry, OutputLayout, task_size
-from dali_like.workers.memory import SharedSpace
+from dali_like.workers.memory import SharedSpace, mib
 from dali_like.workers.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header, align
 from dali_like.workers.ring import Ring, Slot
 from dali_like.workers.samples import LastBatch, Source, dtype_text, ndim_text
@@ -35,8 +29,10 @@ _MOST_SHORTAGES = 3
 #: Tasks that take less time than this are joined, and parted again if they would take longer than that.
 _SHORT_TASK_NS = 5_000_000
 _LONG_TASK_NS = 16_000_000
-#: The regions of a slot take no more than this part of the whole address space.
+#: The regions of a slot take no more than this part of the whole address space, so that there is room for many slots; or
+#: than the second part, where `ulimit -v` leaves so little that samples would not fit otherwise.
 _MAX_SLOT_SHARE = 64
+_MAX_LARGE_SLOT_SHARE = 8
 
 #: Writes the words of a slot's header that say which batch it is for.
 _pack_batch = struct.Struct(f"={Header.BATCH_SIZE + 1}q").pack_into
@@ -65,7 +61,8 @@ class Stage(abc.ABC):
     ) -> None:
         self.source = source
         self._space = space
-        self._most_region_bytes = space.size // _MAX_SLOT_SHARE // -(-capacity // task_size)
+        self._num_tasks = -(-capacity // task_size)
+        self._most_bytes = space.size // _MAX_SLOT_SHARE  # the regions of all these tasks together
         self._largest_bytes = 0
         self._sized = False
         self.usual_region_bytes = 0
@@ -141,7 +138,7 @@ class Stage(abc.ABC):
         now = self.ring.geometry
         if task_size == now.task_size:
             return
-        self._most_region_bytes = self._space.size // _MAX_SLOT_SHARE // -(-now.capacity // task_size)
+        self._num_tasks = -(-now.capacity // task_size)
         self._largest_bytes = -(-self._largest_bytes * task_size // now.task_size)
         self._use(task_size=task_size, region_bytes=self._region_bytes(now.region_bytes * task_size // now.task_size))
 
@@ -190,11 +187,14 @@ class Stage(abc.ABC):
             OutOfMemoryError: the address space is too small for it.
         """
         needed = self._in_tasks_of_now(needed, task_size)
+        if needed * self._num_tasks > self._most_bytes:
+            self._most_bytes = min(needed * self._num_tasks * 2, self._space.size // _MAX_LARGE_SLOT_SHARE)
         region = max(self._region_bytes(needed * 2), self.ring.geometry.region_bytes)
         if region < needed:
             raise OutOfMemoryError(
-                f"{self.source.name} returned samples of {needed >> 20} MiB in one task; the shared address space of "
-                f"{self._space.size >> 20} MiB is too small for them: raise `ulimit -v` or lower the batch size"
+                f"{self.source.name} returned samples of {mib(needed)} in one of {self._num_tasks} tasks; a batch may take "
+                f"{mib(self._most_bytes)} of the {mib(self._space.size)} of shared address space, which is a quarter of "
+                "`ulimit -v`: raise that, or lower the batch size"
             )
         self._largest_bytes = max(self._largest_bytes, region // _REGION_FACTOR)
         self._use(region_bytes=region)
@@ -253,7 +253,7 @@ class Stage(abc.ABC):
 
     def _region_bytes(self, wanted: int) -> int:
         wanted = max(wanted, _LEAST_REGION_BYTES)
-        return align(min(1 << (wanted - 1).bit_length(), self._most_region_bytes), PAGE_BYTES)
+        return align(min(1 << (wanted - 1).bit_length(), self._most_bytes // self._num_tasks), PAGE_BYTES)
 
 
 class ArrayStage(Stage):
