@@ -151,7 +151,10 @@ def _worker_counts(given: int) -> list[int]:
 
 
 def _numbers(text: str) -> list[int]:
-    numbers = sorted({int(part) for part in text.split(",")})
+    try:
+        numbers = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"say numbers of workers, as 1,2,4, not {text!r}") from None
     if numbers[0] < 1:
         raise argparse.ArgumentTypeError("there is at least one worker")
     return numbers

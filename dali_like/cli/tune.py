@@ -108,7 +108,9 @@ def run(options: argparse.Namespace) -> int:
     if options.plot is not None:
         _draw(tuning.trials, best, options.plot)
     if best is None:
-        print(f"\nNothing has worked within {size_text(budget)}.")
+        least = min((trial.measured.memory_bytes for trial in tuning.trials if trial.outcomes), default=0)
+        hint = f"; the least was {size_text(least)}: raise --memory" if least > budget else ""
+        print(f"\nNothing has worked within {size_text(budget)}{hint}.")
         return 1
     print(f"\n{tuning.noise_text()}\n\n{factory.line(**best.settings)}")
     return 0
@@ -129,9 +131,11 @@ class _Tuning:
 
     def noise_text(self) -> str:
         """How much of the differences is noise."""
-        noise = max((trial.spread for trial in self.trials), default=0.0)
+        spreads = [trial.spread for trial in self.trials if len(trial.outcomes) > 1]
+        if not spreads:
+            return "Each has been measured once, since none came near the fastest."
         return (
-            f"Repeated trials differ by up to {noise:.0%}. Of settings that differ by no more than theirs do, or by "
+            f"Repeated trials differ by up to {max(spreads):.0%}. Of settings that differ by no more than theirs do, or by "
             f"{_TOLERANCE:.0%}, the one that takes least is the best."
         )
 

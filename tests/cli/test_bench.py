@@ -361,6 +361,18 @@ def test_bench_tells_what_each_worker_brings_and_doubts_what_cannot_be(
     assert ("have disturbed the figures" in out) == (limit < 100)
 
 
+@pytest.mark.parametrize(
+    ("numbers", "message"), [("1;2", "say numbers of workers, as 1,2,4, not '1;2'"), ("0", "at least one")]
+)
+def test_bench_refuses_numbers_of_workers_that_are_none(
+    numbers: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["bench", "a_program:parallel", "--workers", numbers])
+
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("program")
 def test_bench_of_a_pipeline_without_workers(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "bench", "a_program:serial")
@@ -483,6 +495,20 @@ def test_tune_is_not_misled_by_one_trial_that_was_fast(measured: Measured, capsy
 
 
 @pytest.mark.usefixtures("program")
+def test_tune_says_nothing_of_repeated_trials_where_there_were_none(
+    measured: Measured, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rates = itertools.count(1)
+    measured(lambda settings: outcome(100 * 2 ** next(rates)))
+
+    status, out, _ = run(capsys, "tune", "a_program:parallel")
+
+    assert status == 0
+    assert "Each has been measured once" in out
+    assert "Repeated" not in out
+
+
+@pytest.mark.usefixtures("program")
 def test_settings_that_fail_are_shown_and_not_taken(measured: Measured, capsys: pytest.CaptureFixture[str]) -> None:
     def measure(settings: dict[str, Any]) -> Outcome:
         if settings["py_start_method"] == "spawn":
@@ -501,7 +527,7 @@ def test_tune_says_so_if_nothing_works(measured: Measured, capsys: pytest.Captur
     measured(lambda settings: outcome(100, 10 * MIB))
     status, out, _ = run(capsys, "tune", "a_program:parallel", "--memory", "1MiB")
     assert status == 1
-    assert "Nothing has worked within 1 MiB" in out
+    assert re.search(r"Nothing has worked within 1 MiB; the least was \d+ MiB: raise --memory\.", out)
 
 
 @pytest.mark.usefixtures("program")
