@@ -260,8 +260,8 @@ class LoaderCrew:
     def describe_workers_on(self, batch: Batch) -> list[str]:
         """For each worker that is on a batch, or else on others: which, what it is making, and its Python stack."""
         with self.lock():
-            started = len(self._pool.worker_pids)
-            nobody = [f"no worker is on anything; {started} of {self._pool.num_workers} have started"]
+            started = f"{len(self._pool.worker_pids)} of {self._pool.num_workers}"
+            nobody = [f"no worker is on anything; {started} have started, which the timeout includes"]
             return self._pool.describe_workers_on(batch) or nobody
 
     def end_pass(self, pending: Iterable[Batch]) -> None:

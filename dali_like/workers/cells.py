@@ -1,7 +1,8 @@
 """What workers leave in shared memory besides batches, as the main process reads it.
 
 In its cell a worker names the task that it has taken last and the sample that it is on; there it counts what it has
-replaced and skipped. In its message area it says why it could not start. All of that stays when the worker dies.
+replaced and skipped. In its message area it says why it could not start, and `faulthandler` writes its Python stack there,
+when it is asked for it and when it crashes. All of that stays when the worker dies.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from dali_like.workers.protocol import (
 from dali_like.workers.transport import read_message
 
 _LITTLE: Literal["little"] = "little"
+
+#: How `faulthandler` begins when the process crashes.
+_CRASH = "Fatal Python error"
 
 
 class Cells:
@@ -56,6 +60,23 @@ class Cells:
         start = message_offset(worker, self._num_workers)
         return read_message(self._space, start, MESSAGE_BYTES - WORD_BYTES)
 
+    def stack_of(self, worker: int) -> str:
+        """The Python stack that it has shown last; "" if it has not."""
+        return _trim(self._text(worker).decode(errors="replace"))
+
+    def crash_of(self, worker: int) -> str:
+        """With which stack it has crashed; "" if it has ended otherwise, or if the program has its own `faulthandler`."""
+        _, begin, stack = self.stack_of(worker).rpartition(_CRASH)
+        return begin + stack
+
+    def forget_stack(self, worker: int) -> bool:
+        """Make room for another stack, which its process writes behind the one before; whether there is room left."""
+        if self._end_of_text(worker) > MESSAGE_BYTES // 2:
+            return False
+        if self.has_started(worker):  # else there may be what it has left that could not start
+            self._space.discard(message_offset(worker, self._num_workers), MESSAGE_BYTES)
+        return True
+
     @property
     def num_replaced(self) -> int:
         """How many samples have been replaced by what a source's ``on_error`` says; those of dead workers included."""
@@ -68,6 +89,26 @@ class Cells:
         self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # what it has measured stays
         self._space.discard(message_offset(worker, self._num_workers), MESSAGE_BYTES)
 
+    def _text(self, worker: int) -> bytes:
+        """What lies in its message area behind the length of its last words."""
+        start = message_offset(worker, self._num_workers)
+        return self._space.map[start + WORD_BYTES : start + MESSAGE_BYTES].strip(b"\0")
+
+    def _end_of_text(self, worker: int) -> int:
+        start = message_offset(worker, self._num_workers)
+        return len(self._space.map[start : start + MESSAGE_BYTES].rstrip(b"\0"))
+
     def _word(self, worker: int, place: int) -> int:
         begin = cell_offset(worker) + place
         return int.from_bytes(self._space.map[begin : begin + WORD_BYTES], _LITTLE)
+
+
+def _trim(stack: str) -> str:
+    """Leave out the frames below the worker's loop, which are those of the process that it was forked from; and modules."""
+    kept, below = [], False
+    for line in stack.splitlines():
+        below = below and line.startswith("  File")
+        if not below and line and not line.startswith("Extension modules"):
+            kept.append(line)
+        below = below or line.endswith("in run_worker")
+    return "\n".join(kept)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import time
 from collections.abc import Hashable
 
+from dali_like.workers.cells import Cells
 from dali_like.workers.crew import Workers
 from dali_like.workers.limits import read_file
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import MESSAGE_BYTES, WORD_BYTES, message_offset
 from dali_like.workers.worker import STACK_SIGNAL
 
 #: How long a worker has to write its stack, and how long the text must have stayed the same to be taken as whole.
@@ -37,8 +37,7 @@ class HangWatch:
 
     def __init__(self, crew: Workers, space: SharedSpace, num_workers: int, timeout_s: float) -> None:
         self._crew = crew
-        self._space = space
-        self._num_workers = num_workers
+        self._cells = Cells(space, num_workers)
         self._timeout_s = timeout_s
         self._interval_s = min(timeout_s / _LOOKS, _LONGEST_INTERVAL_S)
         #: For each worker, what it was on when it was looked at last, and for how long it has been seen to be on that.
@@ -85,30 +84,16 @@ class HangWatch:
         """The Python stack of a worker, or why there is none."""
         if self.is_stopped(worker):
             return "the process is stopped, so that it cannot show its Python stack"
+        if not self._cells.forget_stack(worker):
+            return "the process has shown its Python stack too often to show it again"
         self._crew.signal(worker, STACK_SIGNAL)
         deadline = time.monotonic() + _STACK_S
-        text, steady_since = b"", 0.0
+        text, steady_since = "", 0.0
         while (now := time.monotonic()) < deadline:
-            before, text = text, self._read_text(worker)
+            before, text = text, self._cells.stack_of(worker)
             if text != before or not text:
                 steady_since = now
             elif now - steady_since > _STEADY_S:
                 break
             time.sleep(_STEADY_S / 3)
-        return _trim(text.decode(errors="replace")) or "the process has not shown its Python stack"
-
-    def _read_text(self, worker: int) -> bytes:
-        start = message_offset(worker, self._num_workers) + WORD_BYTES
-        text = self._space.map[start : start + MESSAGE_BYTES - WORD_BYTES]
-        return text[: text.find(b"\0")]
-
-
-def _trim(stack: str) -> str:
-    """Leave out the frames below the worker's loop, which are those of the process that it was forked from."""
-    kept, below = [], False
-    for line in stack.splitlines():
-        below = below and line.startswith("  File")
-        if not below:
-            kept.append(line)
-        below = below or line.endswith("in run_worker")
-    return "\n".join(kept)
+        return text or "the process has not shown its Python stack"

@@ -256,6 +256,8 @@ class Recovery:
         if error is None:
             doing = "while it was idle" if debt is None else f"while {work.describe(debt)}"
             what = f"worker {end.worker} ({self._unit} {end.pid}) {self._crew.describe_exit(end)} {doing}"
+            if crash := self._cells.crash_of(end.worker):
+                what += f":\n{crash}"
             error = WorkerDiedError(what, end.pid, end.exitcode)
         if self._allowance.take(end.worker):
             self._replace(end, debt, error, work)
@@ -295,7 +297,7 @@ class Recovery:
             toll.deaths += 1
         if debt.batch.cancelled or toll.is_hopeless:
             ends = toll.hangs + toll.deaths
-            error.add_note(f"worker number {ends} that has come to its end on this sample, which is given up")
+            error.add_note(f"workers that this sample has ended: {ends}; it is given up")
             work.give_up(debt, error)
         elif toll.is_suspicious and not (self._isolated or self._lost):
             self._suspects.append(debt)

@@ -206,13 +206,15 @@ def report_error(runner: TaskRunner, page: int, task: int, sample: int) -> tuple
 
 
 def answer_with_stack(index: int, channels: Channels) -> None:
-    """Let a worker process write its Python stack into the message area whenever it is asked for."""
+    """Let a worker process write its Python stack into the message area whenever it is asked for, and when it crashes."""
     try:
         fd = os.open(f"/proc/self/fd/{channels.space.fd.fileno()}", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:  # no /proc, or no descriptor left: hangs are then noticed without a stack
         return
     os.lseek(fd, message_offset(index, channels.num_workers) + WORD_BYTES, os.SEEK_SET)
     faulthandler.register(STACK_SIGNAL, file=fd, all_threads=True)
+    if not faulthandler.is_enabled():  # else the program wants to be told where it has said
+        faulthandler.enable(file=fd, all_threads=False)
 
 
 def leave_message(index: int, channels: Channels, message: bytes) -> None:

@@ -21,6 +21,10 @@ from dali_like import Pipeline
 from dali_like.errors import ArgumentError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import SampleInfo
 from dali_like.workers import hangs
+from dali_like.workers.cells import Cells
+from dali_like.workers.descriptors import Descriptor
+from dali_like.workers.memory import SharedSpace
+from dali_like.workers.protocol import CELL_PID, MESSAGE_BYTES, WORD_BYTES, cell_offset, message_offset
 from faults.processes import wait_until_all, wait_until_idle, workers_of
 from faults.programs import Program, time_limit
 from faults.streams import (
@@ -457,6 +461,38 @@ class TestATeardownThatHangs:
 
         assert not any(map(is_running, pids))
         assert capfd.readouterr() == ("", "")
+
+
+class TestAWorkerThatIsAskedAgainAndAgain:
+    def test_keeps_within_its_own_area(self) -> None:
+        """Each stack comes to lie behind the one before."""
+        size = message_offset(1, 1)
+        fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC))
+        os.ftruncate(fd.fileno(), size)
+        space = SharedSpace(fd, size, limit_bytes=size)
+        area = message_offset(0, 1)
+        end = area + WORD_BYTES
+        asked = []
+
+        class AskedCrew:
+            pids = (os.getpid(),)
+
+            def signal(self, worker: int, number: int) -> None:
+                nonlocal end
+                text = f"stack {len(asked)}\n".encode() + b"  File\n" * 10_000
+                space.map[end : end + len(text)] = text
+                end += len(text)
+                asked.append(number)
+
+        Cells(space, 1).clear(0)
+        space.map[cell_offset(0) + CELL_PID] = 1  # it has started
+        watch = hangs.HangWatch(AskedCrew(), space, 1, 60.0)  # type: ignore[arg-type]
+
+        shown = [watch.stack_of(0).splitlines()[0] for _ in range(20)]
+
+        assert shown[: len(asked)] == [f"stack {i}" for i in range(len(asked))]
+        assert set(shown[len(asked) :]) == {"the process has shown its Python stack too often to show it again"}
+        assert end <= area + MESSAGE_BYTES
 
 
 class TestWithoutATimeOut:

@@ -516,6 +516,15 @@ class TestAHang:
         ]
         assert any(HANGS[hang].__name__ in line for line in stack)
 
+    def test_shows_its_stack_once_each_time(self, tmp_path: Path) -> None:
+        batches = iter(make_loader("batch by batch", event=Happening({0}, sleep_for_ever, tmp_path), timeout=0.2))
+        wait_until(lambda: list(tmp_path.iterdir()), "a worker to hang")
+
+        for _ in range(3):
+            with pytest.raises(LoaderTimeoutError) as info:
+                next(batches)
+            assert str(info.value).count("in sleep_for_ever") == 1
+
     @pytest.mark.parametrize("kind", KINDS)
     def test_that_ends_costs_nothing(self, kind: str, tmp_path: Path, start_method: str) -> None:
         gate = tmp_path / "gate"

@@ -505,7 +505,7 @@ class TestSampleThatKills:
                 with pytest.raises(WorkerDiedError, match=r"sample 2 of iteration 1") as raised:
                     pool.wait(batches[1])
                 assert [samples_of(pool, batch) for batch in batches[2:]] == [batch_of(i) for i in range(2, 6)]
-                assert "worker number 3 " in raised.value.__notes__[0]
+                assert "has ended: 3;" in raised.value.__notes__[0]
                 del raised
                 pool.play_on()
                 assert pool.is_settled
@@ -835,7 +835,7 @@ class TestWalks:
             assert [samples_of(pool, batch) for batch in batches[:2]] == [batch_of(0), batch_of(1)]
             with pytest.raises(WorkerDiedError) as raised:
                 pool.wait(batches[2])
-            assert "worker number 3 " in raised.value.__notes__[0]
+            assert "has ended: 3;" in raised.value.__notes__[0]
             del raised
             assert seen == [[1], [1], [1]]
 

@@ -168,6 +168,23 @@ class TestAWorkerThatDies:
 
         assert ("probably by the out-of-memory killer, which has been at work, while" in str(error)) is is_suspected
 
+    def test_shows_where_it_has_crashed(self, make: MakePipeline) -> None:
+        """Spawned ones: those that are forked have the fault handler of the test runner."""
+
+        def source(info: SampleInfo) -> np.int64:
+            if info.idx_in_epoch == 6:
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                ctypes.string_at(0)
+            return np.int64(info.idx_in_epoch)
+
+        error = run_until(WorkerDiedError, make(source, "spawn")).value
+
+        first, *stack = str(error).splitlines()
+        assert first.endswith("(idx_in_epoch 6):")
+        assert stack[0] == "Fatal Python error: Segmentation fault"
+        assert any(line.endswith("in source") for line in stack)
+        assert stack[-1].endswith("in run_worker")
+
     def test_is_an_error_also_when_it_is_killed_from_outside(
         self, make: MakePipeline, start_method: str, tmp_path: Path
     ) -> None:
