@@ -279,7 +279,8 @@ def _number_of_workers(name: str, value: Any) -> int | str:
     if not is_int(value):
         # DALI raises RuntimeError, though not before it needs them. That 0 are too few is said then, too.
         raise ArgumentClashError(
-            f"{name} must be a positive integer for sources with parallel=True, and 0 or None for others, not {value!r}"
+            f'{name} must be a positive integer or "auto" for sources with parallel=True, and 0 or None for others, not '
+            f"{value!r}"
         )
     return operator.index(value)
 
@@ -313,6 +314,8 @@ def _worker_options(name: str, value: Any) -> dict[str, Any]:
 def _depth(name: str, value: Any) -> int | dict[str, int] | str:
     if isinstance(value, str) and value == AUTO:
         return AUTO
+    if isinstance(value, str):
+        raise ArgumentTypeError(f'{name} must be a positive integer or "auto", not {value!r}')
     if not isinstance(value, dict):
         return positive(name, value)
     if set(value) != {"cpu_size", "gpu_size"}:

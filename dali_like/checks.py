@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from dali_like.errors import ArgumentError, ArgumentTypeError
 
-__all__ = ["Check", "error_policy", "flag", "is_int", "not_negative", "or_none", "positive"]
+__all__ = ["Check", "error_policy", "flag", "is_int", "list_unknown", "not_negative", "or_none", "positive"]
 
 Check = Callable[[str, Any], Any]
 
@@ -36,6 +36,15 @@ def not_negative(name: str, value: Any) -> int:
     if value < 0:
         raise ArgumentError(f"{name} must be an integer from 0 on, not {value!r}")
     return operator.index(value)
+
+
+def list_unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
+    """Names of arguments that there are not, for a message; each with the one that may be meant."""
+    import difflib  # noqa: PLC0415  # only who has made a mistake needs it
+
+    names = list(known)
+    close = {name: difflib.get_close_matches(name, names, 1) for name in unknown}
+    return ", ".join(f"{name} (did you mean {meant[0]}?)" if meant else name for name, meant in close.items())
 
 
 def flag(name: str, value: Any) -> bool:

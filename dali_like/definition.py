@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
+from dali_like.checks import list_unknown
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.graph.nodes import contains_node
 from dali_like.notices import warn
@@ -59,7 +60,9 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
     """
     unknown = sorted(set(options) - _PIPELINE_ARGUMENTS)
     if unknown:
-        raise DefinitionError(f"pipeline_def got arguments that Pipeline does not have: {', '.join(unknown)}")
+        raise DefinitionError(
+            f"pipeline_def got arguments that Pipeline does not have: {list_unknown(unknown, _PIPELINE_ARGUMENTS)}"
+        )
     if fn is None:
         return lambda function: _make_factory(function, options)
     return _make_factory(fn, options)
@@ -90,7 +93,8 @@ def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Call
         unknown = sorted(set(others) - _PIPELINE_ARGUMENTS)
         if unknown:
             raise DefinitionError(
-                f"{name} got unexpected arguments: {', '.join(unknown)}; neither the function nor Pipeline has them"
+                f"{name} got unexpected arguments: {list_unknown(unknown, [*parameters, *_PIPELINE_ARGUMENTS])}; neither "
+                "the function nor Pipeline has them"
             )
         pipeline = Pipeline(**{**options, **others})
         with pipeline:

@@ -27,8 +27,10 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # a variable without a value
                 yield f" -> {name}", cell.cell_contents
-        yield from parts_of(value.__defaults__ or ())
-        yield from parts_of(value.__kwdefaults__ or {})
+        defaults = value.__defaults__ or ()
+        names = value.__code__.co_varnames[: value.__code__.co_argcount]
+        for name, default in (*zip(names[::-1], defaults[::-1], strict=False), *(value.__kwdefaults__ or {}).items()):
+            yield f" -> {name}", default
     elif type(value).__module__.startswith("dali_like."):
         # What a user's source is wrapped in, which is not for the user to know.
         for part in value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values():

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from dali_like.arguments import Arguments, HasArguments
+from dali_like.checks import list_unknown
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentError, ArgumentTypeError, DefinitionError, PipelineStateError
 
@@ -73,7 +74,9 @@ class Serializable(HasArguments, Definable):
             raise ArgumentError("deserialize() takes either a serialized_pipeline or a filename")
         pipe = cls()
         if unknown := sorted(set(arguments) - vars(pipe._arguments).keys()):
-            raise DefinitionError(f"deserialize() got arguments that Pipeline does not have: {', '.join(unknown)}")
+            raise DefinitionError(
+                f"deserialize() got arguments that Pipeline does not have: {list_unknown(unknown, vars(pipe._arguments))}"
+            )
         if filename is not None:
             with open(filename, "rb") as file:
                 serialized_pipeline = file.read()

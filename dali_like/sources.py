@@ -90,6 +90,10 @@ def kind_of(source: Any, use: Use) -> Kind:
             f"{use.label}: the `source` must be callable, iterable or a parameterless generator function, not a "
             f"{type(source).__qualname__}"
         )
+    if isinstance(source, type) and any("__call__" in vars(kind) for kind in source.__mro__):
+        raise DefinitionError(
+            f"{use.label}: the `source` is a class whose instances can be called; give one of them, {source.__name__}(...)"
+        )
     return _callable_kind(source, use)
 
 
@@ -106,21 +110,24 @@ def is_async(function: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
 
 
+def _ways_out(iterable: Any) -> str:
+    """How workers can share the samples of an iterable all the same."""
+    if is_iterable(iterable) and callable(iterable):
+        return "It is walked through, since it has __iter__ or __getitem__; to have it called: source=yours.__call__"
+    if hasattr(iterable, "__getitem__") and hasattr(iterable, "__len__"):
+        return "To divide its samples among the workers: source=lambda info: dataset[info.idx_in_epoch], size=len(dataset)"
+    return "Or let each worker walk through samples of its own: sharded=True"
+
+
 def _iterable_kind(source: Any, use: Use) -> Kind:
     is_function = not is_iterable(source)
     what = "a generator function" if is_function else "an iterable"
     if is_function and not _accepts(inspect.signature(source), 0):
         raise DefinitionError(f"{use.label} is a generator function with arguments; it is called without any")
     if use.parallel and not use.batch and not use.sharded:
-        has_items = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         raise DefinitionError(
             f"{use.label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
-            "external source definition and make sure your source returns batches). "
-            + (
-                "To divide its samples among the workers: source=lambda info: dataset[info.idx_in_epoch], size=len(dataset)"
-                if has_items
-                else "Or let each worker walk through samples of its own: sharded=True"
-            )
+            f"external source definition and make sure your source returns batches). {_ways_out(source)}"
         )
     if inspect.isgenerator(source) and use.cycle in ("quiet", "raise"):
         raise DefinitionError(

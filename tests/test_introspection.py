@@ -10,6 +10,12 @@ def test_named_tuples_that_sources_are_wrapped_in_are_not_for_the_user_to_know()
     assert list(parts_of(Program((), 2, (), (1,)))) == [("", ()), ("", 2), ("", ()), ("", (1,))]
 
 
+def test_defaults_of_functions_have_the_names_of_their_parameters() -> None:
+    def function(first: int, second: int = 2, third: int = 3, *, fourth: int = 4) -> None: ...
+
+    assert sorted(parts_of(function)) == [(" -> fourth", 4), (" -> second", 2), (" -> third", 3)]
+
+
 def test_global_names_of_functions_are_those_that_are_there_now() -> None:
     def function() -> object:
         return known  # type: ignore[name-defined]  # noqa: F821

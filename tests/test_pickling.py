@@ -377,7 +377,7 @@ def refused() -> dict[str, tuple[Any, str]]:
         "made when pickled": (SimpleNamespace(inner=WithState()), "source.inner"),
         "behind a circle": (ring, "source.inner"),
         "what refers to itself": (SimpleNamespace(inner=itself), "source.inner"),
-        "an argument of a cached function": (functools.cache(lambda x=Refusing(): x), "source.__wrapped__[0]"),  # noqa: B008
+        "an argument of a cached function": (functools.cache(lambda x=Refusing(): x), "source.__wrapped__ -> x"),  # noqa: B008
     }
 
 

@@ -114,15 +114,19 @@ def test_function_with_any_keywords_is_refused() -> None:
 
 
 def test_unknown_arguments_are_refused() -> None:
-    with pytest.raises(DefinitionError, match="batchsize, threads"):
+    with pytest.raises(
+        DefinitionError, match=r"batchsize \(did you mean batch_size\?\), threads \(did you mean num_threads\?\)$"
+    ):
         pipeline_def(batchsize=1, threads=2)
 
     @pipeline_def(batch_size=1)
     def pipeline() -> DataNode:
         return numbers()
 
-    with pytest.raises(DefinitionError, match=r"pipeline got unexpected arguments: frist"):
+    with pytest.raises(DefinitionError, match=r"pipeline got unexpected arguments: frist; neither"):
         pipeline(frist=1)
+    with pytest.raises(DefinitionError, match=r"py_num_worker \(did you mean py_num_workers\?\)"):
+        pipeline(py_num_worker=1)
 
 
 def test_batch_size_must_come_from_somewhere() -> None:

@@ -78,9 +78,9 @@ def wrong_samples() -> dict[str, Wrong]:
         "function": Wrong(lambda: np.zeros, kind, ("not an array",)),
         "complex": Wrong(lambda: 1j, kind, ("a complex", "not an array")),
         "int of many bits": Wrong(lambda: 1 << 70, kind, ("a int", "tensors cannot have that dtype")),
-        "array of objects": Wrong(lambda: np.array([None, 1]), kind, ("dtype object", "cannot have")),
+        "array of objects": Wrong(lambda: np.array([None, 1]), kind, ("dtype object", "cannot have", "types.OBJECT")),
         "array of complex": Wrong(lambda: np.zeros(3, np.complex64), kind, ("dtype complex64 and shape (3,)",)),
-        "array of dates": Wrong(lambda: np.zeros(3, "M8[s]"), kind, ("dtype datetime64[s]", "cannot have")),
+        "array of dates": Wrong(lambda: np.zeros(3, "M8[s]"), kind, ("dtype datetime64[s]", "cannot have", "float64")),
         "array of strings": Wrong(lambda: np.array(["a", "bc"]), kind, ("dtype <U2", "cannot have")),
         "array of records": Wrong(lambda: np.zeros(3, [("a", "f4")]), kind, ("'a'", "cannot have")),
         "array of too many dimensions": Wrong(lambda: np.zeros((1,) * 13), kind, ("13 dimensions", "at most 12")),
@@ -90,9 +90,15 @@ def wrong_samples() -> dict[str, Wrong]:
         "broken interface": Wrong(BrokenInterface, kind, ("BrokenInterface", "the interface is broken")),
         "coroutine": Wrong(coroutine, kind, ("a coroutine", "async def")),
         "generator": Wrong(generator, kind, ("a generator", "not an array")),
-        "other dtype": Wrong(lambda: np.zeros(3, np.int32), errors.DtypeMismatchError, ("type int32", "before: float32")),
+        "other dtype": Wrong(
+            lambda: np.zeros(3, np.int32),
+            errors.DtypeMismatchError,
+            ("type int32", "before: float32", "astype(np.float32)"),
+        ),
         "more dimensions": Wrong(
-            lambda: np.zeros((3, 1), np.float32), errors.NdimMismatchError, ("2 dimensions", "before: 1")
+            lambda: np.zeros((3, 1), np.float32),
+            errors.NdimMismatchError,
+            ("2 dimensions", "before: 1", "reshape"),
         ),
         "no dimensions": Wrong(lambda: np.float32(1), errors.NdimMismatchError, ("0 dimensions", "before: 1")),
     }
@@ -367,6 +373,56 @@ def test_samples_of_an_iterable_cannot_be_divided_among_workers(case: str) -> No
 def test_nothing_is_no_source_for_workers() -> None:
     with pytest.raises(errors.DefinitionError, match="parallel is only valid when using ``source``"):
         fn.external_source(source=None, batch=False, parallel=True)
+
+
+class Called:
+    """A source of which some give the class."""
+
+    def __call__(self, info: SampleInfo) -> NDArray[Any]:
+        return np.zeros(1)
+
+
+class CalledAndIndexed(Called):
+    """A dataset that can be called, too."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __getitem__(self, index: int) -> NDArray[Any]:
+        return np.zeros(1)
+
+
+def test_a_class_whose_instances_can_be_called_is_no_source() -> None:
+    with pytest.raises(errors.DefinitionError, match=r"is a class whose instances can be called; .* Called\(\.\.\.\)"):
+        fn.external_source(source=Called, batch=False)
+
+
+def test_what_is_walked_through_could_be_called(way: str, make_pipeline: MakePipeline) -> None:
+    source = CalledAndIndexed()
+
+    with pytest.raises(errors.DefinitionError, match=r"has __iter__ or __getitem__; .* source=yours\.__call__"):
+        fn.external_source(source=source, batch=False, parallel=True)
+
+    assert make_pipeline(source.__call__, way).run()[0].as_array().shape == (4, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [("paralel", "paralel (did you mean parallel?)"), ("num_output", "(did you mean num_outputs?)"), ("xyz", "xyz")],
+)
+def test_unknown_arguments_of_sources_are_refused(wrong: str, words: str) -> None:
+    with pytest.raises(errors.ArgumentTypeError) as info:
+        fn.external_source(source=np.zeros, **{wrong: True})  # type: ignore[call-overload]
+
+    assert str(info.value).endswith(words)
+
+
+@pytest.mark.parametrize("argument", ["py_num_workers", "prefetch_queue_depth"])
+def test_what_may_be_chosen_is_said_where_it_is_misspelt(argument: str) -> None:
+    options: dict[str, Any] = {argument: "atuo"}
+
+    with pytest.raises(errors.ArgumentError, match=r'positive integer or "auto".*\'atuo\''):
+        Pipeline(**options)
 
 
 def test_parallel_source_without_argument_is_refused() -> None:

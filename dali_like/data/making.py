@@ -25,6 +25,7 @@ from dali_like.workers.meters import Stopwatch
 from dali_like.workers.parcels import Reducers
 from dali_like.workers.replacing import note_replacement
 from dali_like.workers.requests import Request
+from dali_like.workers.transport import add_note
 
 #: The global generators are seeded so often in a batch. A fixed number: what is random in a sample depends on it.
 SEEDS_PER_BATCH = 8
@@ -141,7 +142,11 @@ class BatchMaker:
         else:
             self.flavour.enter_worker(info)
         if self.worker_init_fn is not None:
-            self.worker_init_fn(worker)
+            try:
+                self.worker_init_fn(worker)
+            except Exception as error:  # whatever the user's function does
+                add_note(error, f"raised by worker_init_fn, in worker {worker}")
+                raise
         self._seeders = () if shares_generators else self.flavour.seeders(seed)
 
     def make(self, request: Request) -> MadeSamples | Whole | None:

@@ -283,6 +283,10 @@ class _InfiniteConstantSampler(Sampler[None]):
             yield None
 
 
+#: Python's own message where an argument is unknown has the name that users know.
+LoaderOptions.__init__.__qualname__ = "DataLoader.__init__"
+
+
 # Checks, in PyTorch's order.
 
 

@@ -72,8 +72,15 @@ class ThreadContext(BaseContext):
 
 
 def numbers_of(num_workers: Any, prefetch_factor: Any) -> tuple[Any, Any, dict[str, int]]:
-    """The two as numbers; and, by name, those that the loader is to choose itself, with what it begins with."""
+    """The two as numbers; and, by name, those that the loader is to choose itself, with what it begins with.
+
+    Raises:
+        ArgumentTypeError: one is another text than "auto".
+    """
     chosen = {}
+    for name, value in (("num_workers", num_workers), ("prefetch_factor", prefetch_factor)):
+        if isinstance(value, str) and value != AUTO:
+            raise ArgumentTypeError(f'{name} option should be a non-negative number or "auto", but got {name}={value!r}')
     if isinstance(num_workers, str) and num_workers == AUTO:
         num_workers = chosen["num_workers"] = first_workers(available_cpus())
     if isinstance(prefetch_factor, str) and prefetch_factor == AUTO:

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Unpack, overload
 
+from dali_like.checks import list_unknown
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.external_source import SourceArguments, SourceOptions
@@ -110,7 +111,8 @@ def external_source(
         warn("external_source: seed has no effect, since there are no random numbers", DeprecationWarning)
     unknown = sorted(set(given) - set(SourceArguments._fields))
     if unknown:
-        raise ArgumentTypeError(f"external_source got unexpected arguments: {', '.join(unknown)}")
+        known = ("source", "num_outputs", *SourceArguments._fields)
+        raise ArgumentTypeError(f"external_source got unexpected arguments: {list_unknown(unknown, known)}")
     external = make_external_source(source, num_outputs, SourceArguments(**given))
     node = SourceNode(external)
     names = [f"{external.name}[{i}]" for i in range(len(external.declared))]

@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from dali_like.checks import list_unknown
 from dali_like.constants import Constant
 from dali_like.defining import Definable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
@@ -122,7 +123,7 @@ def _check_names(description: Description, given: Mapping[str, Any]) -> None:
     allowed = description.all_parameters
     if unknown := sorted(set(given) - set(allowed)):
         raise ArgumentTypeError(
-            f"{description.name} got unexpected arguments: {', '.join(unknown)}. It has {', '.join(allowed)}"
+            f"{description.name} got unexpected arguments: {list_unknown(unknown, allowed)}. It has {', '.join(allowed)}"
         )
     missing = [name for name, parameter in description.parameters.items() if parameter.default is REQUIRED]
     if missing := [name for name in missing if name not in given]:
@@ -231,7 +232,10 @@ class OperatorClass:
     def __init__(self, **arguments: Any) -> None:
         unknown = sorted(set(arguments) - known_arguments(self.description))
         if unknown:
-            raise ArgumentTypeError(f"ops.{self.description.class_path} got unexpected arguments: {', '.join(unknown)}")
+            raise ArgumentTypeError(
+                f"ops.{self.description.class_path} got unexpected arguments: "
+                f"{list_unknown(unknown, known_arguments(self.description))}"
+            )
         self._arguments = arguments
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:

@@ -211,7 +211,8 @@ def as_array(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) 
         native = array.dtype.newbyteorder("=")
         if native not in DTYPE_CODES:
             raise SampleDtypeError(
-                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype"
+                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype, but "
+                f"{', '.join(map(str, DTYPES))}; convert it, or say dtype=types.OBJECT, which allows any object"
             )
         array = array.astype(native)
     if array.ndim > max_ndim:
@@ -269,12 +270,19 @@ def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: i
 
 def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any]) -> str:
     """The message for a dtype that differs."""
-    return f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}"
+    return (
+        f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}. All "
+        f"samples have one dtype: convert this one, array.astype(np.{expected}), or the others"
+    )
 
 
 def ndim_text(source: Source, output: int, expected: int, got: int) -> str:
     """The message for a number of dimensions that differs."""
-    return f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}"
+    return (
+        f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}. "
+        "All samples have as many, and as many as a layout has letters: reshape the array, by array[..., np.newaxis] say, "
+        "or change ndim or layout"
+    )
 
 
 def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:

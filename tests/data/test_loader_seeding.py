@@ -340,8 +340,10 @@ def test_what_worker_init_fn_raises_is_raised() -> None:
     def refuse(worker: int) -> None:
         raise LookupError(f"worker {worker} has no key")
 
-    with pytest.raises(LookupError, match="worker 0 has no key"):
+    with pytest.raises(LookupError, match="worker 0 has no key") as caught:
         next(iter(loader_of(Squares(), 1, worker_init_fn=refuse)))
+
+    assert caught.value.__notes__ == ["raised by worker_init_fn, in worker 0"]
 
 
 class Shuffled(IterableDataset[int]):

@@ -50,6 +50,11 @@ def test_what_cannot_be_pickled_is_called_as_the_loader_calls_it(loader: Any, cu
         iter(loader())
 
 
+def test_unknown_arguments_are_those_of_the_class_that_users_know() -> None:
+    with pytest.raises(TypeError, match=r"^DataLoader\.__init__\(\) got an unexpected keyword argument 'batchsize'"):
+        DataLoader(Squares(), batchsize=1)  # type: ignore[call-arg]
+
+
 def test_workers_that_somebody_has_ended_are_those_of_an_iterator() -> None:
     loader = loader_of(Squares(), 1, persistent_workers=True)
     first, second = iter(loader), iter(loader)
