@@ -176,7 +176,7 @@ class GpuSourcePool:
         except OutOfMemoryError:
             raise
         except DaliLikeError as error:
-            add_note(error, position_note(batch, task.source, 0, ""))
+            add_note(error, position_note(batch, task.source, 0))
             batch.outcome = error
         del self._unplaced[batch]
 

@@ -23,8 +23,11 @@ Output = NDArray[Any] | Sequence[NDArray[Any]]
 #: What becomes of a batch: its outputs, or whatever its stage makes of them, or the exception to raise.
 Outcome = Any
 
+#: Larger arrays NumPy does not make, though they had no elements.
 _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
+#: Where a dtype, or a number of dimensions, was seen that another sample of a batch does not have.
+_IN_BATCH = " (in sample 0 of the batch)"
 
 
 class Sizes(NamedTuple):
@@ -87,7 +90,12 @@ class Batch:
         slot: where it is assembled; None before and after.
         open_tasks: a bit for each task that has not been reported.
         described: a bit for each task whose samples have descriptors.
-        region_bytes: how much of their regions the tasks have used together.
+        region_bytes, largest_region_bytes: how much of their regions the tasks have used together, and the one most.
+        failed_sample, failed_task, failed_worker: the lowest sample that did not return, its task, and who was making it; if
+            there is none, the end of the batch and -1.
+        first_unmade: the first sample of the tasks that have found no room, or no memory; else the end of the batch.
+        needed_bytes: the most that a task has needed of its region, and has not found there; 0: all have found room.
+        short_bytes: how much memory tasks have asked for, and there was not.
         cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
         fatal: why the sample that failed was given up, if it kills its workers.
         size: how many samples it has.
@@ -173,9 +181,9 @@ class Batch:
         self.first_unmade = min(self.first_unmade, task * self.slot.geometry.task_size)
 
 
-def position_note(batch: Batch, source: Source, sample: int, where: str = "") -> str:
+def position_note(batch: Batch, source: Source, sample: int) -> str:
     """The note on an exception that says which sample it belongs to."""
-    return f"raised by {source.name} for {describe_sample(batch.key, sample)}{where}"
+    return f"raised by {source.name} for {describe_sample(batch.key, sample)}"
 
 
 def describe_sample(key: BatchKey, sample: int, others: str = "") -> str:
@@ -332,13 +340,12 @@ def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: in
     differs = table[:, Word.DTYPE] != dtype
     if differs.any():
         sample = int(differs.argmax())
-        message = dtype_text(source, output, DTYPES[dtype], DTYPES[int(table[sample, Word.DTYPE])])
-        error: DaliLikeError = DtypeMismatchError(f"{message} (in sample 0 of the batch)")
+        got = DTYPES[int(table[sample, Word.DTYPE])]
+        error: DaliLikeError = DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], got, _IN_BATCH))
     else:
         sample = int((table[:, Word.NDIM] != ndim).argmax())
-        message = ndim_text(source, output, ndim, int(table[sample, Word.NDIM]))
-        error = NdimMismatchError(f"{message} (in sample 0 of the batch)")
-    add_note(error, position_note(batch, source, sample, ""))
+        error = NdimMismatchError(ndim_text(source, output, ndim, int(table[sample, Word.NDIM]), _IN_BATCH))
+    add_note(error, position_note(batch, source, sample))
     return error
 
 

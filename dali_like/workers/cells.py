@@ -30,6 +30,11 @@ _LITTLE: Literal["little"] = "little"
 _CRASH = "Fatal Python error"
 
 
+def pid_in_cell(space: SharedSpace, worker: int) -> int:
+    """The process id of a worker that has come to where it takes tasks, or its thread's; 0 if none has."""
+    return _word(space, worker, CELL_PID)
+
+
 class Cells:
     """The cells and message areas of a pool's workers."""
 
@@ -53,7 +58,7 @@ class Cells:
 
     def has_started(self, worker: int) -> bool:
         """Whether it has come to where it takes tasks."""
-        return self._word(worker, CELL_PID) != 0
+        return pid_in_cell(self._space, worker) != 0
 
     def last_words(self, worker: int) -> bytes:
         """What it has left that could not start; empty for one that ended otherwise."""
@@ -99,8 +104,12 @@ class Cells:
         return len(self._space.map[start : start + MESSAGE_BYTES].rstrip(b"\0"))
 
     def _word(self, worker: int, place: int) -> int:
-        begin = cell_offset(worker) + place
-        return int.from_bytes(self._space.map[begin : begin + WORD_BYTES], _LITTLE)
+        return _word(self._space, worker, place)
+
+
+def _word(space: SharedSpace, worker: int, place: int) -> int:
+    begin = cell_offset(worker) + place
+    return int.from_bytes(space.map[begin : begin + WORD_BYTES], _LITTLE)
 
 
 def _trim(stack: str) -> str:

@@ -52,7 +52,7 @@ class InlineRunner(TaskRunner):
         """What the last task has failed with, for whoever asks for the batch."""
         error, self.error = self.error, None
         assert error is not None
-        add_note(error, position_note(batch, self._sources[batch.key.source], sample, ""))
+        add_note(error, position_note(batch, self._sources[batch.key.source], sample))
         return error
 
     def close(self) -> None:

@@ -39,6 +39,7 @@ from dali_like.errors import ClosedError, ForkedError
 from dali_like.interrupts import PATIENCE_S, interruptible
 from dali_like.workers.base import result_of
 from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.workers.cells import pid_in_cell
 from dali_like.workers.crew import Crew, Workers
 from dali_like.workers.dispatch import Dispatcher
 from dali_like.workers.geometry import TASKS_PER_WORKER, OutputLayout
@@ -46,7 +47,6 @@ from dali_like.workers.memory import SharedSpace
 from dali_like.workers.meters import Reading, read_meters
 from dali_like.workers.protocol import NOTICE_BYTES, WORD_BYTES, control_bytes, notice_offset
 from dali_like.workers.recovery import Recovery
-from dali_like.workers.reports import pid_in_cell
 from dali_like.workers.requests import RequestStage
 from dali_like.workers.samples import Source
 from dali_like.workers.scaling import Scale

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from dali_like.workers.batch import Batch
+from dali_like.workers.cells import pid_in_cell
 from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import CELL_PID, WORD_BYTES, Status, cell_offset
+from dali_like.workers.protocol import Status
 from dali_like.workers.ring import Slot
 from dali_like.workers.stages import Stage
 from dali_like.workers.transport import add_note, read_message, unpack_exception
@@ -15,7 +14,6 @@ from dali_like.workers.transport import add_note, read_message, unpack_exception
 NO_WORKER = -1
 #: In the place of the task that failed: the batch ended by StopIteration.
 _STOPPED = -2
-_LITTLE: Literal["little"] = "little"
 
 
 def is_plausible(batch: Batch, worker: int, status: int, value: int, num_workers: int) -> bool:
@@ -69,9 +67,3 @@ def failure_of(batch: Batch, slot: Slot, stage: Stage, space: SharedSpace, unit:
     where = f", in worker {worker} ({unit} {pid_in_cell(space, worker)})"
     add_note(error, f"raised by {stage.source.name} for {stage.describe(batch.key, batch.failed_sample)}{where}")
     return error
-
-
-def pid_in_cell(space: SharedSpace, worker: int) -> int:
-    """The process id of a worker; 0 if none has started there."""
-    begin = cell_offset(worker) + CELL_PID
-    return int.from_bytes(space.map[begin : begin + WORD_BYTES], _LITTLE)

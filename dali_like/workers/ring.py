@@ -24,25 +24,34 @@ from dali_like.workers.geometry import Geometry
 from dali_like.workers.memory import Fence, SharedSpace
 from dali_like.workers.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTES, Word
 
-#: Pages of a region that one unusually large batch has touched are given back when the slot is reused and they are this
-#: many times what batches normally need. Giving back and touching again costs about as much as ten copies.
+#: Pages of regions that one unusually large batch has touched are given back when the slot is reused and they are more than
+#: this many times what batches normally need, and so many bytes. Giving back and touching again costs about ten copies.
 _EXCESS = 4
+_EXCESS_BYTES = 1 << 24
 #: So many slots are acquired between two looks at how many are too many.
 _TRIM_EVERY = 32
 #: More free slots than this are given back at once: somebody has held many batches, and does no longer.
 _MOST_FREE = 16
-_EXCESS_BYTES = 1 << 24
 
 
 class Slot:
-    """An extent of the shared space that holds one batch of one source."""
+    """An extent of the shared space that holds one batch of one source.
+
+    Attributes:
+        offset: where it begins in the space.
+        header: its words, see `dali_like.workers.protocol.Header`, and a descriptor for each output.
+        marks: for each task, how many bytes of its region have memory behind them.
+        counts: for each task, how many samples it has turned out to have.
+        descriptors: shape (capacity, outputs, DESCRIPTOR_WORDS): where samples lie that are not all in rows.
+        holds: how many besides the first must give it back before it is used again.
+    """
 
     __slots__ = ("counts", "descriptors", "geometry", "header", "holds", "marks", "offset", "space")
 
     def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
         self.space = space
         self.geometry = geometry
-        self.holds = 0  # how many besides the first must give it back before it is used again
+        self.holds = 0
         self.offset = space.take(geometry.slot_bytes, geometry.resident_bytes)
         word = np.dtype(np.int64)
         num_outputs = len(geometry.outputs)
@@ -82,7 +91,11 @@ class Slot:
 
 
 class Ring:
-    """The slots of one source."""
+    """The slots of one source.
+
+    Attributes:
+        num_slots: how many there are, free and in use.
+    """
 
     def __init__(self, space: SharedSpace, geometry: Geometry) -> None:
         self._space = space

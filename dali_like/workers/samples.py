@@ -268,20 +268,20 @@ def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: i
         raise NdimMismatchError(ndim_text(source, output, ndim, array_ndim))
 
 
-def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any]) -> str:
-    """The message for a dtype that differs."""
+def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any], where: str = "") -> str:
+    """The message for a dtype that differs; `where` says where the expected one was seen."""
     return (
-        f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}. All "
-        f"samples have one dtype: convert this one, array.astype(np.{expected}), or the others"
+        f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}{where}. "
+        f"All samples have one dtype: convert this one, array.astype(np.{expected}), or the others"
     )
 
 
-def ndim_text(source: Source, output: int, expected: int, got: int) -> str:
-    """The message for a number of dimensions that differs."""
+def ndim_text(source: Source, output: int, expected: int, got: int, where: str = "") -> str:
+    """The message for a number of dimensions that differs; `where` says where the expected one was seen."""
     return (
-        f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}. "
-        "All samples have as many, and as many as a layout has letters: reshape the array, by array[..., np.newaxis] say, "
-        "or change ndim or layout"
+        f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}"
+        f"{where}. All samples have as many, and as many as a layout has letters: reshape the array, as by "
+        "array[..., np.newaxis], or change ndim or layout"
     )
 
 

@@ -357,7 +357,7 @@ class ArrayStage(Stage):
             elif expected.ndim not in (UNKNOWN, seen.ndim):
                 error = NdimMismatchError(ndim_text(self.source, j, expected.ndim, seen.ndim))
             if error is not None:
-                add_note(error, position_note(batch, self.source, 0, ""))
+                add_note(error, position_note(batch, self.source, 0))
                 raise error
         self._expected = list(layouts)
         self._fixed = layouts

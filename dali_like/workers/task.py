@@ -80,7 +80,13 @@ def _target(rows: NDArray[Any] | None, i: int) -> Target:
 
 
 class SlotView:
-    """A slot as the one who fills it sees it."""
+    """A slot as the one who fills it sees it: what its header says, read once for all batches of the same geometry.
+
+    Attributes:
+        expected: for each output, its descriptor in the header: dtype, dimensions, and where the rows are.
+        rows: for each output, an array over all of its rows; None where it has none.
+        marks, counts, descriptors: see `dali_like.workers.ring.Slot`.
+    """
 
     def __init__(self, space: SharedSpace, offset: int, words: Sequence[int]) -> None:
         word = np.dtype(np.int64)
@@ -134,6 +140,8 @@ class Task:
     """One task while it is computed.
 
     Attributes:
+        callback: makes its samples: that of the source, or what the runner puts around it.
+        provisional: whether the expected dtypes and dimensions are only guessed, so that others are no errors.
         start, stop: the samples of the batch that it consists of.
         first: idx_in_epoch of the batch's first sample.
         targets: the rows of each sample.
