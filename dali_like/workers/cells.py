@@ -7,6 +7,7 @@ when it is asked for it and when it crashes. All of that stays when the worker d
 
 from __future__ import annotations
 
+import signal
 from typing import Literal
 
 from dali_like.workers.memory import SharedSpace
@@ -28,6 +29,7 @@ _LITTLE: Literal["little"] = "little"
 
 #: How `faulthandler` begins when the process crashes.
 _CRASH = "Fatal Python error"
+_CRASH_SIGNALS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
 
 
 def pid_in_cell(space: SharedSpace, worker: int) -> int:
@@ -69,8 +71,10 @@ class Cells:
         """The Python stack that it has shown last; "" if it has not."""
         return _trim(self._text(worker).decode(errors="replace"))
 
-    def crash_of(self, worker: int) -> str:
+    def crash_of(self, worker: int, exitcode: int) -> str:
         """With which stack it has crashed; "" if it has ended otherwise, or if the program has its own `faulthandler`."""
+        if -exitcode not in _CRASH_SIGNALS:
+            return ""  # what there may be is of a process that it has forked
         _, begin, stack = self.stack_of(worker).rpartition(_CRASH)
         return begin + stack
 

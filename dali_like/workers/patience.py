@@ -26,6 +26,14 @@ class RestartAllowance:
         self._most = most
         self._recent: list[deque[float]] = [deque() for _ in range(num_workers)]
 
+    @property
+    def refusal(self) -> str:
+        """What to say where a worker is not replaced."""
+        return (
+            f"it is not replaced: each worker may be {self._most} times a minute, see py_worker_restarts (worker_restarts "
+            "of a DataLoader)"
+        )
+
     def num_taken(self, worker: int) -> int:
         """How often a worker has been replaced that may count."""
         return len(self._recent[worker])

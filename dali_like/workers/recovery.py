@@ -256,7 +256,7 @@ class Recovery:
         if error is None:
             doing = "while it was idle" if debt is None else f"while {work.describe(debt)}"
             what = f"worker {end.worker} ({self._unit} {end.pid}) {self._crew.describe_exit(end)} {doing}"
-            if crash := self._cells.crash_of(end.worker):
+            if crash := self._cells.crash_of(end.worker, end.exitcode):
                 what += f":\n{crash}"
             error = WorkerDiedError(what, end.pid, end.exitcode)
         if self._allowance.take(end.worker):
@@ -281,6 +281,7 @@ class Recovery:
     def _lose(self, worker: int, debt: Debt | None, error: WorkerError, work: Work) -> None:
         """Go without a worker that may not be replaced any more, up to what it owes."""
         self._lost.add(worker)
+        error.add_note(self._allowance.refusal)
         # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
         others = len(self._lost) < self.num_workers
         if others and not self._suspects and not work.depends_on(worker):
@@ -296,8 +297,7 @@ class Recovery:
         else:
             toll.deaths += 1
         if debt.batch.cancelled or toll.is_hopeless:
-            ends = toll.hangs + toll.deaths
-            error.add_note(f"workers that this sample has ended: {ends}; it is given up")
+            error.add_note(f"workers that this sample has ended: {toll.hangs + toll.deaths}; it is given up")
             work.give_up(debt, error)
         elif toll.is_suspicious and not (self._isolated or self._lost):
             self._suspects.append(debt)

@@ -149,6 +149,7 @@ class TestAWorkerThatDies:
         assert error.pid in pids
         assert error.exitcode == exitcode
         assert f"(pid {error.pid}) {description}" in str(error)
+        assert "each worker may be 0 times a minute, see py_worker_restarts" in error.__notes__[-1]
         assert "'numbers'" in str(error)
         assert "sample 2 of iteration 1 in epoch 1 (idx_in_epoch 6)" in str(error)
 
@@ -184,6 +185,21 @@ class TestAWorkerThatDies:
         assert stack[0] == "Fatal Python error: Segmentation fault"
         assert any(line.endswith("in source") for line in stack)
         assert stack[-1].endswith("in run_worker")
+
+    def test_does_not_show_where_a_process_of_its_own_has_crashed(self, make: MakePipeline) -> None:
+        def source(info: SampleInfo) -> np.int64:
+            if info.idx_in_epoch == 6:
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                child = os.fork()
+                if not child:
+                    ctypes.string_at(0)
+                os.waitpid(child, 0)
+                os.kill(os.getpid(), signal.SIGKILL)
+            return np.int64(info.idx_in_epoch)
+
+        error = run_until(WorkerDiedError, make(source, "spawn")).value
+
+        assert str(error).endswith("(idx_in_epoch 6)")
 
     def test_is_an_error_also_when_it_is_killed_from_outside(
         self, make: MakePipeline, start_method: str, tmp_path: Path
