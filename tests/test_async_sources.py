@@ -11,6 +11,7 @@ import functools
 import gc
 import logging
 import os
+import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -677,8 +678,8 @@ def test_the_event_loop_that_the_program_has_set_stays(make_pipeline: MakePipeli
     try:
         with closing(make_pipeline(number, "serial")) as pipe:
             assert run(pipe) == [0, 1, 2, 3]
-            assert asyncio.get_event_loop_policy().get_event_loop() is loop
-        assert asyncio.get_event_loop_policy().get_event_loop() is loop
+            assert asyncio.get_event_loop() is loop
+        assert asyncio.get_event_loop() is loop
     finally:
         asyncio.set_event_loop(None)
         loop.close()
@@ -862,7 +863,6 @@ PROGRAM = """
     tasks = set()
 
     async def source(info):
-        asyncio.get_running_loop().slow_callback_duration = 60  # of the development mode; the machine may be busy
         if info.idx_in_batch == 1:
             tasks.add(asyncio.create_task(endless()))
         return await asyncio.to_thread(np.array, info.idx_in_epoch)
@@ -907,7 +907,9 @@ def test_the_end_is_silent(end: str, way: str, start: Callable[..., Program]) ->
 
     result = start(PROGRAM, arguments=(way, end), flags=strict).end()
 
-    assert (result.status, result.stderr) == (0, "")
+    # The development mode tells of what takes a tenth of a second, as anything may on a busy machine.
+    said = re.sub(r"^.*Executing <.*> took [\d.]+ seconds\n", "", result.stderr, flags=re.MULTILINE)
+    assert (result.status, said) == (0, "")
 
 
 #: Runs a pipeline in a process that has forked another one, which drops what it has of it.
