@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import is_running, wait_until
+from faults.processes import workers_of
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
@@ -74,7 +75,8 @@ def test_a_task_says_its_batch_its_process_and_lies_within_the_trace(make_pipeli
     pipe = make_pipeline(numbered)
     with pipe.trace() as trace:
         for _ in pipe:
-            pids = set(pipe.py_worker_pids)
+            pass
+        pids = workers_of(pipe)
     records = trace.records
     for span in tasks_of(records):
         assert span.details["iteration"] * BATCH <= int(span.details["samples"].split()[0])

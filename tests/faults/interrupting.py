@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
@@ -12,7 +13,7 @@ from typing import Any
 
 from conftest import children, wait_until
 
-from faults.programs import GONE_S
+from faults.programs import GONE_S, renew_time_limit
 
 
 class Interrupter:
@@ -35,6 +36,7 @@ class Interrupter:
         self.has_come = False
 
     def __enter__(self) -> None:
+        renew_time_limit()  # there are hundreds of points, each of which may take what a test may
         sys.setprofile(self._look)
 
     def __exit__(self, *_: object) -> None:
@@ -66,8 +68,11 @@ def interrupt_at(point: int, function: Callable[[], Any]) -> tuple[bool, Any]:
     """Call a function and interrupt it there: whether that point has come, and what it has returned, if it has."""
     value = None
     interrupter = Interrupter(point)
-    with suppress(KeyboardInterrupt), interrupter:
-        value = function()
+    with warnings.catch_warnings():
+        # A file whose opening is interrupted on its return is closed by its finalizer, which warns of that.
+        warnings.filterwarnings("ignore", "unclosed file <_io.FileIO name='/(proc|sys)/", ResourceWarning)
+        with suppress(KeyboardInterrupt), interrupter:
+            value = function()
     return interrupter.has_come, value
 
 

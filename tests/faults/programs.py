@@ -169,3 +169,9 @@ def time_limit(seconds: float = DEADLINE_S) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def renew_time_limit(seconds: float = DEADLINE_S) -> None:
+    """Let the limit of `time_limit`, if there is one, count from now on."""
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
