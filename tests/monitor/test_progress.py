@@ -117,13 +117,16 @@ def test_without_tqdm_the_extra_is_named(ten: Pipeline, monkeypatch: pytest.Monk
 # The real ones
 
 
+@pytest.fixture(scope="module")
 def real_tqdm() -> Any:
-    """The real one, without its thread."""
-    return type("Bar", (pytest.importorskip("tqdm").tqdm,), {"monitor_interval": 0})
+    """The real one, without its thread. Its lock stays, and on Python 3.14 multiprocessing's resource tracker with it."""
+    tqdm = pytest.importorskip("tqdm").tqdm
+    tqdm.get_lock()
+    return type("Bar", (tqdm,), {"monitor_interval": 0})
 
 
+@pytest.mark.usefixtures("real_tqdm")
 def test_the_real_tqdm_draws_it(ten: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("tqdm")
     list(DALIGenericIterator(ten, ["index"], progress=True))
     drawn = capsys.readouterr().err
 
@@ -132,17 +135,17 @@ def test_the_real_tqdm_draws_it(ten: Pipeline, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("kind", ["pipeline", "iterator", "loader"])
-def test_tqdm_knows_the_length_of_what_it_is_put_around(ten: Pipeline, kind: str) -> None:
+def test_tqdm_knows_the_length_of_what_it_is_put_around(ten: Pipeline, kind: str, real_tqdm: Any) -> None:
     loader: DataLoader[Any] = DataLoader(np.arange(10), batch_size=4)
     batches = {"pipeline": lambda: ten, "iterator": lambda: DALIGenericIterator(ten, ["index"]), "loader": lambda: loader}
     screen = io.StringIO()
-    assert len(list(real_tqdm()(batches[kind](), file=screen))) == 3
+    assert len(list(real_tqdm(batches[kind](), file=screen))) == 3
 
     assert "3/3" in screen.getvalue()
 
 
-def test_tqdm_around_a_pipeline_without_a_length(make_pipeline: MakePipeline) -> None:
-    with real_tqdm()(make_pipeline(lambda info: np.array(0), "serial"), file=io.StringIO()) as bar:
+def test_tqdm_around_a_pipeline_without_a_length(make_pipeline: MakePipeline, real_tqdm: Any) -> None:
+    with real_tqdm(make_pipeline(lambda info: np.array(0), "serial"), file=io.StringIO()) as bar:
         assert bar.total is None
 
 
