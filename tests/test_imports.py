@@ -44,6 +44,7 @@ FOR_STARTING = {
     *("workers.cells", "workers.inline_runner", "workers.patience"),
     *("hazards", "introspection", "workers.base", "workers.crew", "workers.dispatch", "workers.hangs", "workers.pipes"),
     *("workers.pool", "workers.recovery", "workers.reports", "workers.scaling", "workers.starting", "workers.tuner"),
+    "workers.work",
 }
 
 #: What a program needs that runs a pipeline of sources in forked workers.

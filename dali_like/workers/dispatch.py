@@ -17,13 +17,13 @@ from dali_like.workers.batch import ANY_WORKER, Batch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.pipes import Pipes
 from dali_like.workers.protocol import DONE, NO_TICKET, TASK, Header, Status
-from dali_like.workers.recovery import Debt
 from dali_like.workers.reports import NO_WORKER, failure_of, is_plausible, note_report
 from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.samples import Source
 from dali_like.workers.stages import Stage
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import without_frames
+from dali_like.workers.work import Debt
 
 #: As many reports as fit into a page of a pipe are read at a time.
 _REPORT_BYTES = 4096 // DONE.size * DONE.size
@@ -31,7 +31,7 @@ _NO_LIMIT = 1 << 64
 
 
 class Dispatcher:
-    """Posts the tasks of batches and takes note of what workers report; also `dali_like.workers.recovery.Work`.
+    """Posts the tasks of batches and takes note of what workers report; also `dali_like.workers.work.Work`.
 
     Args:
         stages: of the sources.
@@ -280,7 +280,7 @@ class Dispatcher:
         # Sources are not equally far ahead, so that the backlog as it is need not be in order.
         self.backlog = deque(sorted((*self.backlog, batch), key=_order_of))
 
-    # For the recovery from the ends of workers, see `dali_like.workers.recovery.Work`
+    # For the recovery from the ends of workers, see `dali_like.workers.work.Work`
 
     def has_waiting_tasks(self) -> bool:
         return self.pipes.has_waiting_tasks()

@@ -16,11 +16,9 @@ import signal
 import time
 from collections import defaultdict, deque
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
 
 from dali_like.errors import (
     CorruptionError,
-    DaliLikeError,
     WorkerDiedError,
     WorkerError,
     WorkerStartError,
@@ -33,9 +31,9 @@ from dali_like.workers.crew import TEMPLATE, End, Workers
 from dali_like.workers.hangs import HangWatch
 from dali_like.workers.memory import SharedSpace
 from dali_like.workers.patience import RestartAllowance, Toll
-from dali_like.workers.ring import Lease, Slot
 from dali_like.workers.starting import WorkerOptions
 from dali_like.workers.transport import unpack_exception
+from dali_like.workers.work import Debt, Work
 from dali_like.workers.worker import START_FAILED
 
 #: How long workers have to finish their sample when they are to rest; then they are killed.
@@ -53,71 +51,6 @@ _STAYS_TEXT = (
 
 #: Somebody may want to close the pipeline meanwhile.
 _POLL_MS = PATIENCE_S * 1000
-
-
-class Debt(NamedTuple):
-    """A task that a worker has taken and not reported, and the sample of the batch that it is on."""
-
-    batch: Batch
-    task: int
-    sample: int
-
-
-class Work(Protocol):
-    """What is to be done, as far as recovery is concerned: see `dali_like.workers.dispatch.Dispatcher`."""
-
-    def has_waiting_tasks(self) -> bool:
-        """Whether there are tasks that no worker has taken yet."""
-
-    @property
-    def num_open_tasks(self) -> int:
-        """How many tasks have been posted and not been reported."""
-
-    def read_reports(self) -> None:
-        """Take note of what workers have completed."""
-
-    def batch_of(self, ticket: int, task: int) -> Batch | None:
-        """The batch of a ticket, if that task of it has been posted and not been reported."""
-
-    def post_again(self, debt: Debt) -> None:
-        """Post a task that nobody works on, at once."""
-
-    def post_in_turn(self, debt: Debt) -> None:
-        """Post a task that nobody works on; one that must be done in order, after those that come before it."""
-
-    def take_back(self, worker: int) -> None:
-        """Post the tasks in turn that only this worker could have done, and has not taken."""
-
-    def give_up(self, debt: Debt, error: WorkerError) -> None:
-        """Let a batch fail by a sample that cannot be made."""
-
-    def hold(self, debt: Debt) -> Lease[Slot]:
-        """Keep the slot of a task from being used again."""
-
-    def can_repeat(self, debt: Debt) -> bool:
-        """Whether another worker could make what this one was making, while this one goes on."""
-
-    def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
-        """Give up: `first_lost` and all batches after it, or all that have not been begun, will not be completed."""
-
-    def fail_at_once(self, error: DaliLikeError) -> None:
-        """Give up: no batch that is not complete now will be."""
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether no more batches will be begun."""
-
-    def retire(self, num_workers: int) -> None:
-        """Tell idle workers to end."""
-
-    def clear_tasks(self) -> None:
-        """Take the tasks back that no worker has taken; all are of batches that nobody wants."""
-
-    def depends_on(self, worker: int) -> bool:
-        """Whether there is work that only this worker can do."""
-
-    def describe(self, debt: Debt) -> str:
-        """Which sample it is about."""
 
 
 class Recovery:
@@ -307,7 +240,7 @@ class Recovery:
     def _isolate(self, work: Work) -> None:
         """Bring it about that the first suspect runs alone in a fresh worker, or go on when it has."""
         num_workers = self.num_workers
-        if self._isolated and not _is_open(self._suspects[0]):
+        if self._isolated and not self._suspects[0].is_open:
             self._suspects.popleft()
             self._isolated = False
             if not self._suspects:
@@ -398,7 +331,3 @@ def _start_error(worker: str, message: bytes) -> WorkerStartError:
     error = WorkerStartError(f"{worker} could not start: {cause!r}")
     error.__cause__ = cause
     return error
-
-
-def _is_open(debt: Debt) -> bool:
-    return debt.batch.slot is not None and bool(debt.batch.open_tasks >> debt.task & 1)
