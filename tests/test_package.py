@@ -85,7 +85,7 @@ PUBLIC = {
     "dali_like.types": {
         *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
         *("INTERP_CUBIC", "INTERP_GAUSSIAN", "INTERP_LANCZOS3", "INTERP_LINEAR", "INTERP_NN", "INTERP_TRIANGULAR"),
-        *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "OBJECT"),
+        *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "NO_TYPE", "OBJECT"),
         *("UINT8", "UINT16", "UINT32", "UINT64"),
         *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "DALIInterpType"),
         *("NCHW", "NFCHW", "NFHWC", "NHWC", "SAME"),

@@ -186,7 +186,7 @@ class LoaderTrace(Trace):
             def close_and_forget() -> None:
                 close()
                 self._tracer.leave(logs)  # else each pass would leave the address space of its workers behind
-                for owner in (crew, pool, *pool.stages):
+                for owner in (crew, pool, pool.scale, *pool.stages):
                     self._tracer.forget(owner)
 
             return close_and_forget

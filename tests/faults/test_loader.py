@@ -175,9 +175,12 @@ class TestAWorkerThatDies:
         loader = make_loader(kind, event=event, worker_restarts=0, persistent_workers=True)
         where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
 
-        with pytest.raises(WorkerDiedError, match=rf"exit code 3 while dataset .* was making {re.escape(where)}$") as info:
+        with pytest.raises(WorkerDiedError, match=rf"exit code 3 while dataset .* was making {re.escape(where)}\n") as info:
             list(loader)
 
+        assert info.value.__notes__[-1].endswith(
+            "may be 0 times a minute, see py_worker_restarts (worker_restarts of a DataLoader)"
+        )
         assert info.value.exitcode == 3
         assert f"(pid {info.value.pid})" in str(info.value)
         assert len(list(map(digest, loader))) == LENGTH  # by new workers
