@@ -29,7 +29,7 @@ FOR_WORKING = {
     *("workers.event_loop", "workers.geometry", "workers.info", "workers.limits", "workers.memory", "workers.meters"),
     "workers.output",
     *("workers.parcels", "workers.protocol", "workers.replacing", "workers.requests", "workers.ring", "workers.runner"),
-    "workers.samples",
+    *("workers.samples", "workers.slot_view"),
     *("workers.shipment", "workers.stages", "workers.states", "workers.streams", "workers.task", "workers.task_log"),
     *("workers.template", "workers.transport", "workers.worker"),
 }

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from dali_like.types import SampleInfo
 from dali_like.workers.batch import Batch, BatchKey
 from dali_like.workers.geometry import Geometry, OutputLayout
 from dali_like.workers.memory import SharedSpace
@@ -16,8 +18,9 @@ from dali_like.workers.protocol import DTYPE_CODES, PAGE_BYTES, Status
 from dali_like.workers.ring import Lease, Ring, Slot
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
+from dali_like.workers.slot_view import MOST_PLAIN_BYTES, SlotView
 from dali_like.workers.stages import ArrayStage
-from dali_like.workers.task import Region, RegionFullError, SlotView
+from dali_like.workers.task import Region, RegionFullError
 
 MIB = 1 << 20
 TASKS = 4
@@ -149,6 +152,48 @@ def test_what_becomes_an_array_that_fits_its_row_needs_no_description(sample: An
     assert data is not None
     assert label is not None
     assert (data.tolist(), label.tolist()) == ([DATA.tolist()] * TASKS, [7] * TASKS)
+
+
+@pytest.mark.parametrize("num_outputs", [2, 3])
+@pytest.mark.parametrize("gap", [0, 1], ids=["first", "second"])
+def test_arrays_with_gaps_go_into_their_rows_as_others_do(num_outputs: int, gap: int) -> None:
+    def make(info: SampleInfo) -> tuple[NDArray[Any], ...]:
+        outputs = [np.arange(6.0).reshape(2, 3) + info.idx_in_epoch + output for output in range(num_outputs)]
+        if info.idx_in_epoch >= TASKS // 2:
+            outputs[gap] = np.asfortranarray(outputs[gap])
+        return tuple(outputs)
+
+    space = SharedSpace.create()
+    source = Source("a source", make, num_outputs=num_outputs)
+    rows = [OutputLayout(DTYPE_CODES[np.dtype(float)], 2, (2, 3))] * num_outputs
+    stage = ArrayStage(space, source, TASKS, rows, 1, tasks_per_worker=1)
+    runner = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q"))
+    for iteration in range(2):
+        slot = stage.begin(Batch(BatchKey(0, 0, iteration, iteration * TASKS, TASKS)), iteration + 1)
+
+        status, _ = runner.run(slot.page, 0)
+
+        assert status is Status.DENSE
+        for output, batch in enumerate(SlotView(space, slot.offset, slot.header.tolist()).rows):
+            indices = iteration * TASKS + np.arange(TASKS).reshape(-1, 1, 1)
+            assert np.array_equal(batch, np.arange(6.0).reshape(2, 3) + indices + output)
+        stage.ring.release(slot)  # for the next batch
+
+
+def test_views_know_how_many_keys_they_keep() -> None:
+    """Small rows are bytes of the space; large ones, and those of arrays with gaps, are NumPy's, and need no keys."""
+    rows = [OutputLayout(DTYPE_CODES[np.dtype(np.uint8)], 1, (nbytes,)) for nbytes in (3, MOST_PLAIN_BYTES + 1)]
+    ring = Ring(SharedSpace.create(), Geometry(5, 2, PAGE_BYTES, tuple(rows)))
+    slot = ring.acquire(0)
+    view = SlotView(slot.space, slot.offset, slot.header.tolist())
+
+    keys = [len(view.keys_of(task)[output]) for task in (0, 2, 0) for output in range(2)]
+
+    assert keys == [2, 2, 1, 1, 2, 2]
+    assert view.num_keys == 3
+    view.expect_gaps()
+    view.keys_of(0)
+    assert view.num_keys == 0
 
 
 # Slots that have been given back

@@ -25,7 +25,8 @@ from dali_like.workers.protocol import (
     message_offset,
 )
 from dali_like.workers.ray_worker import Report, samples_of
-from dali_like.workers.task import NoMemoryError, Region, SlotView
+from dali_like.workers.slot_view import SlotView
+from dali_like.workers.task import NoMemoryError, Region
 from dali_like.workers.task_log import TaskLog
 from dali_like.workers.transport import write_message
 

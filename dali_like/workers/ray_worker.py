@@ -27,7 +27,8 @@ from dali_like.workers.protocol import PAGE_BYTES, UNKNOWN, WORD_BYTES, Header, 
 from dali_like.workers.runner import TaskRunner
 from dali_like.workers.samples import Source
 from dali_like.workers.shipment import PickledSource, without_functions
-from dali_like.workers.task import Region, SlotView
+from dali_like.workers.slot_view import SlotView
+from dali_like.workers.task import Region
 from dali_like.workers.transport import SHORT_BYTES, pack_exception
 from dali_like.workers.worker import limit_threads, report_error
 

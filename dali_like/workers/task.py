@@ -9,7 +9,7 @@ import math
 import struct
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,6 @@ from dali_like.workers.meters import Span
 from dali_like.workers.protocol import (
     DESCRIPTOR_WORDS,
     DTYPE_CODES,
-    DTYPES,
-    HEADER_WORDS,
     MAX_NDIM,
     SAMPLE_ALIGNMENT,
     UNKNOWN,
@@ -33,6 +31,7 @@ from dali_like.workers.protocol import (
     align,
 )
 from dali_like.workers.samples import Pickled, Source, as_array, check_array
+from dali_like.workers.slot_view import MOST_PLAIN_BYTES, SlotView
 
 #: Memory is put behind a region in steps, since each is a few system calls: as much again as there is already, within these
 #: bounds. So a batch of small samples takes little, and one of large samples few steps.
@@ -60,80 +59,8 @@ class NoMemoryError(Exception):
         self.missing = missing
 
 
-class Target(NamedTuple):
-    """Where one sample of one output goes, and what it must be for that."""
-
-    row: NDArray[Any]
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...] | None
-
-
 #: The dtypes and numbers of dimensions that arrays may have, as descriptors say it.
 _KINDS = {(dtype, ndim): (code, ndim) for dtype, code in DTYPE_CODES.items() for ndim in range(MAX_NDIM + 1)}
-
-#: In place of a target where there are no rows: no array has this shape.
-_NO_TARGET = Target(np.empty(0), np.dtype(float), None)
-
-
-def _target(rows: NDArray[Any] | None, i: int) -> Target:
-    return _NO_TARGET if rows is None else Target(rows[i, ...], rows.dtype, rows.shape[1:])
-
-
-class SlotView:
-    """A slot as the one who fills it sees it: what its header says, read once for all batches of the same geometry.
-
-    Attributes:
-        expected: for each output, its descriptor in the header: dtype, dimensions, and where the rows are.
-        rows: for each output, an array over all of its rows; None where it has none.
-        marks, counts, descriptors: see `dali_like.workers.ring.Slot`.
-    """
-
-    def __init__(self, space: SharedSpace, offset: int, words: Sequence[int]) -> None:
-        word = np.dtype(np.int64)
-        num_outputs = words[Header.NUM_OUTPUTS]
-        capacity = words[Header.CAPACITY]
-        self.offset = offset
-        self.geometry = words[Header.GEOMETRY]
-        self.task_size = words[Header.TASK_SIZE]
-        self.regions_offset = offset + words[Header.REGIONS_OFFSET]
-        self.region_bytes = words[Header.REGION_BYTES]
-        num_tasks = -(-capacity // self.task_size)
-        marks_offset = offset + words[Header.MARKS_OFFSET]
-        self.marks = space.array(marks_offset, (num_tasks,), word)
-        self.counts = space.array(marks_offset + num_tasks * WORD_BYTES, (num_tasks,), word)
-        self.descriptors_offset = offset + words[Header.DESCRIPTORS_OFFSET]
-        self.descriptors: NDArray[np.int64] = space.array(
-            self.descriptors_offset, (capacity, num_outputs, DESCRIPTOR_WORDS), word
-        )
-        self.expected: list[list[int]] = space.array(
-            offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
-        ).tolist()
-        #: Of each output, as far as known: the code of its dtype and its number of dimensions; and where its rows are.
-        self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
-        self.offsets = [expected[Word.OFFSET] for expected in self.expected]
-        self.has_rows = UNKNOWN not in self.offsets
-        self._targets: dict[int, list[tuple[Target, ...]]] = {}
-        self._capacity = capacity
-        self.rows = [self._rows_of(space, expected) for expected in self.expected]
-
-    @property
-    def num_targets(self) -> int:
-        """How many samples' rows are kept."""
-        return sum(map(len, self._targets.values()))
-
-    def targets_of(self, task: int) -> list[tuple[Target, ...]]:
-        """For each sample of a task, its row in each output."""
-        targets = self._targets.get(task)
-        if targets is None:
-            samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
-            targets = self._targets[task] = [tuple(_target(rows, i) for rows in self.rows) for i in samples]
-        return targets
-
-    def _rows_of(self, space: SharedSpace, expected: list[int]) -> NDArray[Any] | None:
-        if expected[Word.OFFSET] == UNKNOWN:
-            return None
-        shape = tuple(expected[Word.SHAPE : Word.SHAPE + expected[Word.NDIM]])
-        return space.array(self.offset + expected[Word.OFFSET], (self._capacity, *shape), DTYPES[expected[Word.DTYPE]])
 
 
 class Task:
@@ -144,7 +71,7 @@ class Task:
         provisional: whether the expected dtypes and dimensions are only guessed, so that others are no errors.
         start, stop: the samples of the batch that it consists of.
         first: idx_in_epoch of the batch's first sample.
-        targets: the rows of each sample.
+        targets, keys: where its samples go, see `dali_like.workers.slot_view.SlotView`.
         has_rows: whether each output has rows.
         region: where samples go that have no row; None as long as all had one.
         lent: the memory that the callback has been given to make samples in, by sample and output.
@@ -165,7 +92,8 @@ class Task:
         self.provisional = words[Header.PROVISIONAL]
         self.start = number * view.task_size
         self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
-        self.targets = view.targets_of(number)
+        self.targets = view.targets
+        self.keys = view.keys_of(number)
         self.has_rows = view.has_rows
         self._words = words
         self.region: Region | None = None
@@ -211,9 +139,9 @@ class Task:
             RegionFullError, NoMemoryError: there is no room for it.
         """
         array = as_array(value, source, output)
-        row, dtype, shape = self.targets[i - self.start][output]
+        _, dtype, shape = self.view.targets[output]
         if array.shape == shape and array.dtype == dtype:
-            row[...] = array
+            self.view.rows[output][i] = array
             if self.region is None:
                 return
             expected = self.view.expected[output]
@@ -242,17 +170,15 @@ class Task:
                 return False
             kinds.append(kind)
         place = view.descriptors_offset + i * len(kinds) * _DESCRIPTOR_BYTES
-        targets = self.targets[i - self.start]
-        for array, kind, (row, dtype, row_shape), rows_offset in zip(arrays, kinds, targets, view.offsets):  # noqa: B905
+        for array, kind, (_, dtype, row_shape), rows_offset in zip(arrays, kinds, view.targets, view.offsets):  # noqa: B905
             shape, nbytes = array.shape, array.nbytes
-            if shape == row_shape and array.dtype == dtype:
-                row[...] = array
-                offset = rows_offset + i * nbytes
+            has_row = shape == row_shape and array.dtype == dtype
+            begin = view.offset + rows_offset + i * nbytes if has_row else take(nbytes)
+            if nbytes <= MOST_PLAIN_BYTES and array.flags.c_contiguous:
+                space.map[begin : begin + nbytes] = array
             else:
-                begin = take(nbytes)
                 np.ndarray(shape, array.dtype, space.map, begin)[...] = array
-                offset = begin - view.offset
-            _DESCRIPTORS[kind[1]](space.map, place, offset, nbytes, *kind, *shape)
+            _DESCRIPTORS[kind[1]](space.map, place, begin - view.offset, nbytes, *kind, *shape)
             place += _DESCRIPTOR_BYTES
         return True
 
@@ -284,13 +210,13 @@ class Task:
             return None
         if self._is_over or not 0 <= output < len(self.view.expected) or (i, output) in self.lent:
             return None
-        row, row_dtype, row_shape = self.targets[i - self.start][output]
+        _, row_dtype, row_shape = self.view.targets[output]
         if not (has_row := shape == row_shape and row_dtype == dtype):
             shape, dtype = plain_form(shape, dtype)
             has_row = shape == row_shape and row_dtype == dtype
         # An array of its own, by which it shows which of several threads has asked first. Likewise below: what the callback
         # does to the array itself, such as reshaping it, is not done to ours.
-        place = row[...] if has_row else self._room_for(output, shape, dtype)
+        place = self.view.rows[output][i, ...] if has_row else self._room_for(output, shape, dtype)
         if place is None or self.lent.setdefault((i, output), place) is not place:
             return None
         return place[...]
