@@ -170,7 +170,9 @@ class BatchMaker:
         form = self._form_of(request.form)
         texts: list[list[Any]] = [[] for _ in range(0 if form is None else form.num_texts)]
         others: list[Any] = []
-        for begin, end in self._spans(request, form):
+        together = request.stop - request.start if form is None else form.together
+        for begin in range(request.start, request.stop, together or 1):
+            end = min(begin + together, request.stop)
             samples = self._make_some(asked, begin, end, request)
             if form is not None and not others:
                 rows = [rows[begin - request.start : end - request.start] for rows in request.rows]
@@ -179,33 +181,32 @@ class BatchMaker:
             del samples  # so that the next ones get the same memory, which is in the cache
         return MadeSamples(texts, others) if others or texts else None
 
-    def _spans(self, request: Request, form: SampleForm | None) -> Iterator[tuple[int, int]]:
-        """The samples of a task, divided where the generators are seeded, and into as many as are best put together."""
-        assert self.seed_every is not None
-        most = self.seed_every if form is None else form.together
-        begin = request.start
-        while begin < request.stop:
-            end = min(begin + most, begin - begin % self.seed_every + self.seed_every, request.stop)
-            yield begin, end
-            begin = end
-
     def _make_some(self, asked: Keys, begin: int, end: int, request: Request) -> list[Any]:
         seed, number, keys, _ = asked
-        if seed is not None and begin % self.seed_every == 0:  # type: ignore[operator]
-            self._seed(seed, number, begin)
         samples = []
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
-        # This loop is what a sample costs besides the dataset.
-        if self.on_error == "raise":
-            for i in range(begin, end):
-                cell[0] = i
-                samples.append(dataset[keys[i]])
-            return samples
-        for i in range(begin, end):
-            cell[0] = i
-            samples.append(self._get(dataset, keys, i, request))
+        for start, stop in self._spans(begin, end):
+            if seed is not None and start % self.seed_every == 0:  # type: ignore[operator]
+                self._seed(seed, number, start)
+            # These loops are what a sample costs besides the dataset.
+            if self.on_error == "raise":
+                for i in range(start, stop):
+                    cell[0] = i
+                    samples.append(dataset[keys[i]])
+            else:
+                for i in range(start, stop):
+                    cell[0] = i
+                    samples.append(self._get(dataset, keys, i, request))
         return samples
+
+    def _spans(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Some samples of a batch, divided where the generators are seeded."""
+        assert self.seed_every is not None
+        while begin < end:
+            stop = min(begin - begin % self.seed_every + self.seed_every, end)
+            yield begin, stop
+            begin = stop
 
     def _form_of(self, packed: bytes) -> SampleForm | None:
         if packed != self._form[0]:

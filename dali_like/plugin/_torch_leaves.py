@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,8 @@ from dali_like.data.forms import ArrayLeaf, ComplexLeaf, Leaf, NumberLeaf, Rows,
 #: The integers of NumPy as which elements travel that it does not know.
 _CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
 _CARRIERS |= {dtype: torch.uint8 for name, dtype in vars(torch).items() if name.startswith("float8_")}
+
+_DTYPE = operator.attrgetter("dtype")
 
 
 def leaf_of(value: Any) -> Leaf | None:
@@ -66,17 +69,20 @@ class TensorLeaf(Leaf):
         self.layout = leaf.layout
 
     def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
-        for value in values:
-            if type(value) is not torch.Tensor or value.dtype is not self.dtype:
-                return False
-            if not _is_plain(value) or value.shape != self.shape:
-                return False
-        self.leaf.number = self.number
-        return self.leaf.put(list(map(_array_of, values)), rows, texts)
+        if set(map(type, values)) != {torch.Tensor} or set(map(_DTYPE, values)) != {self.dtype}:
+            return False
+        if values[0].shape != self.shape:  # PyTorch would make place for that
+            return False
+        try:
+            torch.stack(values, out=self.batch(rows, texts, False))
+        except RuntimeError:  # of other shapes, sparse, on a GPU, with gradients
+            return False
+        return True
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
         self.leaf.number = self.number
-        return torch.from_numpy(self.leaf.batch(rows, texts, in_tuple)).view(self.dtype)
+        batch = torch.from_numpy(self.leaf.batch(rows, texts, in_tuple))
+        return batch if batch.dtype is self.dtype else batch.view(self.dtype)
 
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
         self.leaf.number = self.number

@@ -235,6 +235,7 @@ def read_only(array: Any) -> Any:
 
 
 ONE_FOR_ALL = torch.arange(3)
+COMPLEX = torch.complex(torch.zeros(2), torch.ones(2))
 TENSORS: dict[str, Callable[[int], Any]] = {
     "every dtype": lambda i: {name: tensor_of(name, i) for names in TENSOR_DTYPES for name in names.split()},
     "no dimensions": torch.tensor,
@@ -334,6 +335,13 @@ CHANGING: dict[str, Callable[[int], Any]] = {
     "dtype of tensors within a batch": lambda i: torch.zeros(2, dtype=torch.int64 if i % 2 else torch.bool),
     "shape between batches": lambda i: np.full(2 + i // 3, i),
     "shape within a batch": lambda i: np.zeros(3 if i < 4 else 4),
+    "shape of tensors between batches": lambda i: torch.full((2 + i // 3,), i),
+    "shape of tensors within a batch": lambda i: torch.zeros(3 if i < 4 else 4),
+    "tensor, then sparse": lambda i: torch.full((2,), i).to_sparse() if i > 3 else torch.full((2,), i),
+    "tensor, then of a subclass": lambda i: torch.full((2,), i).as_subclass(Tagged if i > 3 else torch.Tensor),
+    "tensor, then conjugated": lambda i: (
+        torch.complex(torch.ones(2), torch.full((2,), i - 4.0)).conj() if i > 3 else COMPLEX
+    ),
     "number of dimensions between batches": lambda i: torch.zeros((1,) * (1 + i // 3)),
     "number of dimensions within a batch": lambda i: torch.zeros((2,) * (1 + i % 2)),
     "more and more": lambda i: np.full((i // 3 + 1) * 20_000, i),
@@ -374,12 +382,14 @@ NOT_WITH_WORKERS = (
     ARRAYS["backwards"],
     TENSORS["requires_grad"],
 )
-#: PyTorch's workers stack tensors into memory of the first one's dtype, and so do otherwise than the loader without workers.
-#: Ours do as that.
+#: PyTorch's workers stack tensors into memory of the first one's dtype, which not all go into, and so do otherwise than the
+#: loader without workers. Ours do as that.
 AS_WITHOUT_WORKERS = (
     CHANGING["dtype within a batch"],
     CHANGING["dtype of tensors within a batch"],
     CHANGING["tensor, then array"],
+    CHANGING["tensor, then sparse"],
+    CHANGING["tensor, then conjugated"],
 )
 
 
@@ -391,6 +401,18 @@ def test_batches(make: Callable[[int], Any], num_workers: int) -> None:
         assert_same(theirs, ours)
     elif not (num_workers and make in NOT_WITH_WORKERS):
         compare_zoo(Samples(make), num_workers)
+
+
+@pytest.mark.parametrize("make", [*TENSORS.values(), *CHANGING.values()], ids=[*TENSORS, *CHANGING])
+def test_batches_of_workers_that_know_what_samples_are_like(make: Callable[[int], Any]) -> None:
+    """As the first ones are, which all have been made before that is known."""
+    samples = Samples(lambda i: make(max(0, i - 24)), 24 + LENGTH)
+    if make in AS_WITHOUT_WORKERS:
+        theirs, _ = played(torch.utils.data.DataLoader, samples, epoch, 1, {"batch_size": 3})
+        ours, _ = played(DataLoader, samples, epoch, 1, {"batch_size": 3, "num_workers": 2})
+        assert_same(theirs, ours)
+    elif make not in NOT_WITH_WORKERS:
+        compare_zoo(samples, 2)
 
 
 @pytest.mark.parametrize("make", ZOO.values(), ids=ZOO.keys())
