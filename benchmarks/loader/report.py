@@ -36,7 +36,9 @@ COLUMNS_OF_PART = {
 GOALS = (
     Goal(workload="tiny", column=RATE, peer=PEER, at_least=4),
     Goal(workload="image", column=RATE, peer=PEER, at_least=6),
+    Goal(workload="tiny_tensors", column=RATE, peer=PEER),
     Goal(workload="dict", column=RATE, peer=PEER, at_least=5),
+    Goal(workload="dict_tensors", column=RATE, peer=PEER),
     Goal(workload="collate", column=RATE, peer=PEER, at_least=4),
     Goal(workload="collate", column=MAIN_CPU, peer=PEER, at_most=1 / 8),
     Goal(workload="augment", column=RATE, peer=PEER),

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from benchmarks.loader.datasets import Augmented, Dataset, Images, Large, OneSlow, Records, Slow, stack_arrays
+from benchmarks.loader.datasets import (
+    Augmented,
+    Dataset,
+    Images,
+    Large,
+    OneSlow,
+    Records,
+    Slow,
+    TensorImages,
+    TensorRecords,
+    stack_arrays,
+)
 from benchmarks.workloads import WORKERS
 
 __all__ = ["LARGE_BYTES", "WORKLOADS", "Workload"]
@@ -69,7 +80,9 @@ WORKLOADS = {
     for workload in (
         Workload(name="tiny", part="steady", make_dataset=partial(Images, 28, 28), batch_size=256),
         Workload(name="image", part="steady", make_dataset=partial(Images, 224, 224, 3), batch_size=64),
+        Workload(name="tiny_tensors", part="steady", make_dataset=partial(TensorImages, 28, 28), batch_size=256),
         Workload(name="dict", part="steady", make_dataset=Records, batch_size=64),
+        Workload(name="dict_tensors", part="steady", make_dataset=TensorRecords, batch_size=64),
         Workload(
             name="collate",
             part="steady",

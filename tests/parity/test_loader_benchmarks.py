@@ -16,7 +16,10 @@ from benchmarks.loader.workloads import WORKLOADS
 SLOW_S = 0.5
 
 
-@pytest.mark.parametrize("name", ["tiny", "image", "dict", "collate", "augment", "restart_fork", "restart_fork_persistent"])
+STEADY = ["tiny", "image", "tiny_tensors", "dict", "dict_tensors", "collate", "augment"]
+
+
+@pytest.mark.parametrize("name", [*STEADY, "restart_fork", "restart_fork_persistent"])
 def test_what_torch_delivers_passes_the_checks(name: str) -> None:
     measurement = measure("torch", WORKLOADS[name], seconds=0.01, repeat=0)
 
