@@ -72,6 +72,7 @@ class BatchMaker:
     worker_init_fn: Callable[[int], Any] | None
     whole: bool
     _form: tuple[bytes, SampleForm | None] = (b"", None)
+    _last_form: SampleForm | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, Walk] = field(default_factory=OrderedDict)
 
@@ -100,12 +101,6 @@ class BatchMaker:
         self.whole = form is None
         return form
 
-    def collate(self, samples: Sequence[Any]) -> Any:
-        """The batch of samples that have come in parcels. It is made like those in rows, as far as that is possible."""
-        form = form_of(samples[0], self.flavour)
-        batch = None if form is None else batch_of(samples, form)
-        return self.collate_fn(samples) if batch is None else batch
-
     def describe(self, key: BatchKey, sample: int) -> str:
         """See `dali_like.workers.requests.Maker`."""
         asked = pickle.loads(key.request)
@@ -130,7 +125,7 @@ class BatchMaker:
 
     def for_thread(self) -> BatchMaker:
         """See `dali_like.workers.requests.Maker`."""
-        return dataclasses.replace(self, _form=(b"", None), _seeders=(), _walks=OrderedDict())
+        return dataclasses.replace(self, _form=(b"", None), _last_form=None, _seeders=(), _walks=OrderedDict())
 
     def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
         """See `dali_like.workers.requests.Maker`; the notice is the base seed."""
@@ -215,6 +210,16 @@ class BatchMaker:
 
     # Wherever batches are made
 
+    def collate(self, samples: Any) -> Any:
+        """The batch of samples that are all there. The default collation makes it like those in rows, where it can."""
+        if samples.__class__ is not list or not samples or not self.flavour.is_default(self.collate_fn):
+            return self.collate_fn(samples)
+        batch = None if self._last_form is None else batch_of(samples, self._last_form)
+        if batch is None:
+            self._last_form = form_of(samples[0], self.flavour)
+            batch = None if self._last_form is None else batch_of(samples, self._last_form)
+        return self.collate_fn(samples) if batch is None else batch
+
     def fetch(self, asked: Keys, request: Request | LocalRequest) -> Any:
         """Make a batch of a map-style dataset, or one sample."""
         seed, number, keys, _ = asked
@@ -224,7 +229,7 @@ class BatchMaker:
             return self.collate_fn(self._get(dataset, [keys], 0, request))
         if self.getitems is not None:
             self._seed(seed, number, 0)
-            return self.collate_fn(_measured(self.getitems, request)(keys))
+            return self.collate(_measured(self.getitems, request)(keys))
         samples = []
         keys = as_sequence(keys)
         for i in range(len(keys)):
@@ -233,7 +238,7 @@ class BatchMaker:
             request.cell[0] = i
             samples.append(self._get(dataset, keys, i, request))
         request.cell[0] = len(keys)
-        return self.collate_fn(samples)
+        return self.collate(samples)
 
     def step(self, asked: Step, request: Request | LocalRequest) -> Whole:
         """Take the next step of a walk through an iterable dataset.
@@ -252,7 +257,7 @@ class BatchMaker:
         if walk.has_ended and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
             raise StopIteration
         told = told_by(walk, asked.worker, self.dataset)
-        return Whole(self.collate_fn(samples if self.batched else samples[0]), told)
+        return Whole(self.collate(samples) if self.batched else self.collate_fn(samples[0]), told)
 
     def open_walk(self, number: int, shared_seed: int | None, told: dict[str, Any] | None = None) -> Walk:
         """Begin a walk through an iterable dataset, or go on with one."""

@@ -33,11 +33,25 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {torch.Tensor: reduce_tensor, torc
 for _kind, _reduce in _REDUCERS.items():
     by_value.register(_kind, _reduce)
 
+
+def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any) -> Any:
+    """Let PyTorch collate as it does without workers. With them, it would put tensors into files in /dev/shm."""
+    info, torch_worker._worker_info = torch_worker._worker_info, None
+    try:
+        return function(batch, **options)
+    finally:
+        torch_worker._worker_info = info
+
+
 #: Those of PyTorch itself; programs and libraries add others, and put theirs in the place of these.
 _ORIGINAL_FUNCTIONS = {
     kind: function
     for kind, function in default_collate_fn_map.items()
     if getattr(function, "__module__", "") == torch_data.default_collate.__module__
+}
+#: What takes their place in workers.
+_PRIVATE_FUNCTIONS = {
+    kind: functools.partial(_collate_privately, function) for kind, function in _ORIGINAL_FUNCTIONS.items()
 }
 
 #: The state of a generator for the CPU begins with the seed.
@@ -58,7 +72,8 @@ class TorchFlavour:
 
     def is_collated_specially(self, value: Any) -> bool:
         """Whether PyTorch would not call its own function, or take a container apart, but call another function."""
-        return function_for(value, default_collate_fn_map) is not function_for(value, _ORIGINAL_FUNCTIONS)
+        function = function_for(value, default_collate_fn_map)
+        return all(function is not function_for(value, own) for own in (_ORIGINAL_FUNCTIONS, _PRIVATE_FUNCTIONS))
 
     def leaf_of(self, value: Any) -> Leaf | None:
         """A leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""
@@ -92,7 +107,7 @@ class TorchFlavour:
         )
         for kind, function in _ORIGINAL_FUNCTIONS.items():
             if default_collate_fn_map.get(kind) is function:
-                default_collate_fn_map[kind] = functools.partial(_collate_privately, function)
+                default_collate_fn_map[kind] = _PRIVATE_FUNCTIONS[kind]
         random.seed(info.seed)
         torch.default_generator.manual_seed(info.seed)
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
@@ -131,12 +146,3 @@ def _seeder_in_disguise(generator: torch.Generator) -> Callable[[int], Any]:
         generator.set_state(state)
 
     return seed_in_disguise
-
-
-def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any) -> Any:
-    """Let PyTorch collate as it does without workers. With them, it would put tensors into files in /dev/shm."""
-    info, torch_worker._worker_info = torch_worker._worker_info, None
-    try:
-        return function(batch, **options)
-    finally:
-        torch_worker._worker_info = info

@@ -372,16 +372,11 @@ ZOO = {
 }
 
 
+#: Ours take an unsigned long long for what it is, whatever its name, and arrays that run backwards. PyTorch's do not.
+TAKEN_HERE = (ARRAYS["of Q"], NUMBERS["scalar of Q"], ARRAYS["backwards"])
 #: Not compared where there are workers. Those of PyTorch give up silently what cannot be pickled, and it waits for ever.
-#: Ours take an unsigned long long for what it is, whatever its name, and arrays that run backwards.
-#: PyTorch's refuse tensors that require gradients; with ours, these have no history in the main process.
-NOT_WITH_WORKERS = (
-    CONTAINERS["mapping proxy"],
-    ARRAYS["of Q"],
-    NUMBERS["scalar of Q"],
-    ARRAYS["backwards"],
-    TENSORS["requires_grad"],
-)
+#: They refuse tensors that require gradients; with ours, these have no history in the main process.
+NOT_WITH_WORKERS = (*TAKEN_HERE, CONTAINERS["mapping proxy"], TENSORS["requires_grad"])
 #: PyTorch's workers stack tensors into memory of the first one's dtype, which not all go into, and so do otherwise than the
 #: loader without workers. Ours do as that.
 AS_WITHOUT_WORKERS = (
@@ -399,8 +394,19 @@ def test_batches(make: Callable[[int], Any], num_workers: int) -> None:
         theirs, _ = played(torch.utils.data.DataLoader, Samples(make), epoch, 1, {"batch_size": 3})
         ours, _ = played(DataLoader, Samples(make), epoch, 1, {"batch_size": 3, "num_workers": num_workers})
         assert_same(theirs, ours)
-    elif not (num_workers and make in NOT_WITH_WORKERS):
+    elif make not in (NOT_WITH_WORKERS if num_workers else TAKEN_HERE):
         compare_zoo(Samples(make), num_workers)
+
+
+@pytest.mark.parametrize("make", TAKEN_HERE)
+def test_batches_that_pytorch_does_not_make(make: Callable[[int], Any], num_workers: int) -> None:
+    loader = DataLoader(Samples(make, 3), batch_size=3, num_workers=num_workers)
+
+    (batch,) = loader
+
+    expected = np.stack([make(i) for i in range(3)])
+    assert batch.numpy().tolist() == expected.tolist()
+    assert batch.numpy().dtype == expected.dtype
 
 
 @pytest.mark.parametrize("make", [*TENSORS.values(), *CHANGING.values()], ids=[*TENSORS, *CHANGING])

@@ -30,7 +30,9 @@ from torch.utils.data import (  # noqa: E402
     random_split,
 )
 
+from dali_like.data.forms import form_of  # noqa: E402
 from dali_like.data.own_options import OwnOptions  # noqa: E402
+from dali_like.plugin._torch_flavour import TorchFlavour  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
 from parity.same import assert_same  # noqa: E402
 
@@ -315,6 +317,21 @@ def test_get_worker_info_of_pytorch(method: str) -> None:
 
     assert_same(theirs, ours)
     assert get_worker_info() is None
+
+
+class Formed(IterableDataset):  # type: ignore[misc]
+    """Whether workers put a batch of tensors together themselves, as if it lay in rows."""
+
+    def __iter__(self) -> Iterator[bool]:
+        yield form_of(torch.zeros(2), TorchFlavour()) is not None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_workers_know_the_collation_of_pytorch_in_their_own_guise(method: str) -> None:
+    """There it does not put tensors into files in /dev/shm."""
+    (batch,) = DataLoader(Formed(), num_workers=1, multiprocessing_context=method)
+
+    assert batch.tolist() == [True]
 
 
 class Count(IterableDataset):  # type: ignore[misc]
