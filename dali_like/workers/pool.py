@@ -117,8 +117,8 @@ class ProcessPool:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has been closed, or is going to be."""
-        return self._closed
+        """Whether it has been closed, or is going to be; or its workers have ended, as garbage that it belongs to does."""
+        return self._closed or self._crew.control.fileno() < 0
 
     @property
     def has_failed(self) -> bool:

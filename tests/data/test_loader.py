@@ -818,6 +818,23 @@ def test_workers_end_with_a_loader_that_is_dropped_in_the_middle_of_an_epoch(per
 
 
 @pytest.mark.usefixtures("_no_garbage_collection")
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_workers_end_with_a_loader_and_a_pass_that_are_garbage(way: str) -> None:
+    """As exceptions with their tracebacks become. The workers may have ended when it is the pass's turn."""
+    loader = loader_of(Squares(), 2, way, batch_size=2)
+    batches = iter(loader)
+    next(batches)
+    pids = pids_of(batches)
+    ring: list[Any] = [loader, batches]
+    ring.append(ring)
+
+    del loader, batches, ring
+    gc.collect()
+
+    assert_gone(pids)
+
+
+@pytest.mark.usefixtures("_no_garbage_collection")
 def test_workers_end_with_a_pass_that_is_dropped_before_an_error_of_its_sampler() -> None:
     batches = iter(loader_of(Squares(), 2, batch_size=2, sampler=map(five_is_wrong, range(9))))
     next(batches)
