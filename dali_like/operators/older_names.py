@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dali_like.errors import ArgumentClashError
+from dali_like.errors import ArgumentTypeError
 from dali_like.notices import warn
 from dali_like.operators.description import Description
 
@@ -30,6 +30,17 @@ ARGUMENTS = {
     "slice": {"output_dtype": "dtype"},
     "warp_affine": {"output_dtype": "dtype"},
 }
+#: Arguments that had an effect in earlier versions of DALI.
+WITHOUT_EFFECT = {
+    "crop": ("image_type",),
+    "crop_mirror_normalize": ("image_type",),
+    "decoders.image": ("split_stages", "use_chunk_allocator"),
+    "decoders.image_crop": ("split_stages", "use_chunk_allocator"),
+    "decoders.image_random_crop": ("split_stages", "use_chunk_allocator"),
+    "decoders.image_slice": ("split_stages", "use_chunk_allocator"),
+    "resize": ("image_type",),
+    "slice": ("image_type",),
+}
 #: An argument of all operators; those without random numbers do nothing with it.
 SEED = "seed"
 
@@ -43,15 +54,18 @@ def current_arguments(description: Description, given: Mapping[str, Any]) -> dic
     """The arguments by the names that they have now, without a seed that has no effect.
 
     Raises:
-        ArgumentClashError: one is given by both of its names.
+        ArgumentTypeError: one is given by both of its names.
     """
     current = dict(given)
     for older, name in ARGUMENTS.get(description.path, {}).items():
         if older in current:
             if name in current:
-                raise ArgumentClashError(f"{description.name}: {older} is an older name of {name}; give only that")
+                raise ArgumentTypeError(f"{description.name}: {older} is an older name of {name}; give only that")
             warn(f"{description.name}: the argument {older} is an older name of {name}", DeprecationWarning)
             current[name] = current.pop(older)
+    for name in WITHOUT_EFFECT.get(description.path, ()):
+        if name in current:
+            warn(f"{description.name}: {name} has no effect", DeprecationWarning)
     if SEED in current and not description.random:
         warn(f"{description.name}: seed has no effect, since there are no random numbers", DeprecationWarning)
         del current[SEED]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, ops, types
-from dali_like.errors import ArgumentClashError, ArgumentTypeError, DefinitionError
+from dali_like.errors import ArgumentTypeError, DefinitionError
 from dali_like.operators.older_names import OPERATORS
 
 IMAGE = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
@@ -61,8 +61,20 @@ def test_arguments_have_their_older_names_as_well(define):
 
 
 def test_an_argument_is_not_given_twice():
-    with pytest.raises(ArgumentClashError, match="output_dtype is an older name of dtype"):
+    with pytest.raises(ArgumentTypeError, match="output_dtype is an older name of dtype"):
         fn.crop(CONSTANT, crop=(2, 2), dtype=types.FLOAT, output_dtype=types.FLOAT)
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda: fn.crop(CONSTANT, crop=(2, 2), image_type=types.RGB),
+        lambda: ops.Crop(crop=(2, 2), image_type=types.RGB)(CONSTANT),
+    ],
+)
+def test_arguments_that_have_lost_their_effect_are_taken(define):
+    with pytest.warns(DeprecationWarning, match="fn.crop: image_type has no effect"):
+        assert result_of(define).shape == (2, 2, 3)
 
 
 @pytest.mark.parametrize(

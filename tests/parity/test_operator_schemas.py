@@ -11,7 +11,7 @@ import pytest
 backend = pytest.importorskip("nvidia.dali.backend")
 
 from dali_like.operators.description import Description, descriptions  # noqa: E402
-from dali_like.operators.older_names import ARGUMENTS  # noqa: E402
+from dali_like.operators.older_names import ARGUMENTS, SEED, WITHOUT_EFFECT  # noqa: E402
 from dali_like.operators.parameters import REQUIRED, Parameter  # noqa: E402
 from dali_like.types import to_dali_type  # noqa: E402
 
@@ -78,6 +78,16 @@ def test_older_names_of_arguments(path):
 
     renamed = {name: schema.DeprecatedArgInfo(name)["renamed_to"] for name in ARGUMENTS[path]}
     assert renamed == ARGUMENTS[path]
+
+
+@pytest.mark.parametrize("path", descriptions())
+def test_arguments_that_have_lost_their_effect(path):
+    description = descriptions()[path]
+    schema = schema_of(description)
+
+    shared = (name for name in description.all_parameters if name != SEED and schema.HasArgument(name))
+    deprecated = {name for name in shared if schema.IsDeprecatedArg(name)}
+    assert deprecated == {*WITHOUT_EFFECT.get(path, ())}
 
 
 @pytest.mark.parametrize("path", descriptions())
