@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dali_like import backend, data_node, errors, fn, math, ops, pickling, tensors, types
+    from dali_like import backend, backend_impl, data_node, errors, fn, math, ops, pickling, tensors, types
     from dali_like.arguments import OperatorConcurrency, StreamPolicy
     from dali_like.definition import pipeline_def
     from dali_like.expressions import newaxis
@@ -25,6 +25,7 @@ __all__ = [
     "WorkerInfo",
     "__version__",
     "backend",
+    "backend_impl",
     "data_node",
     "errors",
     "fn",

@@ -246,6 +246,7 @@ def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> N
         "from dali_like import fn; assert 'resize' in fn.__all__",
         "import dali_like; assert 'Pipeline' in dir(dali_like)",
         "import dali_like.backend; dali_like.backend.TensorListGPU",
+        "import dali_like; dali_like.backend_impl.TensorListGPU",
         "from dali_like import data; data.ImageFolder; data.transforms.Resize",
         "import dali_like.data; dali_like.data.samplers.RandomSampler",
         "from dali_like.data import *; DataLoader; get_worker_info",
@@ -264,7 +265,8 @@ def test_help_shows_operators() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["dali_like", "dali_like.fn", "dali_like.ops.random", "dali_like.backend", "dali_like.data"]
+    "module",
+    ["dali_like", "dali_like.fn", "dali_like.ops.random", "dali_like.backend", "dali_like.backend_impl", "dali_like.data"],
 )
 def test_what_is_not_there_is_an_attribute_error_that_says_so(module: str) -> None:
     program = f"""if True:

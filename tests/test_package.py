@@ -49,6 +49,7 @@ PUBLIC = {
         *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
         *(
             "backend",
+            "backend_impl",
             "data_node",
             "errors",
             "fn",
@@ -63,6 +64,7 @@ PUBLIC = {
         ),
     },
     "dali_like.backend": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
+    "dali_like.backend_impl": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
     "dali_like.data": {
         *("ArrayDataset", "ChainDataset", "ConcatDataset", "Dataset", "DatasetFolder", "ImageFolder", "IterableDataset"),
         "DataLoader",
@@ -125,12 +127,13 @@ def test_dir_shows_what_is_public(module: ModuleType) -> None:
 
 def test_names_are_where_programs_for_dali_look_for_them() -> None:
     from dali_like.backend import TensorListCPU  # noqa: PLC0415
+    from dali_like.backend_impl import TensorCPU  # noqa: PLC0415
     from dali_like.data_node import DataNode  # noqa: PLC0415
     from dali_like.pipeline import Pipeline, do_not_convert, pipeline_def  # noqa: PLC0415
 
     assert (Pipeline, pipeline_def) == (dali_like.Pipeline, dali_like.pipeline_def)
     assert DataNode is pipeline.DataNode
-    assert TensorListCPU is tensors.TensorListCPU
+    assert (TensorListCPU, TensorCPU) == (tensors.TensorListCPU, tensors.TensorCPU)
     assert do_not_convert is definition.do_not_convert
     with pytest.raises(AttributeError, match="no attribute 'conditionals'"):
         _ = pipeline.conditionals
