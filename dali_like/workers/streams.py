@@ -75,8 +75,8 @@ class Stream:
                 raise StopIteration
             if self.once:
                 raise LostItemError(
-                    f"item {position} of an iterator is gone: an interrupt has cost it, or it was taken before a state was "
-                    f"loaded. It cannot go back, and the next is item {self._position}"
+                    f"item {position} of an iterator is gone: an interrupt has cost it, another pipeline has it, or it was "
+                    f"taken before a state was loaded. It cannot go back, and the next is item {self._position}"
                 )
             self._begin_walk(info.epoch_idx)
         try:

@@ -15,6 +15,7 @@ import pytest
 
 pytest.importorskip("nvidia.dali")
 
+from dali_like.errors import LostItemError
 from parity.conftest import END, OURS, RESET, Library, play, values
 from parity.kinds import KINDS
 from parity.programs import UNSAID, Program, run
@@ -170,3 +171,55 @@ def test_the_number_of_outputs_must_be_right(dali: Library, make: Callable[[int]
 
     assert program(OURS) == ["OutputCountError"]
     assert program(dali) == [([[0.0]], [[1.0]])]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_operators_are_a_batch_ahead_of_what_runs(dali: Library, depth: int) -> None:
+    """In DALI they are as far ahead as the sources are."""
+
+    def asked_for(library: Library, *, operator: bool) -> int:
+        asked: list[Any] = []
+
+        def define() -> Any:
+            node = library.fn.external_source(lambda info: (asked.append(info), ONE)[1], batch=False)
+            return node + 1 if operator else node
+
+        with library.pipeline(define, batch_size=1, prefetch_queue_depth=depth) as pipe:
+            pipe.run()
+            return len(asked)
+
+    assert [asked_for(library, operator=False) for library in (OURS, dali)] == [depth, depth]
+    assert [asked_for(library, operator=True) for library in (OURS, dali)] == [depth + 1, depth]
+
+
+def test_a_batch_that_is_fed_is_enough_to_run(dali: Library) -> None:
+    """DALI wants as many as it prefetches, and can do nothing any more when they are not there."""
+
+    def program(library: Library) -> Any:
+        with library.pipeline(lambda: library.fn.external_source(name="x"), prefetch_queue_depth=2) as pipe:
+            seen = []
+            for _ in range(2):
+                pipe.feed_input("x", [ONE])
+                seen.append(values(pipe.run()[0]))
+            return seen
+
+    assert program(OURS) == [[[1.0]], [[1.0]]]
+    with pytest.raises(IndexError, match="Add more elements"):
+        program(dali)
+
+
+def test_a_node_may_be_in_several_pipelines(dali: Library) -> None:
+    """In DALI they take turns with its source."""
+
+    def program(library: Library, source: Any) -> list[Any]:
+        node = library.fn.external_source(source)
+        with (
+            library.pipeline(lambda: node, prefetch_queue_depth=1) as one,
+            library.pipeline(lambda: node, prefetch_queue_depth=1) as other,
+        ):
+            return [values(pipe.run()[0]) for _ in range(2) for pipe in (one, other)]
+
+    assert program(OURS, batches(1, 2)) == [[1], [1], [2], [2]]
+    assert program(dali, batches(1, 2, 3, 4)) == [[1], [2], [3], [4]]
+    with pytest.raises(LostItemError, match="another pipeline has it"):
+        program(OURS, iter(batches(1, 2, 3, 4)))
