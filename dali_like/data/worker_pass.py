@@ -252,16 +252,18 @@ class WorkerPass(Pass):
     def _next_step(self) -> Step:
         """The next worker's step: each takes one in turn, and those that have ended are left out.
 
+        Out of order, it is one of those that have fewest to take: a slow one would have all, and the others nothing to do.
+
         Raises:
             StopIteration: all have ended.
         """
         plan, progress = self._plan, self.progress
-        ended = progress.ended
-        if len(ended) == plan.num_workers:
+        turns = (place % plan.num_workers for place in range(self._turn, self._turn + plan.num_workers))
+        going = [worker for worker in turns if worker not in progress.ended]
+        if not going:
             raise StopIteration
-        while self._turn in ended:
-            self._turn = (self._turn + 1) % plan.num_workers
-        worker, self._turn = self._turn, (self._turn + 1) % plan.num_workers
+        worker = going[0] if plan.in_order else min(going, key=lambda worker: self._steps[worker] - progress.steps[worker])
+        self._turn = (worker + 1) % plan.num_workers
         number = self._steps[worker]
         self._steps[worker] += 1
         told = progress.told_by(worker)

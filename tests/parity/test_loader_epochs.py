@@ -376,6 +376,31 @@ def test_in_order_batches_wait_for_those_before_them(kind: Any) -> None:
     assert numbers(begun) == [[0], [1], [2], [3], [4], [5]]
 
 
+class GatedStream(IterableDataset):  # type: ignore[misc]
+    """Of the first worker, the first item waits until it may go on."""
+
+    def __init__(self) -> None:
+        self.gate = multiprocessing.get_context("fork").Event()
+
+    def __iter__(self) -> Iterator[int]:
+        info = get_worker_info()
+        if info.id == 0 and not self.gate.wait(DEADLINE_S):
+            raise TimeoutError
+        return iter(range(info.id, 12, info.num_workers))
+
+
+@pytest.mark.parametrize("kind", BOTH)
+def test_out_of_order_a_slow_worker_holds_up_no_other(kind: Any) -> None:
+    dataset = GatedStream()
+    begun = iter(kind(dataset, num_workers=2, in_order=False))
+
+    first = [next(begun).item() for _ in range(6)]
+    dataset.gate.set()
+
+    assert first == [1, 3, 5, 7, 9, 11]
+    assert numbers(begun) == [[0], [2], [4], [6], [8], [10]]
+
+
 @pytest.mark.parametrize("kind", BOTH)
 def test_out_of_order_all_of_an_iterable_dataset_comes(kind: Any) -> None:
     loader = kind(Counted(11), batch_size=2, num_workers=2, in_order=False)
