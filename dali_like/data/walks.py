@@ -7,6 +7,7 @@ process. Whoever takes the place of a worker, in this run or in a later one, is 
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -49,10 +50,11 @@ def told_by(walk: Walk, worker: int, dataset: Any) -> dict[str, Any] | None:
         return None
     try:
         state = copy.deepcopy(knower.state_dict())
-    except Exception as error:  # it may be meant for something else, and want arguments
+    except Exception as error:
         walk.is_silent = True
-        who = type(knower).__qualname__
-        _log.warning("%s.state_dict() raised %r; who goes on from a state of the loader walks through it", who, error)
+        if not _wants_arguments(knower.state_dict):
+            who = type(knower).__qualname__
+            _log.warning("%s.state_dict() raised %r; who goes on from a state of the loader walks through it", who, error)
         return None
     told = {"worker": worker, "steps": walk.steps, "ended": walk.has_ended, "of_iterator": by_iterator, "state": state}
     return None if state is None else told
@@ -90,6 +92,17 @@ def restore(dataset: Any, state: Any) -> None:
         why = "that threads share" if knows_its_state(dataset) else "that has no load_state_dict()"
         raise CheckpointError(f"Invalid state_dict: it has the state of a dataset, and here is one {why}")
     owner.load_state_dict(state)
+
+
+def _wants_arguments(state_dict: Any) -> bool:
+    """Whether it is meant for something else, as that of MosaicML's ``StreamingDataset``, which its own loader calls."""
+    try:
+        inspect.signature(state_dict).bind()
+    except TypeError:
+        return True
+    except ValueError:  # some built-in functions have none
+        return False
+    return False
 
 
 def _owner(dataset: Any) -> Any:
