@@ -49,11 +49,13 @@ class Constant(Expression):
         shape: of each sample. A number fills it; the elements of anything else are as many as it has.
         layout: a letter for each dimension.
         device: where the data is wanted: "cpu" (the default) or "gpu".
+        name: of the node, where one is made of it; for messages.
 
     Attributes:
         array: one sample.
         layout: its layout; empty where none was given.
         device: where it is wanted.
+        name: of the node.
 
     Raises:
         ArgumentTypeError: the value is not of numbers.
@@ -67,7 +69,14 @@ class Constant(Expression):
     """
 
     def __init__(
-        self, value: Any, dtype: Any = None, shape: Any = None, layout: str | None = None, device: str | None = None
+        self,
+        value: Any,
+        dtype: Any = None,
+        shape: Any = None,
+        layout: str | None = None,
+        device: str | None = None,
+        *,
+        name: str | None = None,
     ) -> None:
         if device not in (None, "cpu", "gpu"):
             raise DeviceError(f'device={device!r}: a constant is on the "cpu" or on the "gpu"')
@@ -81,6 +90,7 @@ class Constant(Expression):
         self.array = np.array(array, order="C")
         self.layout = checked_layout(layout, array.ndim)
         self.device = device or "cpu"
+        self.name = name or "constant"
 
     @property
     def dtype(self) -> DALIDataType:

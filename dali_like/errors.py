@@ -4,9 +4,9 @@ Exceptions of the user's callbacks are not here: they keep their own type. Each 
 that DALI or PyTorch raises in that situation, so that existing ``except`` clauses go on working::
 
     DaliLikeError
-    |-- ArgumentError(ValueError)             an argument has a value that is not allowed
+    |-- ArgumentError(ValueError, RuntimeError)  an argument has a value that is not allowed
     |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
-    |   |-- ArgumentClashError(RuntimeError)  ... in view of the others, or of what it is for
+    |   |-- ArgumentClashError                ... in view of the others, or of what it is for
     |   |   `-- AxisError(IndexError)         ... as a dimension, of which there are not so many
     |   |-- DatasetError(AssertionError)      ... for a dataset that is made of arrays or of other datasets
     |   |-- TargetMismatchError(AssertionError)  ... as what a tensor is to be copied into
@@ -35,7 +35,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |   |-- OutputCountError(ValueError, IndexError)  too few or too many outputs
     |   |-- BatchSizeError                    ... a batch that is too large, or not as large as the others of its iteration
     |   |-- DtypeMismatchError                ... another dtype than declared or than before
-    |   |-- NdimMismatchError                 ... another number of dimensions than declared or than before
+    |   |-- NdimMismatchError(ValueError)     ... another number of dimensions than declared, than before, or than allowed
     |   |-- LayoutMismatchError               ... another layout than declared
     |   |-- ShardError(AssertionError)        ... batches of several pipelines that do not make one array
     |   |-- SpecError(ValueError)             ... a batch unlike those before it, where all are to be alike
@@ -125,15 +125,15 @@ class DaliLikeError(Exception):
     """Base class of every exception in this module."""
 
 
-class ArgumentError(DaliLikeError, ValueError):
-    """An argument has a value that is not allowed."""
+class ArgumentError(DaliLikeError, ValueError, RuntimeError):
+    """An argument has a value that is not allowed. DALI raises a ValueError, or a RuntimeError where it is an operator's."""
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
     """An argument has a type that is not allowed."""
 
 
-class ArgumentClashError(ArgumentError, RuntimeError):
+class ArgumentClashError(ArgumentError):
     """An argument does not go with the others, or with what it is for."""
 
 
@@ -255,8 +255,8 @@ class DtypeMismatchError(SampleError):
     """A sample has another dtype than declared, or than the samples before it."""
 
 
-class NdimMismatchError(SampleError):
-    """A sample has another number of dimensions than declared, or than the samples before it."""
+class NdimMismatchError(SampleError, ValueError):
+    """A sample has another number of dimensions than declared, than the samples before it, or than an operator takes."""
 
 
 class LayoutMismatchError(SampleError):

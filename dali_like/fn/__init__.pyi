@@ -687,8 +687,8 @@ def crop(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is for
-            volumes alone, of which all is taken without it.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
+            of volumes, or the frames of sequences of images; all of it is taken without it.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -1088,7 +1088,8 @@ def crop_mirror_normalize(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. Default: all.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
+            of volumes, or the frames of sequences of images. Default: all.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -1226,7 +1227,7 @@ def python_function(
         function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
             arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
         num_outputs: how many outputs there are.
-        output_layouts: of the outputs, as far as it goes.
+        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
         batch_processing: whether the function is called once for each batch, with lists.
     """
 
@@ -1264,7 +1265,7 @@ def torch_python_function(
             tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
             given.
         num_outputs: how many outputs there are.
-        output_layouts: of the outputs, as far as it goes.
+        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
         batch_processing: whether the function is called once for each batch, with lists.
     """
 
@@ -1382,7 +1383,7 @@ def resize(
     """Scale images and volumes.
 
     Args:
-        image: any dtype.
+        image: any dtype. What is empty stays so.
         size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
             say; negative: mirrored.
         resize_x: the width of the result.

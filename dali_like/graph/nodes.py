@@ -277,7 +277,7 @@ def producer_names(graph: Graph) -> dict[Producer, str]:
 
 def constant_node(constant: Constant) -> DataNode:
     """The node of a constant."""
-    return DataNode("constant", constant.device, ConstantNode(constant))
+    return DataNode(constant.name, constant.device, ConstantNode(constant))
 
 
 def output_nodes(outputs: Iterable[Any]) -> tuple[DataNode, ...]:

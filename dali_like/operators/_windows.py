@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, SampleError
+from dali_like.errors import ArgumentError, AxisError, SampleError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.parameters import SOME, Floats, at_least, between, count
 
@@ -115,16 +115,16 @@ def axes_of(layout: str, axes: Sequence[int] | None, axis_names: str | None, ndi
     """The axes that an operator works on, given by numbers or by names; all of them if there are none.
 
     Raises:
-        ArgumentError: there is no such axis.
+        AxisError: there is no such axis.
     """
     if axis_names:
         if not set(axis_names) <= set(layout):
-            raise ArgumentError(f"axis_names={axis_names!r} are not all in the layout {layout!r} of the input")
+            raise AxisError(f"axis_names={axis_names!r} are not all in the layout {layout!r} of the input")
         return [layout.index(letter) for letter in axis_names]
     if not axes:
         return list(range(ndim))
     if any(not -ndim <= axis < ndim for axis in axes):
-        raise ArgumentError(f"axes={list(axes)}: the input has {ndim} dimensions")
+        raise AxisError(f"axes={list(axes)}: the input has {ndim} dimensions")
     return [axis % ndim for axis in axes]
 
 

@@ -190,7 +190,10 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     axis = -1 if given["axis"] is None else given["axis"]
     if layout:
         _check_axis(axis, -1, len(layout))
-    return _with_axis(layout, axis, given["axis_name"])
+    result = _with_axis(layout, axis, given["axis_name"])
+    if given["axis"] is None and result:  # an array of a single element, too, becomes a vector
+        return f"{result} {given['axis_name']}"
+    return result
 
 
 @operator(output_layout=_one_hot_layout, check=_check_axis_name, strided=True)

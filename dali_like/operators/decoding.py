@@ -183,7 +183,7 @@ def image_crop(
     """
     height, width, _ = whole = _shape_of(data, output_type)
     sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
-    window = crop_window({"H": height, "W": width}, crop, sizes, positions, rounding)
+    window = crop_window("HW", (height, width), crop, sizes, positions, rounding)
     start, shape = zip(window["H"], window["W"], strict=True)
     return _decode_part(call, data, output_type, whole, start, shape)
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, SampleError, SampleTypeError
+from dali_like.errors import ArgumentError, NdimMismatchError, SampleError, SampleTypeError
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
@@ -268,7 +268,7 @@ class BoundOperator:
         for layout in self.description.layouts.split():
             if len(layout) == sample.ndim:
                 return layout
-        raise SampleError(
+        raise NdimMismatchError(
             f"{self.name}: the input {self.description.inputs[0]} has {sample.ndim} dimensions and no layout; allowed are "
             f"{', '.join(self.description.layouts.split())}"
         )

@@ -93,8 +93,8 @@ def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
     0 channels: the last axis is blurred.
     """
     if not layout:
-        if len(shape) > 3:
-            raise SampleError(f"data without a layout cannot have more than 3 dimensions, but has {len(shape)}")
+        if not 0 < len(shape) <= 3:
+            raise SampleError(f"data without a layout must have from 1 to 3 dimensions, not {len(shape)}")
         return 1, len(shape), 0
     inner = layout.removesuffix("C")
     first = len(inner) - len(inner.lstrip("CF"))

@@ -83,26 +83,31 @@ def check_crop(given: Mapping[str, Any]) -> None:
 
 
 def crop_window(
-    extents: Mapping[str, int],
+    layout: str,
+    shape: Sequence[int],
     crop: Floats | None,
     sizes: Mapping[str, float],
     positions: Mapping[str, float],
     rounding: Rounding,
 ) -> dict[str, tuple[int, int]]:
-    """Of each spatial axis, where the window begins and how large it is.
+    """Of each spatial axis, where the window begins and how large it is; of sequences of images the frames are the depth.
 
     Args:
-        extents: of the image, by the letters of the axes, in their order.
+        layout: of the image.
+        shape: of the image.
         crop: sizes of the window as (height, width) or (depth, height, width), with 0 for all of an axis.
         sizes: the same by letters.
         positions: where the window lies, from 0 (first) to 1 (last).
     """
     if crop is not None:
         sizes = dict(zip("DHW"[-len(crop) :], crop, strict=True))
+    depth = "D" if "D" in layout else "F"
     window = {}
-    for letter, extent in extents.items():
-        size = int(sizes.get(letter, 0)) or extent
-        window[letter] = (in_single(positions[letter], extent - size, rounding), size)
+    for letter, extent in zip(layout, shape, strict=True):
+        if letter in (depth, "H", "W"):
+            name = "D" if letter == depth else letter
+            size = int(sizes.get(name, 0)) or extent
+            window[letter] = (in_single(positions[name], extent - size, rounding), size)
     return window
 
 
@@ -127,8 +132,8 @@ def crop(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is for
-            volumes alone, of which all is taken without it.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
+            of volumes, or the frames of sequences of images; all of it is taken without it.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -141,9 +146,9 @@ def crop(
         fill_values: one for all, or one for each channel.
         dtype: of the result. Default: that of the input.
     """
-    extents = {letter: image.shape[i] for i, letter in enumerate(call.layout) if letter in "DHW"}
     window = crop_window(
-        extents,
+        call.layout,
+        image.shape,
         crop,
         {"W": crop_w, "H": crop_h, "D": crop_d},
         {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z},

@@ -76,7 +76,8 @@ def crop_mirror_normalize(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. Default: all.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
+            of volumes, or the frames of sequences of images. Default: all.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -98,9 +99,8 @@ def crop_mirror_normalize(
     """
     layout = call.layout
     permuted = _permuted_layout(layout, {"output_layout": output_layout})
-    extents = {letter: image.shape[i] for i, letter in enumerate(layout) if letter in "DHW"}
     sizes = {"W": crop_w, "H": crop_h, "D": crop_d}
-    window = crop_window(extents, crop, sizes, {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z}, rounding)
+    window = crop_window(layout, image.shape, crop, sizes, {"W": crop_pos_x, "H": crop_pos_y, "D": crop_pos_z}, rounding)
     start, size = zip(*(window.get(letter, (0, image.shape[i])) for i, letter in enumerate(layout)), strict=True)
     source, extent, place = overlap(image, start, size, out_of_bounds_policy)
 
@@ -302,7 +302,7 @@ def _normalised(
         count = sum(_count(sample, reduced) for sample in samples)
         total = sum(sample.sum(axis=reduced, keepdims=True, dtype=np.float64) for sample in samples)
         means = np.asarray(total / max(count, 1), np.float32)
-    results = [np.subtract(sample, means, dtype=np.float32) for sample in samples]
+    results = [np.asarray(np.subtract(sample, means, dtype=np.float32)) for sample in samples]  # of numbers, too
     factor = _inverse(results, reduced, statistics) if deviations is None else _given(deviations, statistics)
     for result in results:
         np.multiply(result, factor, out=result)

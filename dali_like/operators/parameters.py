@@ -8,7 +8,7 @@ annotation            what the user may give                                    
 ``int``, ``float``,   a number, True or False, a string                             the same
 ``bool``, ``str``
 ``Ints``, ``Floats``  a number, a list or tuple of them, an array                   a tuple
-``Strings``           a string, or a list or tuple of them                          a tuple
+``Strings``           a string, or a list or tuple of them                          the string, or a tuple
 ``FloatArray``        a number, nested lists of them, an array                      an array of float32
 an IntEnum            a member, or its number                                       the member
 ``np.dtype``          a `dali_like.types.DALIDataType`, a NumPy dtype, or its name  the NumPy dtype
@@ -58,7 +58,7 @@ _PER_FRAME = object()
 
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
-Strings: TypeAlias = tuple[str, ...]
+Strings: TypeAlias = str | tuple[str, ...]
 FloatArray: TypeAlias = NDArray[np.float32]
 #: An argument that may differ from sample to sample.
 PerSample = Annotated[T, _PER_SAMPLE]
@@ -287,6 +287,10 @@ def _tuple_of(check: Callable[[Any], T], what: str) -> Callable[[Any], tuple[T, 
     return convert
 
 
+def _texts(value: Any) -> Strings:
+    return value if isinstance(value, str) else _tuple_of(_text, "strings")(value)
+
+
 def _float_array(value: Any) -> FloatArray:
     try:
         return np.asarray(value, np.float32)
@@ -336,7 +340,7 @@ _CHECKS: dict[Any, Callable[[Any], Any]] = {
     str: _text,
     Ints: _tuple_of(_integer, "integers"),
     Floats: _tuple_of(_number, "numbers"),
-    Strings: _tuple_of(_text, "strings"),
+    Strings: _texts,
     FloatArray: _float_array,
     np.dtype[Any]: _data_type,
 }

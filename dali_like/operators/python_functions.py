@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentTypeError, OutputCountError, SampleTypeError
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, OutputCountError, SampleTypeError
 from dali_like.extras import optional
 from dali_like.graph.operators import Array, Call
 from dali_like.operators.description import operator
@@ -25,10 +25,14 @@ _Batches: TypeAlias = Sequence[list[Any]]
 def _check(given: Mapping[str, Any]) -> None:
     if not callable(given["function"]):
         raise ArgumentTypeError(f"function must be callable, not a {type(given['function']).__qualname__}")
+    layouts, count = given.get("output_layouts", ()), given.get("num_outputs", 1)
+    if not isinstance(layouts, str) and len(layouts) > count:
+        raise ArgumentClashError(f"output_layouts has {len(layouts)} layouts, and num_outputs is {count}")
 
 
 def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
-    return given["output_layouts"] or ()
+    layouts = given["output_layouts"] or ()
+    return [layouts] * given["num_outputs"] if isinstance(layouts, str) else layouts
 
 
 #: Describes an operator that calls a function of the user's.
@@ -63,7 +67,7 @@ def python_function(
         function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
             arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
         num_outputs: how many outputs there are.
-        output_layouts: of the outputs, as far as it goes.
+        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
         batch_processing: whether the function is called once for each batch, with lists.
     """
     calls = _call_with_batch if batch_processing else _call_with_samples
@@ -87,7 +91,7 @@ def torch_python_function(
             tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
             given.
         num_outputs: how many outputs there are.
-        output_layouts: of the outputs, as far as it goes.
+        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
         batch_processing: whether the function is called once for each batch, with lists.
     """
     torch = optional("torch", "fn.torch_python_function", "pytorch")

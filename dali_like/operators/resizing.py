@@ -21,6 +21,9 @@ _Side: TypeAlias = Annotated[float, FINITE]
 _Sides: TypeAlias = Annotated[Floats, count(1, 2, 3), FINITE]
 Mode: TypeAlias = Literal["default", "stretch", "not_larger", "not_smaller"]
 
+#: As in DALI. The less it is, the further beyond the image is the region of one pixel, and the more weights that has.
+_LEAST_SIDE = 0.1
+
 _IGNORED = {"minibatch_size": 32, "temp_buffer_hint": 0}
 _SIZES = ("resize_x", "resize_y", "resize_z")
 
@@ -81,7 +84,7 @@ def resize(
     """Scale images and volumes.
 
     Args:
-        image: any dtype.
+        image: any dtype. What is empty stays so.
         size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
             say; negative: mirrored.
         resize_x: the width of the result.
@@ -116,7 +119,10 @@ def resize(
     sides = [abs(end - start) for start, end in regions]
     limits = None if max_size is None else _for_each("max_size", max_size, len(extents))
     target = _target(wanted, sides, mode, limits)
-    axes = tuple(_axis(side, *region, subpixel_scale) for side, region in zip(target, regions, strict=True))
+    axes = tuple(
+        _axis(side, *region, subpixel_scale) if extent else Axis(0, 0.0, 0.0)
+        for extent, side, region in zip(extents, target, regions, strict=True)
+    )
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
     scaled = _scaled(call, image, axes, filters, dtype)
     return (scaled, np.array(extents, np.int32)) if save_attrs else scaled
@@ -177,6 +183,7 @@ def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits:
 def _axis(side: float, start: float, end: float, subpixel_scale: bool) -> Axis:
     """How an axis is scaled to a side that may be no whole number."""
     size = max(int(abs(side) + 0.5), 1)
+    side = math.copysign(max(abs(side), _LEAST_SIDE), side) if side else side
     if subpixel_scale and side and size != abs(side):
         centre, half = (start + end) / 2, (end - start) / 2 * size / abs(side)
         start, end = centre - half, centre + half
@@ -191,6 +198,8 @@ def _scaled(call: Call, image: Array, axes: tuple[Axis, ...], filters: Filters, 
     pictures, channels = image.shape[:first], image.shape[first + len(axes) :]
     sizes = tuple(axis.size for axis in axes)
     out = call.empty((*pictures, *sizes, *channels), image.dtype if dtype is None else dtype)
+    if not out.size:
+        return out
     if not image.size:
         raise SampleError(f"an image of shape {image.shape} cannot be scaled")
     flat = image.reshape(-1, *image.shape[first : first + len(axes)], math.prod(channels))

@@ -953,8 +953,8 @@ class Crop:
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is for
-            volumes alone, of which all is taken without it.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
+            of volumes, or the frames of sequences of images; all of it is taken without it.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -1502,7 +1502,8 @@ class CropMirrorNormalize:
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. Default: all.
+        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
+            of volumes, or the frames of sequences of images. Default: all.
         crop_w: its width, if `crop` is not given.
         crop_h: its height.
         crop_d: its depth.
@@ -1712,7 +1713,7 @@ class PythonFunction:
         function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
             arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
         num_outputs: how many outputs there are.
-        output_layouts: of the outputs, as far as it goes.
+        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
         batch_processing: whether the function is called once for each batch, with lists.
     """
     def __init__(
@@ -1767,7 +1768,7 @@ class TorchPythonFunction:
             tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
             given.
         num_outputs: how many outputs there are.
-        output_layouts: of the outputs, as far as it goes.
+        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
         batch_processing: whether the function is called once for each batch, with lists.
     """
     def __init__(
@@ -1817,7 +1818,7 @@ class Resize:
     """Scale images and volumes.
 
     Args:
-        image: any dtype.
+        image: any dtype. What is empty stays so.
         size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
             say; negative: mirrored.
         resize_x: the width of the result.

@@ -175,6 +175,10 @@ class TestNormalize:
         np.testing.assert_allclose(pixels.mean(axis=0), 0, atol=1e-5)
         np.testing.assert_allclose(pixels.std(axis=0), 1, atol=1e-5)
 
+    def test_numbers_have_no_variance(self):
+        assert apply("normalize", np.uint8(3), "", shift=5) == 5
+        assert apply("normalize", np.uint8(3), "", mean=1, stddev=4) == 0.5
+
     def test_what_is_even_becomes_the_shift(self):
         assert np.unique(apply("normalize", np.full((3, 4), 7, np.uint8), "", shift=5)) == 5
 

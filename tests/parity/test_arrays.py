@@ -342,6 +342,14 @@ class TestTables:
         classes = [np.array([0, 1.2, 1.9, -0.5, 5], np.float32)]
         same_for_images(cases, [PLANE], [np.int64(2)], [np.array([1], np.int8)], classes, layouts=["HW"])
 
+    def test_one_hot_of_one_element_with_a_layout(self):
+        cases = {
+            "a vector": lambda fn, v: fn.one_hot(v, num_classes=3, axis_name="C"),
+            "without a layout": lambda fn, v: fn.one_hot(v, num_classes=3),
+            "one more dimension": lambda fn, v: fn.one_hot(v, num_classes=3, axis=-1, axis_name="C"),
+        }
+        same_for_images(cases, [np.array([[1]]), np.array([[2]])], layouts=["HW"])
+
     def test_lookup_table(self):
         types = types_of
         cases = {

@@ -230,6 +230,39 @@ def test_volumes(operator, arguments, bound, layout, dali):
     compare(dali, program(operator, arguments), [volumes], [layout], bound=bound)
 
 
+@pytest.mark.parametrize("layout", ["FHWC", "FCHW", "CFHW"])
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        ("crop", {"crop": [4, 10, 12], "crop_pos_z": 0.2}),
+        ("crop", {"crop_d": 4, "crop_h": 9, "crop_w": 11, "crop_pos_z": 1.0}),
+        ("crop", {"crop": [9, 10, 12], "out_of_bounds_policy": "pad"}),
+        ("crop_mirror_normalize", {"crop": [4, 10, 12], "crop_pos_z": 0.2, "output_layout": ""}),
+        ("crop_mirror_normalize", {"crop_d": 4, "crop_h": 9, "crop_w": 11, "mirror": 1, "output_layout": ""}),
+    ],
+    ids=str,
+)
+def test_frames_are_the_depth_of_sequences(operator, arguments, layout, dali):
+    sequences = [volume.transpose(["FHWC".index(letter) for letter in layout]) for volume in VOLUMES]
+    compare(dali, program(operator, arguments), [sequences], [layout])
+
+
+@pytest.mark.parametrize("mode", ["default", "stretch", "not_larger", "not_smaller"])
+@pytest.mark.parametrize("size", [[20, 21], [20, 0], [0, 21]], ids=str)
+@pytest.mark.parametrize("shape", [(0, 0, 3), (0, 5, 3), (4, 0, 3), (4, 5, 0)], ids=str)
+def test_empty_images_are_resized_to_empty_ones(shape, size, mode, dali):
+    compare(dali, program("resize", {"size": size, "mode": mode}), [[np.zeros(shape, np.uint8)]], ["HWC"])
+
+
+def test_sequences_without_frames_are_resized(dali):
+    compare(dali, program("resize", {"size": [7, 8]}), [[np.zeros((0, 4, 5, 3), np.uint8)]], ["FHWC"])
+
+
+@pytest.mark.parametrize("kind", ["INTERP_NN", "INTERP_LINEAR", "INTERP_LANCZOS3"])
+def test_sizes_of_next_to_nothing_make_one_pixel(kind, dali):
+    compare(dali, program("resize", {"size": 1e-10, "interp_type": kind}), [PHOTOGRAPHS], ["HWC"], bound=1, mean=1)
+
+
 AXES = [[0, 0, 1], [0, -2, 0], [1, 0, 0], [1, 1, 1], [0.3, -1.2, 0.7]]
 
 

@@ -285,6 +285,7 @@ def test_constants_are_the_same(value: Any) -> None:
         {"value": 1, "shape": (2, 2)},
         {"value": np.array([1, 2]), "dtype": "FLOAT16"},
         {"value": 2, "device": "cpu"},
+        {"value": [1, 2], "name": "numbers"},
         {"value": 2.5, "dtype": "INT32"},
     ],
     ids=str,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import dali_like
+from dali_like.errors import ArgumentClashError
 from tests.parity.side_by_side import assert_alike
 
 torch = pytest.importorskip("torch")
@@ -18,11 +19,14 @@ def test_functions_of_arrays():
     def define(library: Any, data: Any) -> dict[str, Any]:
         python = library.fn.python_function
         one, other = python(data, data, function=lambda a, b: (a + b, a - b), num_outputs=2, output_layouts=["AB"])
+        both = python(data, function=lambda a: (a, a + 1), num_outputs=2, output_layouts="CD")
         return {
             "one": one,
             "other": other,
             "same": python(data, function=lambda a: a),
             "tuple": python(data, function=lambda a: (a,), output_layouts="CD"),
+            "layout of both, first": both[0],
+            "layout of both, second": both[1],
             "turned": python(data, function=lambda a: a.T),
             "backwards": python(data, function=lambda a: a[:, ::-1]),
             "nothing": python(function=lambda: np.array(3)),
@@ -30,6 +34,11 @@ def test_functions_of_arrays():
         }
 
     assert_alike(define, SAMPLES, layouts=["HW"])
+
+
+def test_more_layouts_than_outputs_are_refused():
+    with pytest.raises(ArgumentClashError, match="output_layouts has 2 layouts, and num_outputs is 1"):
+        dali_like.fn.python_function(function=lambda: np.zeros((1, 1)), output_layouts=["HW", "HWC"])
 
 
 class TestTensors:
