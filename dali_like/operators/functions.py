@@ -236,15 +236,20 @@ class OperatorClass:
                 f"ops.{self.description.class_path} got unexpected arguments: "
                 f"{list_unknown(unknown, known_arguments(self.description))}"
             )
-        self._arguments = arguments
+        self._arguments = _without_none(arguments)
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
         """Add the node, or nodes."""
+        arguments = _without_none(arguments)
         if again := sorted(set(arguments) & set(self._arguments)):
             raise ArgumentClashError(
                 f"ops.{self.description.class_path}: {', '.join(again)} already specified in constructor"
             )
         return apply(self.description, inputs, {**self._arguments, **arguments})
+
+
+def _without_none(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
 
 
 def make_class(description: Description) -> type[OperatorClass]:

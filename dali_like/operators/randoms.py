@@ -103,7 +103,12 @@ def normal(
     return _as_dtype(mean + stddev * call.rng().standard_normal(extents), dtype)
 
 
-@operator(module="random", random=True, output_layout="", check=_check, takes_constants=True)
+def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:
+    """That of one element, or of a row of them; others have none. The number of dimensions says which it is."""
+    return f"{layout[1:]} {layout}".strip()
+
+
+@operator(module="random", random=True, output_layout=_drawn_layout, check=_check, takes_constants=True)
 def choice(
     call: Call,
     a: Array,

@@ -325,6 +325,7 @@ class TestFromOneDescription:
         ((results,),) = run(lambda data, vertical: flip(data, vertical=vertical), IMAGES, [np.int32(1)] * 4)
 
         np.testing.assert_array_equal(results, np.array(IMAGES)[:, ::-1])
+        assert not isinstance(ops.Erase(fill_value=None)(any_node(), fill_value=any_node()), list)  # None is not given
         with pytest.raises(ArgumentClashError, match=r"ops.Flip: horizontal already specified in constructor"):
             flip(any_node(), horizontal=1)
         with pytest.raises(ArgumentTypeError, match=r"ops.Flip got unexpected arguments: sideways"):

@@ -53,3 +53,17 @@ def test_types_shapes_and_distributions():
         assert abs(one.std() - other.std()) <= 0.05 * spread, name
         if len(set(one.flat)) < 10:
             assert set(one.flat) == set(other.flat), name
+
+
+@pytest.mark.parametrize("layout", ["NS", ""])
+def test_layouts_of_what_is_drawn(layout):
+    def choices(library: Any, rows: Any) -> dict[str, Any]:
+        choice = library.fn.random.choice
+        shapes: dict[str, Any] = {"one": None, "none": (), "a row": 5, "a row of one": (1,), "rows": (1, 2)}
+        return {name: choice(rows, shape=shape) for name, shape in shapes.items()} | {"like": choice(rows, np.zeros((2, 3)))}
+
+    rows = [np.arange(6).reshape(2, 3)]
+    theirs = run_one(pytest.importorskip("nvidia.dali"), choices, [rows], [layout])
+    ours = run_one(dali_like, choices, [rows], [layout])
+
+    assert {name: output.layout for name, output in ours.items()} == {name: output.layout for name, output in theirs.items()}
