@@ -42,8 +42,9 @@ gives a list of results. `ops` has a class for each operator: its arguments are 
 when it is called with the inputs; `ops.Compose` makes one of several that follow each other.
 
 Operators and arguments that DALI has renamed have their older names as well, with a DeprecationWarning: `fn.image_decoder`,
-`fn.coin_flip`, `fn.uniform`, `fn.normal_distribution`, `output_dtype` for `dtype`; so has a `seed` where there are no random
-numbers.
+`fn.coin_flip`, `fn.uniform`, `fn.normal_distribution`, `output_dtype` for `dtype`. A `seed` where there are no random
+numbers is taken with such a warning, too, and so are `image_type`, `split_stages` and `use_chunk_allocator` where they have
+no effect.
 
 Operators run in the workers, right behind a parallel source, or in threads; results are the same. `Pipeline.operator_places`
 says which runs where, and [architecture.md](../architecture.md#operators) why.
