@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -118,6 +119,7 @@ class Crew:
         self.has_waiting_tasks = False  # what a process has taken is in its cell
         self._options = options
         self._ends: list[End] = []
+        self._unsent: deque[bytes] = deque()
         self._oom_kills_before = oom_kills()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = Descriptor(ours.detach())
@@ -171,6 +173,7 @@ class Crew:
             try:
                 message = os.read(self.control.fileno(), MESSAGE.size)
             except BlockingIOError:
+                self._send_rest()
                 return
             except ConnectionResetError:
                 message = b""
@@ -207,8 +210,16 @@ class Crew:
         finish(self._finalizer)
 
     def _send(self, kind: Message, worker: int, value: int = 0) -> None:
-        with contextlib.suppress(ConnectionError):  # the template is gone; `read_news` will say so
-            os.write(self.control.fileno(), MESSAGE.pack(kind, worker, value))
+        self._unsent.append(MESSAGE.pack(kind, worker, value))
+        self._send_rest()
+
+    def _send_rest(self) -> None:
+        """Send what there is room for: less than 300 messages. The rest goes when the template says what it has done."""
+        # If the template is gone, `read_news` will say so.
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while self._unsent:
+                os.write(self.control.fileno(), self._unsent[0])
+                self._unsent.popleft()
 
 
 @contextlib.contextmanager
