@@ -663,6 +663,25 @@ class TestMemory:
         assert [len(item) for item in loader] == list(Growing.sizes)
         assert times_made(tmp_path) == [1] * len(Growing.sizes)
 
+    @pytest.mark.parametrize("kind", MAIN_KINDS)
+    def test_of_a_batch_that_is_ready_may_go_to_another_one(self, kind: str) -> None:
+        """It is made again then, by a worker that has come further."""
+        options = {"num_workers": 1, "prefetch_factor": 4}
+        batches = iter(make_loader(kind, **options))
+        seen = [digest(next(batches))]
+        pool = batches._crew.pool  # type: ignore[attr-defined]
+
+        def are_ready() -> bool:
+            with batches._crew.lock():  # type: ignore[attr-defined]
+                pool.poll()
+            return bool(pool.occupancy(0) == (0, 4))
+
+        wait_until(are_ready, "the batches ahead")
+        for _ in range(2):
+            assert pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
+
+        assert seen + list(map(digest, batches)) == undisturbed(kind, **options)
+
 
 def names_in_dev_shm(pid: int) -> set[str]:
     """Of the files there that a process maps."""
