@@ -549,6 +549,11 @@ class Worker:
         return self.tasks.get(timeout=DEADLINE_S)
 
 
+def name_of_function(thread: threading.Thread) -> str:
+    """What a thread is in."""
+    return sys._current_frames()[thread.ident or 0].f_code.co_name
+
+
 class TestGivingUp:
     """What a pool asks for when a thread hangs, at each moment of the thread's life."""
 
@@ -678,6 +683,61 @@ class TestGivingUp:
         del slot
         assert kept() is None
         assert crew.take_end() is None
+
+    def test_while_it_shows_what_it_ends_by_it_keeps_nothing_either(
+        self, worker: Worker, crew: thread_crew.ThreadCrew, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        is_showing, goes_on = threading.Event(), threading.Event()
+
+        def show(*_: Any) -> None:
+            is_showing.set()
+            goes_on.wait(DEADLINE_S)
+
+        monkeypatch.setattr(sys, "excepthook", show)
+        worker.gate.pass_through = lambda: 1 / 0  # type: ignore[assignment,method-assign,return-value]
+        worker.tasks.put(1)
+        assert is_showing.wait(DEADLINE_S)
+
+        crew.signal(0, signal.SIGKILL)
+        goes_on.set()
+
+        end = crew.take_end()
+        assert end is not None
+        assert end.keep is not None
+        wait_until(lambda: not worker_threads(), "the end of the thread")
+        slot = {"a slot"}
+        kept = weakref.ref(slot)
+        end.keep(slot)
+        del slot
+        assert kept() is None
+
+    def test_when_it_has_only_to_say_that_it_ends_lets_it_say_so_once(
+        self, worker: Worker, crew: thread_crew.ThreadCrew
+    ) -> None:
+        """SystemExit comes while it waits for the lock, and not when `threading` ends the thread."""
+        thread = crew._workers[0]
+        assert thread is not None
+        pass_through = worker.gate.pass_through
+
+        def leave() -> None:
+            pass_through()
+            sys.exit(3)
+
+        worker.gate.pass_through = leave  # type: ignore[method-assign]
+        worker.tasks.put(1)
+        wait_until(lambda: worker.gate.is_reached, "the task")
+
+        with thread._lock:
+            worker.gate.open()
+            wait_until(lambda: name_of_function(thread) == "_leave", "the thread to wait for the lock")
+            thread._lock = contextlib.nullcontext()  # type: ignore[assignment]
+            thread.dismiss()
+        thread.join()
+
+        assert thread not in threading.enumerate()
+        end = crew.take_end()
+        assert end is not None
+        assert (end.exitcode, crew.take_end()) == (3, None)
 
     def test_when_the_crew_is_stopped_takes_no_task_any_more(
         self, worker: Worker, crew: thread_crew.ThreadCrew, monkeypatch: pytest.MonkeyPatch

@@ -85,15 +85,15 @@ class _WorkerThread(threading.Thread):
     def run(self) -> None:
         status = 1
         try:
-            with self._lock:
-                self._has_begun = True
-            become_worker_thread()
-            status = run_worker(self.index, self._shared.channels, self._make_sources, self._guarded)
-        except SystemExit as stop:
-            status = _exit_status(stop)
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        try:
+            try:
+                with self._lock:
+                    self._has_begun = True
+                become_worker_thread()
+                status = run_worker(self.index, self._shared.channels, self._make_sources, self._guarded)
+            except SystemExit as stop:
+                status = _exit_status(stop)
+            except BaseException:
+                sys.excepthook(*sys.exc_info())
             self._leave(status)
         except SystemExit:  # asked to end when it was about to; that happens once
             self._leave(status)
@@ -102,8 +102,8 @@ class _WorkerThread(threading.Thread):
         with self._lock:
             self._has_ended = True
             kept, self._kept = self._kept, None
-        if self._is_interrupted:
-            _let_interrupt_come()
+        # From here on it is not asked to end any more; if it has been while it waited for the lock, that has come: the
+        # interpreter looks for it after each call, and that which gives the lock back is one.
         del kept
         if not self._is_given_up:
             self._shared.ends.add(End(self.index, self.native_id or 0, status))
@@ -252,17 +252,6 @@ def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
     _join(shared, _LAST_GRACE_S)
     _not_stopped.discard(shared)
     return [thread for thread in list(shared.threads) if thread.is_alive() and thread is not threading.current_thread()]
-
-
-def _let_interrupt_come() -> None:
-    """Let SystemExit come that has been raised in this thread and has not come yet.
-
-    The interpreter looks for it in all threads until it has, also when this one is gone, or it is taken back. Python 3.11
-    then never gets beyond the first function that a profiler is told of.
-    """
-    with contextlib.suppress(SystemExit):
-        for _ in range(100):  # it comes when the loop goes back
-            pass
 
 
 def _join(shared: _Shared, most_s: float) -> None:
