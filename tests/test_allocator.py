@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
-from dali_like.workers.allocator import kept_bytes
+from dali_like.workers import allocator
+from dali_like.workers.allocator import keep_freed_memory, kept_bytes
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -77,3 +78,30 @@ def test_users_may_say_it_by_tunables(
 )
 def test_all_together_keep_an_eighth_of_what_is_available(num_workers: int, available: int, kept: int) -> None:
     assert kept_bytes(num_workers, available) == kept
+
+
+@pytest.mark.parametrize(
+    ("most", "asked"),
+    [(GIB, [(-3, 512 * MIB), (-1, GIB)]), (32 * MIB, [(-3, 512 * MIB), (-3, 32 * MIB), (-1, GIB)])],
+    ids=["all of it", "no more than 32 MiB"],
+)
+def test_as_much_is_asked_for_as_glibc_takes(most: int, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    class Library:
+        def mallopt(self, what: int, nbytes: int) -> bool:
+            calls.append((what, nbytes))
+            return nbytes <= most
+
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: Library())
+    monkeypatch.setattr(allocator, "available_bytes", lambda: 8 * GIB)
+
+    keep_freed_memory(1)
+
+    assert calls == asked
+
+
+def test_another_allocator_than_that_of_glibc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
+
+    keep_freed_memory(1)

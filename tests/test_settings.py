@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -221,6 +222,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [0.0]
     monkeypatch.setattr(tuner.time, "monotonic", lambda: now[0])
     return now
+
+
+def measured_by(chooser: Tuner, pool: StandIn) -> Measurement:
+    """What a tuner decides by, when it next looks."""
+    seen: list[Measurement] = []
+
+    def see(before: ChosenSettings, measured: Measurement, limits: Limits) -> ChosenSettings:
+        seen.append(measured)
+        return before
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuner, "decide", see)
+        chooser.look(pool)
+    (measured,) = seen
+    return measured
 
 
 class TestTheTuner:
@@ -479,6 +495,116 @@ class TestTheTuner:
         take(pool, chooser, clock)
 
         assert chooser.settings.num_workers == 16
+
+    def test_begins_anew_with_another_pool(self, clock: list[float]) -> None:
+        before, pool, chooser = StandIn(), StandIn(), Tuner(4, depth=2)
+        for _ in range(3):  # until it has seen nothing new, and lets tasks be for a while
+            clock[0] += 0.1
+            before.work(0.64, 0.64)
+            chooser.look(before)
+        assert before.measures == [False]
+
+        chooser.begin()
+        pool.work(0.03, 0.03)
+
+        assert chooser.poll_ms == 20
+        chooser.look(pool)
+        assert len(pool.grown) == 1
+        assert chooser.poll_ms == math.inf
+
+    def test_measures_on_where_only_the_depth_has_changed(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, num_workers=3)
+        pool.work(0.64, 0.64)
+        chooser.look(pool)
+        clock[0] += 1.0
+        for _ in range(10):
+            pool.work(0.64, 0.0, tasks=2)
+        depth = chooser.settings.prefetch_depth
+
+        chooser.look(pool)
+
+        assert chooser.settings.prefetch_depth > depth
+        assert pool.measures == []
+
+    def test_knows_that_the_first_tasks_take_longer(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, num_workers=3)
+        for _ in range(10):
+            pool.work(0.64, 0.0, tasks=2)
+
+        chooser.look(pool)
+
+        assert chooser.settings.prefetch_depth == 2
+
+    def test_knows_the_loops_own_time_of_many_batches(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(64)
+        for _ in range(10):
+            clock[0] += 0.1
+            pool.work(0.0, 0.0)  # nothing to judge by
+            take(pool, chooser, clock)
+        clock[0] += 0.1
+        for _ in range(11):
+            pool.work(0.64, 0.64)
+
+        measured = measured_by(chooser, pool)
+
+        assert measured.loop_s == pytest.approx(0.1)
+
+    @pytest.mark.parametrize("delayed_ns", [0, 10**9])
+    def test_believes_more_workers_than_cpus_where_it_is_known_how_long_they_wait_for_one(
+        self, delayed_ns: int, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pool, chooser = StandIn(), Tuner(2)
+        pool.forked_pids = [11]
+        delayed = 0
+        monkeypatch.setattr(tuner, "read_file", lambda path: f"0 {delayed} 9" if path.endswith("schedstat") else "")
+        pool.work(10.0, 1.0)
+        chooser.look(pool)
+        assert chooser.settings.num_workers > 2
+
+        clock[0] += 10.0
+        pool.work(10.0, 7.0)
+        delayed = delayed_ns
+
+        waiting = measured_by(chooser, pool).waiting
+        assert waiting == pytest.approx(2 / 9 if delayed_ns else 0.9)
+
+    def test_does_not_believe_threads_that_together_take_more_than_half_of_the_gil(self, clock: list[float]) -> None:
+        pool, chooser = StandIn(), Tuner(8, are_threads=True)
+        pool.work(1.0, 1.0)
+        chooser.look(pool)
+        clock[0] += 10.0
+        pool.work(20.0, 7.0)
+
+        assert measured_by(chooser, pool).waiting == 0.0
+
+    @pytest.mark.parametrize(
+        ("cpu_s", "delayed_ns"), [(1.01, 5 * 10**9), (1.0, 0)], ids=["clocks differ", "others have come"]
+    )
+    def test_takes_no_worker_for_one_that_waits_for_less_than_nothing(
+        self, cpu_s: float, delayed_ns: int, clock: list[float], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A worker in the place of a dead one has not waited for as long as that one."""
+        pool, chooser = StandIn(), Tuner(8)
+        pool.forked_pids = [11]
+        delayed = 5 * 10**9
+        monkeypatch.setattr(tuner, "read_file", lambda path: f"0 {delayed} 9" if path.endswith("schedstat") else "")
+        pool.work(1.0, 1.0)
+        chooser.look(pool)
+        clock[0] += 10.0
+        pool.work(1.0, cpu_s)
+        delayed = delayed_ns
+
+        assert measured_by(chooser, pool).waiting == 0.0
+
+    @pytest.mark.parametrize(("memory", "nbytes"), [("", MIB), ("Shared_Clean: 9000 kB\nPrivate_Dirty: 2048 kB\n", 2 * MIB)])
+    def test_knows_what_one_more_worker_takes_at_least(
+        self, memory: str, nbytes: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pool, chooser = StandIn(), Tuner(8)
+        pool.forked_pids = [11]
+        monkeypatch.setattr(tuner, "read_file", lambda path: memory)
+
+        assert chooser._limits(pool).worker_bytes == nbytes
 
     def test_does_not_believe_workers_that_wait_where_they_may_wait_for_a_cpu(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(2)

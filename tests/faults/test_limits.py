@@ -193,8 +193,22 @@ class TestAvailableMemory:
 
         assert available_bytes(machine.root) == 2_048_000
 
+    def test_is_that_of_a_group_whose_name_has_colons(self, machine: Machine) -> None:
+        """As container runtimes give them."""
+        machine.write(membership("/system.slice:docker:3f2a", 2) | v2("/system.slice:docker:3f2a", 10_000, 7_000))
+
+        assert available_bytes(machine.root) == 3_000
+
     @pytest.mark.parametrize(
-        "files", [{}, membership("/job", 1), membership("/job", 2), membership("/job", 2) | v2("/job", "max", 5)]
+        "files",
+        [
+            {},
+            membership("/job", 1),
+            membership("/job", 2),
+            membership("/job", 2) | v2("/job", "max", 5),
+            membership("/job", 2) | {"sys/fs/cgroup/job/memory.max": "5\n"},
+        ],
+        ids=["no group", "version 1", "version 2", "no limit", "nobody knows how much is used"],
     )
     def test_is_that_of_the_machine_where_no_group_limits_it(self, files: dict[str, str], machine: Machine) -> None:
         machine.write({"proc/meminfo": meminfo(2_048_000)} | files)
@@ -228,6 +242,22 @@ def test_processors_are_not_limited_by_groups_of_another_kind(machine: Machine) 
     assert available_cpus(machine.root) == 0.5
 
 
+@pytest.mark.parametrize(
+    ("quota", "period"),
+    [("-1", "100000"), ("50000", None), (None, "100000")],
+    ids=["no quota", "no period", "a period only"],
+)
+def test_processors_are_not_limited_by_half_of_what_would_limit_them(
+    quota: str | None, period: str | None, machine: Machine
+) -> None:
+    machine.write({"proc/self/cgroup": "5:cpu,cpuacct:/job\n"})
+    for name, text in (("quota", quota), ("period", period)):
+        if text is not None:
+            machine.write({f"sys/fs/cgroup/cpu/job/cpu.cfs_{name}_us": f"{text}\n"})
+
+    assert available_cpus(machine.root) == len(os.sched_getaffinity(0))
+
+
 def test_processors_are_never_more_than_there_are_for_the_process(machine: Machine) -> None:
     machine.write(membership("/job", 2) | {"sys/fs/cgroup/job/cpu.max": "100000000 100000\n"})
 
@@ -244,6 +274,12 @@ def test_processes_left_are_those_of_the_group(
     machine.write({f"{folder}/pids.max": f"{most}\n", f"{folder}/pids.current": f"{used}\n"})
 
     assert processes_left(machine.root) == left
+
+
+def test_processes_left_are_any_number_where_nobody_knows_how_many_there_are(machine: Machine) -> None:
+    machine.write(membership("/job", 2) | {"sys/fs/cgroup/job/pids.max": "9\n"})
+
+    assert processes_left(machine.root) is None
 
 
 #: Where 100 KiB are left, and where there is plenty again.

@@ -76,6 +76,31 @@ def test_of_few_batches_nothing_is_said() -> None:
     assert (found.bottleneck, found.speedup) == (Bottleneck.UNKNOWN, 1)
 
 
+def test_of_ten_batches_something_is() -> None:
+    few, enough = (Statistics(loop=loop(100, 1, batches=batches), sources=(source(9),)) for batches in (9, 10))
+
+    assert diagnosis_of(few).bottleneck is Bottleneck.UNKNOWN
+    assert diagnosis_of(enough).bottleneck is not Bottleneck.UNKNOWN
+
+
+def test_before_the_first_batch_nothing_is_said_of_ends() -> None:
+    assert diagnosis_of(Statistics()).sentence == "Too few batches have been made to tell: 0."
+
+
+def test_of_several_sources_those_are_named_that_give_nothing() -> None:
+    sources = (source(1), replace(source(0), name="external_source of nothing", batches=0))
+    found = diagnosis_of(Statistics(loop=LoopStatistics(epochs=1), sources=sources))
+
+    assert "no batch at all; external_source of nothing made none" in found.sentence
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_loop_that_hardly_waits_may_have_a_worker_to_spare(workers: int) -> None:
+    found = diagnosis_of(Statistics(settings=settings(workers), loop=loop(1, 99), sources=(source(90),)))
+
+    assert ("give CPUs back by fewer workers" in found.advice) == (workers > 1)
+
+
 def test_a_loop_that_hardly_waits_is_the_bottleneck_itself() -> None:
     found = diagnosis_of(Statistics(settings=settings(4), loop=loop(1, 99), sources=(source(390),)))
 
@@ -105,6 +130,28 @@ def test_a_callback_in_the_main_process_is_to_go_to_workers() -> None:
     assert found.speedup == pytest.approx(5)
 
 
+def test_workers_do_nothing_about_other_waiting() -> None:
+    found = diagnosis_of(Statistics(settings=settings(), loop=loop(80, 20, False), sources=(source(60, "main process"),)))
+
+    assert found.changes == {"py_num_workers": 3}
+    assert found.speedup == pytest.approx(100 / 40)
+
+
+def test_of_several_sources_the_one_that_is_called_in_the_main_process_is_to_go() -> None:
+    in_workers = replace(source(300), name="external_source of others")
+    here = source(80, "main process")
+    found = diagnosis_of(Statistics(settings=settings(4), loop=loop(80, 20, False), sources=(in_workers, here)))
+
+    assert f": {here.name} is called in the main process" in found.sentence
+
+
+def test_a_callback_that_waits_for_a_cpu_calls_for_no_more_workers_than_there_are_cpus() -> None:
+    busy = source(80, "main process", cpu=0.3, delayed_s=5.6)
+    found = diagnosis_of(Statistics(settings=settings(cpus=2), loop=loop(80, 1, False), sources=(busy,)))
+
+    assert found.changes == {"py_num_workers": 2}
+
+
 def test_but_no_more_workers_are_wanted_than_there_are_cpus() -> None:
     found = diagnosis_of(
         Statistics(settings=settings(cpus=2), loop=loop(80, 1, False), sources=(source(80, "main process"),))
@@ -129,6 +176,27 @@ def test_workers_that_sleep_do_not_need_cpus() -> None:
     assert found.changes == {"py_num_workers": 10}
     assert found.speedup == pytest.approx(5)
     assert "concurrency=" in found.advice
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"cpu": 0.1, "delayed_s": 2.94}, {"cpu": 0.02, "concurrency": 4}, {"cpu": 0.02, "name": "dataset Folder"}],
+    ids=["but wait for a CPU", "but are coroutines", "but are a dataset's"],
+)
+def test_coroutines_are_not_proposed_where_callbacks_wait(given: dict[str, Any]) -> None:
+    name = given.pop("name", "external_source of load")
+    busy = replace(source(98, **given), name=name)
+    found = diagnosis_of(Statistics(settings=settings(2), loop=loop(40, 10), sources=(busy,)))
+
+    assert found.bottleneck is Bottleneck.WORKERS
+    assert "concurrency=" not in found.advice
+
+
+@pytest.mark.parametrize("given", [{}, {"callback": 0.2, "operators_s": 30.0}], ids=["callbacks", "operators"])
+def test_a_little_more_of_the_cpus_is_not_worth_more_workers(given: dict[str, Any]) -> None:
+    found = diagnosis_of(Statistics(settings=settings(8, cpus=9), loop=loop(40, 10), sources=(source(390, **given),)))
+
+    assert (found.changes, found.provided) == ({}, "if that takes half as long")
 
 
 def test_where_all_cpus_are_taken_the_callback_is_the_bottleneck() -> None:
@@ -161,8 +229,15 @@ def test_writing_can_take_longer_than_the_callback() -> None:
     )
 
     assert found.bottleneck is Bottleneck.TRANSPORT
-    assert "80% of their time writing" in found.sentence
+    assert "80% of their time writing samples into batches, 100.0 MB each" in found.sentence
     assert found.speedup == pytest.approx(5)  # the loop's own work is the next limit
+
+
+def test_so_can_that_of_several_sources_together() -> None:
+    sources = (source(98, callback=0.45),) * 2
+    found = diagnosis_of(Statistics(settings=settings(4), loop=loop(40, 10), sources=sources))
+
+    assert found.bottleneck is Bottleneck.TRANSPORT
 
 
 def test_operators_in_workers_can_take_longest() -> None:
@@ -192,6 +267,7 @@ def test_operators_in_threads() -> None:
     assert diagnosis_of(few).changes == {"num_threads": 8}
     assert diagnosis_of(few).speedup == pytest.approx(4)
     assert diagnosis_of(all_cpus).changes == {}
+    assert diagnosis_of(all_cpus).speedup == pytest.approx(50 / (50 - 39 / 2))
 
 
 def test_copies_to_the_gpu() -> None:
@@ -206,10 +282,14 @@ def test_copies_to_the_gpu() -> None:
 
     assert found.bottleneck is Bottleneck.GPU_COPY
     assert "100.0 MB a batch" in found.sentence
+    assert found.speedup == pytest.approx(5)
 
 
-def test_batches_that_the_main_process_puts_together() -> None:
-    found = diagnosis_of(Statistics(settings=settings(4, kind="loader"), loop=loop(40, 10, False), sources=(source(50),)))
+@pytest.mark.parametrize(("kind", "advice"), [("loader", "collate_fn"), ("pipeline", "fewer outputs")])
+def test_batches_that_the_main_process_puts_together(kind: str, advice: str) -> None:
+    found = diagnosis_of(Statistics(settings=settings(4, kind=kind), loop=loop(40, 10, False), sources=(source(50),)))
+
+    assert advice in found.advice
 
     assert found.bottleneck is Bottleneck.TRANSPORT
     assert "main process needs 40 ms to put it together" in found.sentence
@@ -235,6 +315,15 @@ def test_one_worker_alone_may_be_able_to_make_a_source() -> None:
 
     assert found.bottleneck is Bottleneck.CALLBACK
     assert "sharded=True" in found.advice
+    assert found.speedup == pytest.approx(5)
+
+
+@pytest.mark.parametrize(("workers", "busy_ms"), [(1, 48), (8, 20)], ids=["it is alone", "it is idle"])
+def test_that_is_not_what_matters_where(workers: int, busy_ms: float) -> None:
+    bound = source(busy_ms, is_bound=True)
+    found = diagnosis_of(Statistics(settings=settings(workers), loop=loop(40, 10), sources=(bound,)))
+
+    assert "sharded=True" not in found.advice
 
 
 def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
@@ -244,6 +333,7 @@ def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
     assert diagnosis_of(serial).changes == {"num_workers": 4}
     assert "parallel=True" not in diagnosis_of(serial).advice
     assert diagnosis_of(idle).changes == {"prefetch_factor": 1}
+    assert diagnosis_of(replace(idle, settings=settings(5, kind="loader"))).changes == {"prefetch_factor": 2}
 
 
 AUTO_WORKERS = ChosenSettings(2, 3, "callbacks wait for 99% of their time, and this is to be seen first")
