@@ -375,6 +375,6 @@ def _node_of(value: Any, flavour: FormFlavour, leaves: list[Leaf], texts: list[T
 
 
 def _is_plain_dataclass(value: Any) -> bool:
-    if not dataclasses.is_dataclass(value) or isinstance(value, type) or not hasattr(value, "__dict__"):
+    if not dataclasses.is_dataclass(value) or not hasattr(value, "__dict__"):
         return False
     return list(vars(value)) == [field.name for field in dataclasses.fields(value)]

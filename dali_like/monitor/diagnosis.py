@@ -300,7 +300,7 @@ def _of_writing(batch: PerBatch, took_s: float) -> Diagnosis:
 
 def _wanted_workers(batch: PerBatch, busy_s: float, most: int) -> int:
     """As many workers as keep up with the loop's work, if `most` do not stand in the way."""
-    return max(1, min(most, math.ceil(busy_s / max(batch.work_s, busy_s / most, 1e-9))))
+    return max(1, min(most, math.ceil(busy_s / max(batch.work_s, 1e-9))))
 
 
 def _more_workers(batch: PerBatch, wanted: int) -> tuple[dict[str, int], str]:
