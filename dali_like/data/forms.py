@@ -257,12 +257,10 @@ class SampleForm:
         if self.root.put(samples, rows, texts):
             return len(samples)
         for i, sample in enumerate(samples):
-            for column, length in zip(texts, before, strict=True):
-                del column[length + i :]
             if not self.root.put([sample], [row[i : i + 1] for row in rows], texts):
                 break
         for column, length in zip(texts, before, strict=True):
-            del column[length + i :]
+            del column[length + i :]  # what all together have left begins like what one after the other has added
         return i
 
 
@@ -313,7 +311,7 @@ def numpy_leaf(value: Any) -> Leaf | None:
 
 def array_leaf(array: NDArray[Any]) -> Leaf | None:
     """A leaf for an array, if its elements can travel in rows."""
-    if array.ndim > MAX_NDIM - 1 or not array.dtype.isnative:
+    if array.ndim > MAX_NDIM - 1:
         return None
     if array.dtype in DTYPE_CODES:
         return ArrayLeaf(array)

@@ -123,7 +123,7 @@ def _read_table(slot: Slot, task: int) -> list[tuple[int, int]]:
     start = slot.offset + slot.geometry.region_offset(task)
     room = int(slot.marks[task])
     count = int(slot.space.array(start, (1,), _WORD)[0]) if WORD_BYTES <= room <= slot.geometry.region_bytes else 0
-    if 0 < count <= room // (2 * WORD_BYTES):
+    if 0 < count <= (room - WORD_BYTES) // (2 * WORD_BYTES):
         table = slot.space.array(start + WORD_BYTES, (count, 2), _WORD).tolist()
         if all(0 <= offset <= room and 0 <= nbytes <= room - offset for offset, nbytes in table):
             return [(offset, nbytes) for offset, nbytes in table]
