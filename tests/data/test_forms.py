@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like.data.flavours import NumpyFlavour
-from dali_like.data.forms import SampleForm, batch_of, form_of
+from dali_like.data.forms import _TOGETHER_BYTES, SampleForm, batch_of, form_of
 from dali_like.workers.protocol import DTYPES, MAX_NDIM
 
 
@@ -237,6 +237,11 @@ def test_so_has_what_the_default_collation_has_been_given_a_function_for() -> No
     assert form_of((1, b"a"), Special()) is None
 
 
-@pytest.mark.parametrize(("nbytes", "together"), [(0, 1 << 17), (1, 1 << 17), (1 << 10, 1 << 7), (1 << 18, 1)])
-def test_as_many_are_put_together_as_the_cache_holds(nbytes: int, together: int) -> None:
+@pytest.mark.parametrize("together", [1, 2, 100])
+def test_as_many_are_put_together_as_stay_in_the_cache(together: int) -> None:
+    assert of(np.zeros(_TOGETHER_BYTES // together, np.uint8)).together == together
+
+
+@pytest.mark.parametrize(("nbytes", "together"), [(0, _TOGETHER_BYTES), (2 * _TOGETHER_BYTES, 1)])
+def test_so_are_samples_of_no_size_and_single_ones_that_do_not(nbytes: int, together: int) -> None:
     assert of(np.zeros(nbytes, np.uint8)).together == together
