@@ -82,6 +82,11 @@ class BatchMaker:
         return self.flavour.reducers
 
     @property
+    def once(self) -> bool:
+        """Whether a worker cannot begin its walk anew: the dataset is its own iterator."""
+        return isinstance(self.dataset, Iterator)
+
+    @property
     def name(self) -> str:
         """Of the dataset, for messages."""
         return f"dataset {type(self.dataset).__qualname__}"

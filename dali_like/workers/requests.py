@@ -75,6 +75,10 @@ class Maker(Protocol):
     def reducers(self) -> Reducers:
         """How objects in parcels are pickled."""
 
+    @property
+    def once(self) -> bool:
+        """Whether it cannot make again what it has made."""
+
     def for_thread(self) -> Maker:
         """One for a thread of its own, that has not begun."""
 

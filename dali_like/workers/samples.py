@@ -100,7 +100,7 @@ class Source(NamedTuple):
     @property
     def makes_again(self) -> bool:
         """Whether it can be asked again for what it has made, by the same process."""
-        return not (isinstance(self.callback, Stream) and self.callback.once)
+        return not ((isinstance(self.callback, Stream) or self.requests) and self.callback.once)  # type: ignore[attr-defined]
 
     def for_thread(self) -> Source:
         """The source for one of several threads: it shares the user's objects, and not what the engine notes."""

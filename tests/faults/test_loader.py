@@ -663,20 +663,36 @@ class TestMemory:
         assert [len(item) for item in loader] == list(Growing.sizes)
         assert times_made(tmp_path) == [1] * len(Growing.sizes)
 
+    @staticmethod
+    def _pool_with_batches(batches: Any, number: int) -> Any:
+        """The pool of a pass, once it has so many batches ready."""
+        pool = batches._crew.pool
+
+        def are_ready() -> bool:
+            with batches._crew.lock():
+                pool.poll()
+            return bool(pool.occupancy(0) == (0, number))
+
+        wait_until(are_ready, "the batches ahead")
+        return pool
+
+    def test_of_a_batch_that_cannot_be_made_again_stays_its_own(self) -> None:
+        """Where the dataset is its own iterator, which goes only forward."""
+        batches = iter(DataLoader(OwnIterator(), batch_size=2, num_workers=1, prefetch_factor=4))
+        seen = [next(batches).tolist()]
+        pool = self._pool_with_batches(batches, 4)
+
+        assert not pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
+
+        assert seen + [batch.tolist() for batch in batches] == [[i, i + 1] for i in range(0, 12, 2)]
+
     @pytest.mark.parametrize("kind", MAIN_KINDS)
     def test_of_a_batch_that_is_ready_may_go_to_another_one(self, kind: str) -> None:
         """It is made again then, by a worker that has come further."""
         options = {"num_workers": 1, "prefetch_factor": 4}
         batches = iter(make_loader(kind, **options))
         seen = [digest(next(batches))]
-        pool = batches._crew.pool  # type: ignore[attr-defined]
-
-        def are_ready() -> bool:
-            with batches._crew.lock():  # type: ignore[attr-defined]
-                pool.poll()
-            return bool(pool.occupancy(0) == (0, 4))
-
-        wait_until(are_ready, "the batches ahead")
+        pool = self._pool_with_batches(batches, 4)
         for _ in range(2):
             assert pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
 
@@ -686,6 +702,19 @@ class TestMemory:
 def names_in_dev_shm(pid: int) -> set[str]:
     """Of the files there that a process maps."""
     return set(re.findall(r"/dev/shm/\S+", Path(f"/proc/{pid}/maps").read_text()))
+
+
+class OwnIterator(IterableDataset[int]):
+    """The numbers up to 12, once."""
+
+    def __init__(self) -> None:
+        self.numbers = iter(range(12))
+
+    def __iter__(self) -> Iterator[int]:
+        return self
+
+    def __next__(self) -> int:
+        return next(self.numbers)
 
 
 class Growing(IterableDataset[Any]):
