@@ -33,8 +33,8 @@ class Target(NamedTuple):
 _NO_TARGET = Target(None, np.dtype(float), None)
 
 #: What lies in one piece and has no more than this is copied by `mmap`, which takes 0.1 us less than NumPy. But no other
-#: thread runs meanwhile; and where there is no GIL, it is one at a time that copies.
-MOST_PLAIN_BYTES = 1 << 14 if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
+#: thread runs for those 20 us at most; and where there is no GIL, it is one at a time that copies.
+MOST_PLAIN_BYTES = 1 << 18 if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
 
 
 class SlotView:
