@@ -35,7 +35,7 @@ _NUMBERS: dict[type, str] = {bool: "?", int: "i8", float: "f8"}
 #: Arrays of no more than this are joined, and written together: 0.04 us for each instead of 0.2.
 _MOST_JOINED_BYTES = 1 << 12
 #: Samples of about so much are taken apart together: they stay in the cache until they are written.
-_TOGETHER_BYTES = 1 << 18
+_TOGETHER_BYTES = 1 << 19
 
 
 class Node(abc.ABC):
