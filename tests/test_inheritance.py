@@ -299,7 +299,7 @@ def test_sources_that_are_renewed_with_many_descriptors(num_in_the_last_message:
 def test_template_keeps_no_descriptors_of_sources_that_are_gone(start_method: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(Source(lambda: 0), start_method)
     pipe.build()
-    workers_of(pipe)
+    pipe._engine.process_pool.wait_for_pids()  # type: ignore[union-attr]  # the template says so when it has a descriptor of each
     (template,) = (pid for pid in children_of(os.getpid()) if psutil.Process(pid).name() == "dali_like:start")
     before = len(os.listdir(f"/proc/{template}/fd"))
 
