@@ -1,7 +1,7 @@
 # Everything happens in virtual environments of its own, made on first use under .venv/.
 #
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
-#   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/test_ring.py: those alone
+#   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/engine/memory/test_ring.py: those alone
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
 #   make types                programs with type annotations, as mypy and pyright see them from outside
 #   make dist [PYTHONS=...]   builds the package, and tries it in empty environments: with each interpreter, and with each extra
@@ -40,13 +40,13 @@ types: .venv/types/.ready
 dist: .venv/dist/.ready
 	rm -rf dist
 	.venv/dist/bin/python -m build
-	$(PYTHON) tests/try_release.py dist/*.whl dist/*.tar.gz --python $(PYTHONS) $(ARGS)
+	$(PYTHON) tests/project/try_release.py dist/*.whl dist/*.tar.gz --python $(PYTHONS) $(ARGS)
 
 ray: .venv/ray/.ready
 	.venv/ray/bin/python -m pytest tests/on_ray $(ARGS)
 
 s3: .venv/s3/.ready
-	.venv/s3/bin/python -m pytest tests/on_s3 tests/test_remote.py $(ARGS)
+	.venv/s3/bin/python -m pytest tests/on_s3 tests/sources/test_remote_files.py $(ARGS)
 
 browser: .venv/test/.ready
 	$(if $(SCREENSHOTS),DALI_LIKE_SCREENSHOTS=1) .venv/test/bin/python -m pytest tests/browser $(ARGS)
@@ -58,14 +58,15 @@ lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .
 	$(TEST_ENV)/bin/ruff format --check .
 	$(TEST_ENV)/bin/mypy
+	$(TEST_ENV)/bin/lint-imports
 
 docs: .venv/docs/.ready
 	.venv/docs/bin/python -m sphinx -q -n -W --keep-going -b html docs build/docs
 
 described: $(TEST_ENV)/.ready
-	$(TEST_ENV)/bin/python -m dali_like.operators.stubs
-	$(TEST_ENV)/bin/python -m dali_like.operators.pages
-	$(TEST_ENV)/bin/python -m dali_like.operators.pictures
+	$(TEST_ENV)/bin/python -m tools.operator_stubs
+	$(TEST_ENV)/bin/python -m tools.operator_pages
+	$(TEST_ENV)/bin/python -m tools.operator_pictures
 
 bench: .venv/peers/.ready
 	.venv/peers/bin/python -m benchmarks $(ARGS)

@@ -7,7 +7,7 @@ order, in an epoch that does not end, and hands over batches in its usual form.
 What "its usual form" is for samples of different sizes:
 
 - DALI and dali_like: a TensorList.
-- torch: a list of bytes and a tensor of labels, made by a ``collate_fn``. Of the list forms (tensors in either sharing
+- torch: a list of bytes and a tensor of labels, made by a ``collate_fn``. Of the list schemas (tensors in either sharing
   strategy, arrays, bytes) this was the fastest when tried: a tensor for each sample costs a shared-memory file and a
   file descriptor for each.
 - torch_packed: one tensor of all bytes, and the sizes, split into views by the consumer. Few programs do this; it is

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -29,8 +30,8 @@ from numpy.typing import NDArray
 
 from benchmarks.processes import cpu_s
 from dali_like import Pipeline, fn, pipeline_def
+from dali_like.engine.pool.pool import WorkerPool
 from dali_like.types import OBJECT, SampleInfo
-from dali_like.workers.pool import ProcessPool
 
 __all__ = ["KINDS", "Cost", "fit", "main", "measure"]
 
@@ -76,7 +77,11 @@ def measure(kind: str, batch_size: int, tasks: int, *, batches: int = BATCHES) -
     def pipeline() -> Any:
         return fn.external_source(callback, num_outputs=2, batch=False, parallel=True, **options)
 
-    with mock.patch.object(ProcessPool, "_tasks_per_worker", tasks), contextlib.closing(_built(pipeline())) as pipe:
+    make_pool = functools.partial(WorkerPool, tasks_per_worker=tasks)
+    with (
+        mock.patch("dali_like.engine.backends.pools.WorkerPool", make_pool),
+        contextlib.closing(_built(pipeline())) as pipe,
+    ):
         _run(pipe, WARM_UP_BATCHES)
         pids = (pipe.py_worker_pids[0], os.getpid())
         with contextlib.ExitStack() as stack:

@@ -66,12 +66,12 @@ def by_calls(make: Make, num_ahead: int, *, copies: bool = False) -> Iterator[An
     """As `by_dali_like`, by a loop of actor calls, each for a batch; which is copied out of Ray's memory, or not."""
     ray = importlib.import_module("ray")
 
-    class Maker:
+    class RequestHandler:
         def batch(self, number: int) -> list[Any]:
             samples = [make(number * BATCH_SIZE + i) for i in range(BATCH_SIZE)]
             return [np.stack(column) for column in zip(*samples, strict=True)]
 
-    actors = [ray.remote(Maker).options(num_cpus=1).remote() for _ in range(WORKERS)]
+    actors = [ray.remote(RequestHandler).options(num_cpus=1).remote() for _ in range(WORKERS)]
     calls = deque(actors[i % WORKERS].batch.remote(i) for i in range(num_ahead))
     try:
         for i in range(num_ahead, NUM_BATCHES):

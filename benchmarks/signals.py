@@ -18,7 +18,7 @@ from benchmarks.processes import descendants
 
 __all__ = ["Storm", "is_alive", "worker_pids"]
 
-#: Processes that loaders have beside their workers: dali_like's template, and the tracker of Python's multiprocessing.
+#: Processes that loaders have beside their workers: dali_like's forkserver, and the tracker of Python's multiprocessing.
 _HELPERS = ("dali_like:start", "resource_tracker", "forkserver")
 
 

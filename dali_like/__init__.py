@@ -5,16 +5,33 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
-    from dali_like import backend, backend_impl, data_node, errors, fn, math, ops, pickling, tensors, types
-    from dali_like.arguments import OperatorConcurrency, StreamPolicy
-    from dali_like.definition import pipeline_def
-    from dali_like.expressions import newaxis
-    from dali_like.pipeline import Pipeline
-    from dali_like.workers.info import WorkerInfo, get_worker_info
+    from dali_like import (  # noqa: F401
+        backend,
+        backend_impl,
+        data,
+        data_node,
+        errors,
+        external_source,
+        fn,
+        math,
+        ops,
+        pickling,
+        pipeline,
+        plugin,
+        remote,
+        tensors,
+        types,
+    )
+    from dali_like.engine.worker.info import WorkerInfo, get_worker_info
+    from dali_like.graph.expressions import newaxis
+    from dali_like.graph.pipeline_arguments import OperatorConcurrency, StreamPolicy
+    from dali_like.pipeline.definition import pipeline_def
+    from dali_like.pipeline.pipeline import Pipeline
 
 __version__ = "0.1.0"
 
@@ -39,25 +56,31 @@ __all__ = [
     "types",
 ]
 
-#: Where those names are that are no modules.
-_MODULES = {
-    "OperatorConcurrency": "arguments",
-    "Pipeline": "pipeline",
-    "StreamPolicy": "arguments",
-    "WorkerInfo": "workers.info",
-    "get_worker_info": "workers.info",
-    "newaxis": "expressions",
-    "pipeline_def": "definition",
+#: Modules, with the names that they contribute. Spawned workers import this package and need few of them.
+_PLACES = {
+    "dali_like.backend": (),
+    "dali_like.backend_impl": (),
+    "dali_like.data": (),
+    "dali_like.data_node": (),
+    "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
+    "dali_like.errors": (),
+    "dali_like.external_source": (),
+    "dali_like.fn": (),
+    "dali_like.graph.expressions": ("newaxis",),
+    "dali_like.graph.pipeline_arguments": ("OperatorConcurrency", "StreamPolicy"),
+    "dali_like.math": (),
+    "dali_like.ops": (),
+    "dali_like.pickling": (),
+    "dali_like.pipeline": (),
+    "dali_like.pipeline.definition": ("pipeline_def",),
+    "dali_like.pipeline.pipeline": ("Pipeline",),
+    "dali_like.plugin": (),
+    "dali_like.remote": (),
+    "dali_like.tensors": (),
+    "dali_like.types": (),
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Import what is used when it is first used: spawned workers, which import this package too, need little of it."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{__name__}.{_MODULES.get(name, name)}")
-    value = globals()[name] = getattr(module, name) if name in _MODULES else module
-    return value
+__getattr__, _ = importer(__name__, _PLACES)
 
 
 def __dir__() -> list[str]:

@@ -20,7 +20,7 @@ that DALI or PyTorch raises in that situation, so that existing ``except`` claus
     |-- TraceFileError(ValueError)            what should be a trace is none
     |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
     |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
-    |-- PassPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
+    |-- IteratorPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
     |-- TrialError(RuntimeError)              a pipeline that is to be measured cannot be run
     |-- NotRunningError(ProcessLookupError)   a pipeline of another program is to be looked at that does not run
     |-- MissingExtraError(ImportError)        an optional dependency is not installed
@@ -99,7 +99,7 @@ __all__ = [
     "OutOfMemoryError",
     "OutputCountError",
     "OutputMapError",
-    "PassPicklingError",
+    "IteratorPicklingError",
     "PicklingError",
     "PipelineStateError",
     "ProcessLimitError",
@@ -343,7 +343,7 @@ class LoaderTimeoutError(WorkerTimeoutError):
     """A batch of a loader has taken longer than its ``timeout``; the message shows which workers are on it, and where."""
 
 
-class PassPicklingError(DaliLikeError, NotImplementedError):
+class IteratorPicklingError(DaliLikeError, NotImplementedError):
     """An iterator of a loader is to be pickled, which makes no sense."""
 
 

@@ -63,13 +63,13 @@ __all__ = [
 
 
 if TYPE_CHECKING:
-    from dali_like.constants import Constant, ScalarConstant
+    from dali_like.graph.constants import Constant, ScalarConstant
 else:
 
     def __getattr__(name: str) -> Any:
         """What is made of the types here, and has the same place in DALI."""
         if name in ("Constant", "ScalarConstant"):
-            return getattr(importlib.import_module("dali_like.constants"), name)
+            return getattr(importlib.import_module("dali_like.graph.constants"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -77,7 +77,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-class Call(NamedTuple):
+class CallContext(NamedTuple):
     """Around the call of a source: what the methods of its SampleInfo need to know.
 
     Attributes:
@@ -92,7 +92,7 @@ class Call(NamedTuple):
 
 
 #: The call that is under way; another one in each thread, and in each task of an event loop.
-current_call: ContextVar[Call] = ContextVar("dali_like_call", default=Call())  # noqa: B039  # a NamedTuple is immutable
+current_call: ContextVar[CallContext] = ContextVar("dali_like_call", default=CallContext())  # noqa: B039  # a NamedTuple is immutable
 
 
 class SampleInfo(NamedTuple):

@@ -20,7 +20,7 @@ import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.device.opening import substitute
-from dali_like.device.simulated import SimulatedDevice
+from dali_like.testing.simulated_device import SimulatedDevice
 
 #: How long anything may take that should happen at once, on a machine that is busy with other things.
 DEADLINE_S = 60.0

@@ -1,6 +1,6 @@
 """As much of CuPy as this library uses, in plain memory, with the names and arguments of CuPy 14.
 
-What is put on a stream is carried out when somebody waits for it, as `dali_like.device.simulated` does it.
+What is put on a stream is carried out when somebody waits for it, as `dali_like.testing.simulated_device` does it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.device.simulated import Marker, SimulatedFence, SimulatedStream
+from dali_like.testing.simulated_device import Marker, SimulatedFence, SimulatedStream
 
 NOT_READY = 600
 

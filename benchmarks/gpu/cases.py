@@ -32,7 +32,7 @@ def copy(seconds: float) -> Figures:
     from dali_like.device.copier import Copier  # noqa: PLC0415
     from dali_like.device.cuda import CudaDevice  # noqa: PLC0415
     from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
-    from dali_like.workers.memory import SharedSpace  # noqa: PLC0415
+    from dali_like.engine.memory.space import SharedSpace  # noqa: PLC0415
 
     device = CudaDevice(0)
     space = SharedSpace.create()

@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.graph.randomness import generator_at, key_of
+from dali_like.graph.operator_random import generator_at, key_of
 from dali_like.operators._random_window import random_window
 from examples import resnet_pipeline, ssd_pipeline
 

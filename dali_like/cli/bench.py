@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
-from dali_like.cli.reports import Progress, rate_text, size_text, table
+from dali_like.cli.reports import StatusLine, rate_text, size_text, table
+from dali_like.cli.trials import Outcome, ask, try_bare, try_pipeline
 from dali_like.errors import TrialError
-from dali_like.monitor.trials import Outcome, ask, try_bare, try_pipeline
-from dali_like.pipeline import Pipeline
+from dali_like.pipeline.pipeline import Pipeline
 
 __all__ = ["add_arguments", "run"]
 
@@ -82,9 +82,9 @@ def _number(given: Any, usual: int) -> int:
 def _measure_workers(factory: Factory, counts: Sequence[int], given: int, seconds: float) -> int:
     lines: list[_Line] = []
     for workers in counts:
-        with Progress(f"{workers} workers") as progress:
+        with StatusLine(f"{workers} workers") as progress:
             outcome = try_pipeline(functools.partial(factory.make, py_num_workers=workers), seconds, progress.show)
-        with Progress(f"{workers} bare loops") as progress:
+        with StatusLine(f"{workers} bare loops") as progress:
             limit = try_bare(factory.make, workers, _SHARE_FOR_LIMIT * seconds, progress.show)
         lines.append(_Line(workers, outcome, limit))
     head = ("workers", "samples/s", "each added brings", "limit", "of the limit", "first batch", "memory")
@@ -130,9 +130,9 @@ def _advice(lines: list[_Line], given: int) -> str:
 
 def _measure_alone(factory: Factory, seconds: float) -> int:
     """A pipeline without workers."""
-    with Progress("no workers") as progress:
+    with StatusLine("no workers") as progress:
         outcome = try_pipeline(factory.make, seconds, progress.show)
-    with Progress("a bare loop") as progress:
+    with StatusLine("a bare loop") as progress:
         limit = try_bare(factory.make, 1, _SHARE_FOR_LIMIT * seconds, progress.show)
     head = ("samples/s", "limit", "of the limit", "first batch", "memory")
     share = f"{outcome.samples_per_s / limit:.0%}"

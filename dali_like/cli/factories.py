@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from dali_like.errors import ArgumentError
-from dali_like.pipeline import Pipeline
+from dali_like.pipeline.pipeline import Pipeline
 
 
 @dataclass(frozen=True)

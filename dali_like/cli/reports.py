@@ -10,7 +10,7 @@ _CELLS = 30
 _CLEAR = "\r\x1b[K"
 
 
-class Progress:
+class StatusLine:
     """A bar on the terminal, for as long as a context lasts; nothing where stderr is no terminal."""
 
     def __init__(self, what: str) -> None:

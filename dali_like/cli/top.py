@@ -11,8 +11,8 @@ import sys
 import time
 from typing import Any
 
+from dali_like.common.extras import optional
 from dali_like.errors import NotRunningError
-from dali_like.extras import optional
 
 __all__ = ["add_arguments", "run"]
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from dali_like.cli.bench import facts_of
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
-from dali_like.cli.reports import Progress, rate_text, size_text, table
+from dali_like.cli.reports import StatusLine, rate_text, size_text, table
+from dali_like.cli.trials import Outcome, ask, try_pipeline
+from dali_like.engine.memory.limits import available_bytes
 from dali_like.errors import ArgumentError, TrialError
-from dali_like.monitor.trials import Outcome, ask, try_pipeline
-from dali_like.workers.limits import available_bytes
 
 __all__ = ["add_arguments", "run"]
 
@@ -185,7 +185,7 @@ class _Tuning:
     def _measure(self, trial: _Trial) -> None:
         make = functools.partial(self._factory.make, **trial.settings, max_held_bytes=self._budget_bytes)
         try:
-            with Progress(", ".join(f"{name}={value}" for name, value in trial.settings.items())) as progress:
+            with StatusLine(", ".join(f"{name}={value}" for name, value in trial.settings.items())) as progress:
                 trial.outcomes.append(try_pipeline(make, self._seconds, progress.show))
         except TrialError as error:
             trial.note = f"failed: {error}"
@@ -232,7 +232,7 @@ def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], lis
 
 def _draw(trials: list[_Trial], best: _Trial | None, path: Path) -> None:
     """A bar for each trial: its rate, and its memory."""
-    from dali_like.extras import optional  # noqa: PLC0415
+    from dali_like.common.extras import optional  # noqa: PLC0415
 
     figure = optional("matplotlib.figure", "--plot", "plot").Figure(
         figsize=(9, 1 + 0.35 * len(trials)), layout="constrained"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dali_like.on_demand import importer
+from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
     from dali_like.data.collate import default_collate, default_collate_fn_map, default_convert
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
         random_split,
     )
     from dali_like.data.folder import DatasetFolder, ImageFolder
-    from dali_like.data.images import InterpolationMode
-    from dali_like.data.iteration import SamplerIterator, resumable
     from dali_like.data.loader import DataLoader
     from dali_like.data.permutation import BlockPermutation, Permutation
+    from dali_like.data.sampler_iterators import SamplerIterator, resumable
     from dali_like.data.samplers import (
         BatchSampler,
         DistributedSampler,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
         SubsetRandomSampler,
         WeightedRandomSampler,
     )
-    from dali_like.data.sharded import ShardedBatchSampler
+    from dali_like.data.sharded_sampler import ShardedBatchSampler
     from dali_like.data.transforms import (
         CenterCrop,
         Compose,
@@ -50,7 +49,8 @@ if TYPE_CHECKING:
         Resize,
         ToTensor,
     )
-    from dali_like.workers.info import WorkerInfo, get_worker_info
+    from dali_like.engine.worker.info import WorkerInfo, get_worker_info
+    from dali_like.images.array_images import InterpolationMode
 
 __all__ = [
     "ArrayDataset",
@@ -104,8 +104,8 @@ _PLACES = {
         "random_split",
     ),
     "dali_like.data.folder": ("DatasetFolder", "ImageFolder"),
-    "dali_like.data.images": ("InterpolationMode",),
-    "dali_like.data.iteration": ("SamplerIterator", "resumable"),
+    "dali_like.images.array_images": ("InterpolationMode",),
+    "dali_like.data.sampler_iterators": ("SamplerIterator", "resumable"),
     "dali_like.data.loader": ("DataLoader",),
     "dali_like.data.permutation": ("BlockPermutation", "Permutation"),
     "dali_like.data.samplers": (
@@ -117,7 +117,7 @@ _PLACES = {
         "SubsetRandomSampler",
         "WeightedRandomSampler",
     ),
-    "dali_like.data.sharded": ("ShardedBatchSampler",),
+    "dali_like.data.sharded_sampler": ("ShardedBatchSampler",),
     "dali_like.data.transforms": (
         "CenterCrop",
         "Compose",
@@ -127,7 +127,7 @@ _PLACES = {
         "Resize",
         "ToTensor",
     ),
-    "dali_like.workers.info": ("WorkerInfo", "get_worker_info"),
+    "dali_like.engine.worker.info": ("WorkerInfo", "get_worker_info"),
 }
 
 __getattr__, __dir__ = importer(__name__, _PLACES)

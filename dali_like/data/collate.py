@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, SampleIndexError
-from dali_like.workers.transport import add_note
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 

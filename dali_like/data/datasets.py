@@ -15,9 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from dali_like.data.randomness import NumpyRandomness, as_generator, randomness_of
+from dali_like.common.notices import warn
+from dali_like.data.generators import NumpyRandomness, as_generator, randomness_of
 from dali_like.errors import ArgumentError, ArgumentTypeError, DatasetError, MissingMethodError, SampleIndexError
-from dali_like.notices import warn
 
 __all__ = [
     "ArrayDataset",

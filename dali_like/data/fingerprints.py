@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
-from dali_like import by_value
+from dali_like.sources import by_value
 
 #: Arrays of at least so many bytes are left out: looking through them at each epoch would take too long.
 _LEAST_LARGE_BYTES = 1 << 16

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.extras import optional
 from dali_like.data.datasets import Dataset
+from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import ArgumentError, DecodeError, FolderError
-from dali_like.extras import optional
-from dali_like.fn._image import decode_image
-from dali_like.workers.transport import add_note
+from dali_like.images.decode import decode_image
 
 __all__ = ["IMG_EXTENSIONS", "DatasetFolder", "ImageFolder", "default_loader"]
 

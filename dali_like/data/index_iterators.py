@@ -1,8 +1,8 @@
 """The iterators of this package's samplers: over indices that are known, computed or drawn, and over batches of them.
 
-See `dali_like.data.iteration`. What is drawn is drawn in blocks: a state holds the state of the random generator before the
-block that is under way, and how many of its indices have been taken. So one block is drawn again, and nothing is skipped
-one by one; and the generator is left as it was, so that later passes are the same, too.
+See `dali_like.data.sampler_iterators`. What is drawn is drawn in blocks: a state holds the state of the random generator
+before the block that is under way, and how many of its indices have been taken. So one block is drawn again, and nothing is
+skipped one by one; and the generator is left as it was, so that later passes are the same, too.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.data.iteration import SamplerIterator, count_in, part_in
-from dali_like.data.randomness import Randomness, randomness_of
+from dali_like.data.generators import Randomness, randomness_of
+from dali_like.data.sampler_iterators import SamplerIterator, count_in, part_in
 from dali_like.errors import CheckpointError
 
 T_co = TypeVar("T_co", covariant=True)

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.data.ahead import PassAhead, state_of_samplers
-from dali_like.data.iteration import changes_sampler
-from dali_like.data.passes import Pass
-from dali_like.data.progress import STATE_VERSION, Plan, Progress, checked_state
-from dali_like.data.randomness import randomness_of
-from dali_like.data.serial_pass import SerialPass
-from dali_like.data.staffing import Staffed
-from dali_like.data.walks import restore
-from dali_like.data.worker_pass import WorkerPass
-from dali_like.interrupts import InterruptSafeLock
+from dali_like.common.interrupts import InterruptSafeLock
+from dali_like.data.generators import randomness_of
+from dali_like.data.iterable_walk import restore
+from dali_like.data.iterator_state import STATE_VERSION, IteratorState, Plan, checked_state
+from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.prepared_iterator import PreparedIterator, state_of_samplers
+from dali_like.data.sampler_iterators import changes_sampler
+from dali_like.data.serial_iterator import SerialIterator
+from dali_like.data.worker_iterator import WorkerIterator
+from dali_like.data.worker_manager import Staffed
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.monitored import Monitored
-from dali_like.tracing import TraceableLoader
+from dali_like.monitor.traceable import TraceableLoader
 
 if TYPE_CHECKING:
     from dali_like.monitor.statistics import Statistics
@@ -48,11 +48,11 @@ class Loading(Staffed, Monitored, TraceableLoader):
     _IterableDataset_len_called: int | None
     _check_iteration: Callable[[], None]
 
-    _serial_pass: type[SerialPass] = SerialPass
-    _worker_pass: type[WorkerPass] = WorkerPass
-    _ahead: PassAhead | None = None
-    _latest: Progress | None = None
-    _latest_pass: weakref.ref[Pass] | None = None
+    _serial_pass: type[SerialIterator] = SerialIterator
+    _worker_pass: type[WorkerIterator] = WorkerIterator
+    _ahead: PreparedIterator | None = None
+    _latest: IteratorState | None = None
+    _latest_pass: weakref.ref[LoaderIterator] | None = None
     _resumed: dict[str, Any] | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -60,10 +60,10 @@ class Loading(Staffed, Monitored, TraceableLoader):
             value = int(value)  # NumPy's overflow in what is computed with them
         super().__setattr__(name, value)
 
-    def __iter__(self) -> Pass:
+    def __iter__(self) -> LoaderIterator:
         self._check_iteration()
         self._publish_if_told()
-        self._tally.loop.pause()
+        self._counters.loop.pause()
         with self._lock:
             vars(self)["_iterator"] = None  # a pass that has been broken off is not to be worked for any more
             made = self._get_iterator()
@@ -72,16 +72,16 @@ class Loading(Staffed, Monitored, TraceableLoader):
         return made
 
     @property
-    def _iterator(self) -> Pass | None:
+    def _iterator(self) -> LoaderIterator | None:
         """The pass that was begun last, where workers are kept. Programs set it to None to end these."""
-        made: Pass | None = vars(self).get("_iterator")
+        made: LoaderIterator | None = vars(self).get("_iterator")
         return made
 
     @_iterator.setter
-    def _iterator(self, made: Pass | None) -> None:
+    def _iterator(self, made: LoaderIterator | None) -> None:
         vars(self)["_iterator"] = made
-        if made is None and self._crew is not None:
-            self._drop_crew()
+        if made is None and self._workers is not None:
+            self._drop_workers()
 
     @_iterator.deleter
     def _iterator(self) -> None:
@@ -136,7 +136,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
 
     @property
     def _loop_meter(self) -> LoopMeter:
-        return self._tally.loop
+        return self._counters.loop
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """What has happened so far, in all epochs, and where the time has gone. Any thread may ask.
@@ -144,9 +144,9 @@ class Loading(Staffed, Monitored, TraceableLoader):
         Args:
             memory: whether to ask the system how much memory the processes take, which takes it some milliseconds each.
         """
+        from dali_like.data.loader_statistics import statistics_of  # noqa: PLC0415
         from dali_like.monitor.gathering import num_cpus  # noqa: PLC0415  # not before somebody wants to know
-        from dali_like.monitor.loaders import statistics_of  # noqa: PLC0415
-        from dali_like.monitor.memory import memory_of  # noqa: PLC0415
+        from dali_like.monitor.process_memory import memory_of  # noqa: PLC0415
         from dali_like.monitor.statistics import Settings, SourceStatistics  # noqa: PLC0415
 
         start_method = self._start_method if self.num_workers else ""
@@ -157,7 +157,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
         settings = Settings("loader", self._samples_per_batch or 0, workers, start_method, 0, num_ahead, num_cpus(), chosen)
         unit = "batch" if self._auto_collation and getattr(self.dataset, "__getitems__", None) else "sample"
         dataset = SourceStatistics(f"dataset {type(self.dataset).__qualname__}", unit=unit)
-        statistics = statistics_of(self._tally, settings, dataset)
+        statistics = statistics_of(self._counters, settings, dataset)
         if not memory:
             return statistics
         return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
@@ -168,7 +168,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
         lock: InterruptSafeLock = vars(self).setdefault(f"_lock_{os.getpid()}", _Lock())
         return lock
 
-    def _get_iterator(self) -> Pass:
+    def _get_iterator(self) -> LoaderIterator:
         plan = self._plan()
         self._look_for_changes()
         resumed, self._resumed = self._resumed, None
@@ -179,12 +179,12 @@ class Loading(Staffed, Monitored, TraceableLoader):
         self._latest, self._latest_pass = made.progress, weakref.ref(made)
         if self._trace is not None:
             self._trace.follow(made)
-        if self.prefetch_epochs and isinstance(made, WorkerPass):
+        if self.prefetch_epochs and isinstance(made, WorkerIterator):
             made.call_on_last_batch(self._make_begin_ahead())
         return made
 
-    def _resume(self, plan: Plan, state: dict[str, Any]) -> Pass:
-        progress = None if state["progress"] is None else Progress(**state["progress"])
+    def _resume(self, plan: Plan, state: dict[str, Any]) -> LoaderIterator:
+        progress = None if state["progress"] is None else IteratorState(**state["progress"])
         is_over = progress is None or progress.is_over
         if progress is not None and is_over and changes_sampler(progress.sampler):
             self._walk_to_the_end(plan, progress)
@@ -197,37 +197,37 @@ class Loading(Staffed, Monitored, TraceableLoader):
             randomness_of(self.generator).restore(generator)
         return self._begin_pass(plan, progress if is_over else None, None if is_over else progress)
 
-    def _walk_to_the_end(self, plan: Plan, progress: Progress) -> None:
+    def _walk_to_the_end(self, plan: Plan, progress: IteratorState) -> None:
         """Bring a sampler to where a pass left it that has ended."""
-        indices = self._flavour.passes(plan.index_sampler)
+        indices = self._array_backend.passes(plan.index_sampler)
         indices.load_state_dict(progress.sampler or {})
         indices.finish()
 
-    def _next_progress(self, plan: Plan, last: Progress | None) -> Progress:
+    def _next_progress(self, plan: Plan, last: IteratorState | None) -> IteratorState:
         """Of a pass that follows another. Nothing is drawn for it where workers are kept, which are seeded once."""
-        crew, flavour = self._crew, self._flavour
-        shared_seed = flavour.draw_shared_seed(self.dataset, self.generator)
-        goes_on = plan.seeded_by_task or (crew is not None and not crew.is_resting)
-        if last is not None and self._keeps_workers and goes_on:
+        workers, array_backend = self._workers, self._array_backend
+        shared_seed = array_backend.draw_shared_seed(self.dataset, self.generator)
+        persists = plan.seeded_by_task or (workers is not None and not workers.is_resting)
+        if last is not None and self._keeps_workers and persists:
             base_seed, number = last.base_seed, last.number + 1
         else:
-            base_seed, number = flavour.draw_seed(self.generator), 0
+            base_seed, number = array_backend.draw_seed(self.generator), 0
             if self.num_workers:
-                flavour.draw_shared_seed(self.dataset, self.generator)  # once more, as in PyTorch
-        return Progress(base_seed, number, self._state_of_generator(), shared_seed=shared_seed)
+                array_backend.draw_shared_seed(self.dataset, self.generator)  # once more, as in PyTorch
+        return IteratorState(base_seed, number, self._state_of_generator(), shared_seed=shared_seed)
 
-    def _begin_pass(self, plan: Plan, last: Progress | None, progress: Progress | None = None) -> Pass:
+    def _begin_pass(self, plan: Plan, last: IteratorState | None, progress: IteratorState | None = None) -> LoaderIterator:
         """Begin a pass that follows another, or that goes on from where `progress` says."""
         # In PyTorch's order: some samplers draw from the same generator, and as soon as a pass over them begins.
-        indices = self._flavour.passes(plan.index_sampler)
+        indices = self._array_backend.passes(plan.index_sampler)
         if progress is None:
             progress = self._next_progress(plan, last)
         if not self.num_workers:
-            return self._serial_pass(plan, progress, indices, self._make_maker(), self._tally)
-        crew = self._crew_for(progress.base_seed)
+            return self._serial_pass(plan, progress, indices, self._make_maker(), self._counters)
+        workers = self._workers_for(progress.base_seed)
         if self._trace is not None:
-            self._trace.follow_crew(crew)
-        return self._worker_pass(plan, progress, indices, crew)
+            self._trace.follow_workers(workers)
+        return self._worker_pass(plan, progress, indices, workers)
 
     def _state_of_generator(self) -> dict[str, Any] | None:
         """Of the loader's own; as it was before the next pass was begun ahead of time."""
@@ -258,7 +258,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
             seeded_by_task=self.worker_seeding == "tasks",
             pins=self._pins_memory,
             announced_length=self._IterableDataset_len_called,
-            flavour=self._flavour,
+            array_backend=self._array_backend,
         )
 
     # The next epoch ahead of time
@@ -282,11 +282,11 @@ class Loading(Staffed, Monitored, TraceableLoader):
                 plan = self._plan()
                 before = self._state_of_generator()
                 made = self._begin_pass(plan, self._latest)
-                self._ahead = PassAhead(made, plan, state_of_samplers(plan), before, self._state_of_generator())
+                self._ahead = PreparedIterator(made, plan, state_of_samplers(plan), before, self._state_of_generator())
         finally:
             self._lock.__exit__(*sys.exc_info())
 
-    def _take_ahead(self, plan: Plan) -> Pass | None:
+    def _take_ahead(self, plan: Plan) -> LoaderIterator | None:
         """The pass that has been begun ahead, unless something has changed since."""
         ahead = self._ahead
         if ahead is None:
@@ -318,7 +318,7 @@ class _Lock(InterruptSafeLock):
 #: The attributes that copies of a loader do not have: they belong to what it is doing.
 _OF_PASSES = {
     "_counts",
-    "_crew",
+    "_workers",
     "_tuner",
     "_fingerprint",
     "_ahead",

@@ -31,8 +31,8 @@ class Step(NamedTuple):
         number: how many steps the worker has taken before.
         size: samples to be taken; None: one, which is not made a batch.
         drop_last: whether a batch that cannot be filled is dropped.
-        shared_seed: see `dali_like.data.flavours.Flavour.draw_shared_seed`.
-        told: what has been said last of the state of the worker's walk; see `dali_like.data.walks.told_by`.
+        shared_seed: see `dali_like.data.array_backends.ArrayBackend.draw_shared_seed`.
+        told: what has been said last of the state of the worker's walk; see `dali_like.data.iterable_walk.told_by`.
     """
 
     seed: int | None
@@ -58,7 +58,7 @@ class MadeSamples(NamedTuple):
 
 
 class Whole(NamedTuple):
-    """A batch that is made; and behind it, what `dali_like.data.walks.told_by` says."""
+    """A batch that is made; and behind it, what `dali_like.data.iterable_walk.told_by` says."""
 
     batch: Any
     told: dict[str, Any] | None = None

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
 
+from dali_like.common.notices import warn
 from dali_like.data.collate import default_collate, default_convert
 from dali_like.data.datasets import IterableDataset, Samples
+from dali_like.data.generators import as_generator
 from dali_like.data.own_options import OWN_NAMES, PREFETCH_FACTOR, OwnOptions, ThreadContext, numbers_of
-from dali_like.data.randomness import as_generator
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
-from dali_like.notices import warn
 
 __all__ = ["DatasetKind", "LoaderOptions"]
 
@@ -55,7 +55,7 @@ class LoaderOptions(Generic[T_co]):
         collate_fn: makes a batch of a list of samples, by default `default_collate`. Where no batches are made, it is given
             each sample, and `default_convert` is the default.
         pin_memory: whether batches are put into page-locked memory, from which they are copied faster to a GPU. "copy": by
-            copying them there; see `dali_like.plugin.pytorch.DataLoader`.
+            copying them there; see `dali_like.plugin.pytorch.loader.DataLoader`.
         drop_last: whether a last batch that is smaller is left out.
         timeout: how many seconds a batch may take in the workers. 0: any time.
         worker_init_fn: called in each worker with its number before it loads anything. What it seeds is seeded again

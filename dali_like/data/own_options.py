@@ -6,10 +6,10 @@ from collections.abc import Callable
 from multiprocessing.context import BaseContext
 from typing import Any, NamedTuple
 
-from dali_like.checks import Check, error_policy, flag, not_negative, or_none, positive
+from dali_like.common.checks import Check, error_policy, flag, not_negative, or_none, positive
+from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.pool.settings import AUTO, first_workers
 from dali_like.errors import ArgumentError, ArgumentTypeError
-from dali_like.workers.limits import available_cpus
-from dali_like.workers.settings import AUTO, first_workers
 
 #: Batches that each worker computes ahead, unless the user says how many.
 PREFETCH_FACTOR = 2

@@ -1,7 +1,7 @@
 """Samplers: which samples of a dataset come next, with the names, arguments and errors of ``torch.utils.data``.
 
 A sampler is an iterable of indices, or of lists of indices. Each ``iter()`` begins a pass over it, which draws nothing
-before it is asked for an index, and can be stored and resumed (see `dali_like.data.iteration`).
+before it is asked for an index, and can be stored and resumed (see `dali_like.data.sampler_iterators`).
 
 The random ones take a ``generator``: a `numpy.random.Generator`; a seed for one; or a ``torch.Generator``, from which they
 draw what PyTorch's samplers draw, index for index. Successive passes go on with the same generator. Without one, each pass
@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.data.generators import NumpyRandomness, Randomness, as_generator
 from dali_like.data.index_iterators import (
     BatchIterator,
     DrawingIterator,
@@ -25,8 +26,7 @@ from dali_like.data.index_iterators import (
     ItemIterator,
     SequenceIterator,
 )
-from dali_like.data.iteration import resumable
-from dali_like.data.randomness import NumpyRandomness, Randomness, as_generator
+from dali_like.data.sampler_iterators import resumable
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingMethodError
 
 __all__ = [

@@ -11,11 +11,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dali_like.interrupts import PATIENCE_S
-from dali_like.workers.batch import Batch, BatchKey
+from dali_like.common.interrupts import POLL_INTERVAL_S
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.batch import Batch
 
 if TYPE_CHECKING:
-    from dali_like.workers.pool import ProcessPool
+    from dali_like.engine.pool.pool import WorkerPool
 
 #: A batch that nobody makes: who waits for it waits for news.
 _NEVER = Batch(BatchKey(0, 0, 0, 0, 1))
@@ -31,7 +32,7 @@ class Starts:
         """So many workers have been told to start."""
         self._unseen = deque(range(num_workers))
 
-    def see_one(self, pool: ProcessPool, deadline_s: float) -> bool:
+    def see_one(self, pool: WorkerPool, deadline_s: float) -> bool:
         """Wait for the start of another one, unless all have been seen; whether that has been in time.
 
         Raises:
@@ -42,7 +43,7 @@ class Starts:
             if (now_s := time.monotonic()) >= deadline_s:
                 return False
             pool.wait_for((_NEVER,), min(deadline_s, now_s + patience_s))  # a start is no news, a failure is
-            patience_s = min(2 * patience_s, PATIENCE_S)
+            patience_s = min(2 * patience_s, POLL_INTERVAL_S)
         if self._unseen:
             self._unseen.popleft()
         return True

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.data.images import InterpolationMode, as_image, as_interpolation, is_array, mirrored, padded, resized
+from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
-from dali_like.notices import warn
+from dali_like.images.array_images import InterpolationMode, as_image, as_interpolation, is_array, mirrored, padded, resized
 
 __all__ = [
     "CenterCrop",

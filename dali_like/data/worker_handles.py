@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Mapping
 
-from dali_like.workers.limits import read_file
+from dali_like.engine.memory.limits import read_file
 
 #: How often to look whether a worker has ended.
 _LOOK_S = 0.002

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.device.arrays import DeviceArray
-from dali_like.device.memory import DeviceMemory
-from dali_like.device.protocol import Device, DeviceFence, GpuArray
-from dali_like.workers.protocol import align
+from dali_like.device.device_array import DeviceArray
+from dali_like.device.device_memory import DeviceMemory
+from dali_like.device.interface import Device, DeviceFence, GpuArray
+from dali_like.engine.memory.protocol import align
 
 #: Samples that are packed begin at multiples of this, as what CUDA allocates does.
 _ALIGNMENT = 256
@@ -55,7 +55,7 @@ class CopyTotals:
     waited_ns: int = 0
 
 
-class _Parcel(NamedTuple):
+class _BatchCopy(NamedTuple):
     """One output of a batch on its way.
 
     Attributes:
@@ -114,7 +114,7 @@ class Copier:
             self._settle(_MOST_FLIGHTS - 1)
             kept: list[Any] = []
             try:
-                parcels: list[Any] = [output if _is_on_gpu(output) else self._begin(output, kept) for output in outputs]
+                pickles: list[Any] = [output if _is_on_gpu(output) else self._begin(output, kept) for output in outputs]
             except BaseException:
                 self.device.record().wait()  # what has been begun reads memory that is let go of now
                 raise
@@ -123,7 +123,7 @@ class Copier:
             self.totals.batches += 1
             self.totals.copied_bytes += sum(array.nbytes for array in kept)
             self.totals.host_ns += monotonic_ns() - begin_ns
-        return [parcel.arrays(self.device, ready) if isinstance(parcel, _Parcel) else parcel for parcel in parcels]
+        return [pickled.arrays(self.device, ready) if isinstance(pickled, _BatchCopy) else pickled for pickled in pickles]
 
     def take_in(
         self, values: Sequence[Any], *, is_dense: bool, stream: int | None, copies: bool, by_kernel: bool
@@ -149,13 +149,13 @@ class Copier:
                 ready = device.record()
                 given = [DeviceArray(device, *array, ready) for array in made]
                 return given[0] if is_dense else given
-            parcel = self._place_one(made[0]) if is_dense else self._place([array.shape for array in made], made[0].dtype)
-            for address, array in zip(parcel.addresses, made, strict=True):
+            pickled = self._place_one(made[0]) if is_dense else self._place([array.shape for array in made], made[0].dtype)
+            for address, array in zip(pickled.addresses, made, strict=True):
                 device.move(address, array.address, _nbytes(array.shape, array.dtype), by_kernel=by_kernel)
             copied = device.record()
             device.hold(copied, stream)  # what the user writes to them next comes behind the copy
             self._flights.append(_Flight(copied, made))
-        return parcel.arrays(device, copied)
+        return pickled.arrays(device, copied)
 
     def copy(self, samples: DeviceSamples) -> DeviceSamples:
         """A copy of samples that `take_in` has made; see there."""
@@ -199,36 +199,36 @@ class Copier:
             self._flights[0].fence.wait()
             self._flights.popleft()
 
-    def _begin(self, output: Any, kept: list[Any]) -> _Parcel:
+    def _begin(self, output: Any, kept: list[Any]) -> _BatchCopy:
         """Begin the copy of one output."""
         if not isinstance(output, np.ndarray):
             return self._begin_packed(list(output), kept)
         array = np.ascontiguousarray(output)
-        parcel = self._place_one(output)
+        pickled = self._place_one(output)
         kept.append(array)
-        self.device.upload(parcel.addresses[0], _address_of(array), array.nbytes)
-        return parcel
+        self.device.upload(pickled.addresses[0], _address_of(array), array.nbytes)
+        return pickled
 
-    def _begin_packed(self, samples: list[NDArray[Any]], kept: list[Any]) -> _Parcel:
+    def _begin_packed(self, samples: list[NDArray[Any]], kept: list[Any]) -> _BatchCopy:
         if not samples:
-            return _Parcel(None, [], [], np.dtype(np.uint8), is_dense=False)
-        parcel = self._place([sample.shape for sample in samples], samples[0].dtype)
-        begin = parcel.addresses[0]
-        nbytes = parcel.addresses[-1] - begin + samples[-1].nbytes
+            return _BatchCopy(None, [], [], np.dtype(np.uint8), is_dense=False)
+        pickled = self._place([sample.shape for sample in samples], samples[0].dtype)
+        begin = pickled.addresses[0]
+        nbytes = pickled.addresses[-1] - begin + samples[-1].nbytes
         packed = self._staging(nbytes)
-        for address, sample in zip(parcel.addresses, samples, strict=True):
+        for address, sample in zip(pickled.addresses, samples, strict=True):
             place = packed[address - begin : address - begin + sample.nbytes]
             np.copyto(place.view(sample.dtype).reshape(sample.shape), sample)
         kept.append(packed)
         self.device.upload(begin, _address_of(packed), nbytes)
-        return parcel
+        return pickled
 
-    def _place_one(self, array: NDArray[Any] | GpuArray) -> _Parcel:
+    def _place_one(self, array: NDArray[Any] | GpuArray) -> _BatchCopy:
         """Memory on the GPU for one array."""
         begin, lease = self._memory.take(_nbytes(array.shape, array.dtype))
-        return _Parcel(lease, [begin], [array.shape], array.dtype, is_dense=True)
+        return _BatchCopy(lease, [begin], [array.shape], array.dtype, is_dense=True)
 
-    def _place(self, shapes: list[tuple[int, ...]], dtype: np.dtype[Any]) -> _Parcel:
+    def _place(self, shapes: list[tuple[int, ...]], dtype: np.dtype[Any]) -> _BatchCopy:
         """Memory on the GPU for samples; those that are alike are one array there."""
         is_dense = all(shape == shapes[0] for shape in shapes)
         offsets = [0]
@@ -236,7 +236,7 @@ class Copier:
             offsets.append(align(offsets[-1] + _nbytes(shape, dtype), 1 if is_dense else _ALIGNMENT))
         begin, lease = self._memory.take(offsets.pop())
         arrays = [(len(shapes), *shapes[0])] if is_dense else shapes
-        return _Parcel(lease, [begin + offset for offset in offsets], arrays, dtype, is_dense)
+        return _BatchCopy(lease, [begin + offset for offset in offsets], arrays, dtype, is_dense)
 
 
 def _is_on_gpu(output: Any) -> bool:

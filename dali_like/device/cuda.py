@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.device.protocol import OWN_STREAM, GpuArray
-from dali_like.device.streams import DEFAULT_STREAM, in_place_of_cupys, stream_of_cupy, stream_of_torch
+from dali_like.common.extras import GPU_EXTRAS, optional
+from dali_like.device.cuda_streams import DEFAULT_STREAM, in_place_of_cupys, stream_of_cupy, stream_of_torch
+from dali_like.device.interface import OWN_STREAM, GpuArray
+from dali_like.engine.memory.space import mib
 from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
-from dali_like.extras import GPU_EXTRAS, optional
-from dali_like.workers.memory import mib
 
 #: Of ``cudaEventQuery``.
 _SUCCESS = 0
@@ -40,7 +40,7 @@ _DLPACK_CPU, _DLPACK_CUDA = 1, 2
 
 
 class CudaFence:
-    """Events on one or more streams; see `dali_like.device.protocol.DeviceFence`."""
+    """Events on one or more streams; see `dali_like.device.interface.DeviceFence`."""
 
     def __init__(self, runtime: Any, events: Sequence[Any]) -> None:
         self._runtime = runtime
@@ -67,7 +67,7 @@ class CudaFence:
 
 
 class CudaStamp:
-    """An event that takes the time; see `dali_like.device.protocol.Stamp`.
+    """An event that takes the time; see `dali_like.device.interface.Stamp`.
 
     Args:
         origin: another one, that has passed.
@@ -97,7 +97,7 @@ class CudaStamp:
 
 
 class CudaBlock:
-    """Memory of the GPU, from CuPy's allocator; see `dali_like.device.protocol.Block`."""
+    """Memory of the GPU, from CuPy's allocator; see `dali_like.device.interface.Block`."""
 
     def __init__(self, pointer: Any) -> None:
         self._pointer = pointer
@@ -105,7 +105,7 @@ class CudaBlock:
 
 
 class CudaDevice:
-    """A GPU, with a stream of its own; see `dali_like.device.protocol.Device`.
+    """A GPU, with a stream of its own; see `dali_like.device.interface.Device`.
 
     Args:
         device_id: its number.

@@ -11,9 +11,9 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dali_like.common.extras import GPU_EXTRAS, optional
 from dali_like.device.accelerator import visible_devices
 from dali_like.errors import DeviceError
-from dali_like.extras import GPU_EXTRAS, optional
 
 _WORD_BITS = 64
 

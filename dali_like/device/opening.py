@@ -10,10 +10,10 @@ import contextlib
 import importlib.util
 from collections.abc import Callable, Iterator
 
+from dali_like.common.extras import GPU_EXTRAS, missing
 from dali_like.device.accelerator import count_accelerators, count_is_known
-from dali_like.device.protocol import Device
+from dali_like.device.interface import Device
 from dali_like.errors import ArgumentError, DeviceError
-from dali_like.extras import GPU_EXTRAS, missing
 
 _substitutes: list[Callable[[int], Device]] = []
 _shared: dict[int, Device] = {}
@@ -21,7 +21,7 @@ _shared: dict[int, Device] = {}
 
 @contextlib.contextmanager
 def substitute(make: Callable[[int], Device]) -> Iterator[None]:
-    """Let pipelines that are built in such a context use another device; see `dali_like.device.simulated`.
+    """Let pipelines that are built in such a context use another device; see `dali_like.testing.simulated_device`.
 
     Args:
         make: makes a device, given the number of a GPU.

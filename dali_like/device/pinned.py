@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import threading
 
-from dali_like.device.protocol import Pinning
+from dali_like.common.notices import warn
+from dali_like.device.interface import Pinning
+from dali_like.engine.memory.space import Fence, mib
 from dali_like.errors import DeviceError
-from dali_like.notices import warn
-from dali_like.workers.memory import Fence, mib
 
 
 class PinnedMemory:
-    """Page-locks the memory of a space; see `dali_like.workers.memory.Observer`.
+    """Page-locks the memory of a space; see `dali_like.engine.memory.space.Observer`.
 
     Args:
         pinning: what locks it.

@@ -7,6 +7,6 @@ from __future__ import annotations
 
 from dali_like.fn import decoders, random, reductions  # noqa: F401
 from dali_like.fn._external_source import external_source  # noqa: F401
-from dali_like.publishing import publisher
+from dali_like.fn._publishing import publisher
 
 __getattr__, __dir__ = publisher(__name__, "decoders", "external_source", "random", "reductions")

@@ -6,13 +6,13 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, Unpack, overload
 
-from dali_like.checks import list_unknown
-from dali_like.defining import Definable
+from dali_like.common.checks import list_unknown
+from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
-from dali_like.external_source import SourceArguments, SourceOptions
+from dali_like.graph.defining import Definable
 from dali_like.graph.nodes import DataNode, SourceNode
-from dali_like.notices import warn
-from dali_like.source_checks import make_external_source
+from dali_like.sources.external_source import SourceArguments, SourceOptions
+from dali_like.sources.source_checks import make_external_source
 
 
 @overload
@@ -87,7 +87,7 @@ def external_source(
         sharded: True: every worker walks through an iterable of its own, and learns from `dali_like.get_worker_info` which
             part is its. The epoch is one batch of each worker in turn, as in PyTorch.
         shard: "auto": this process is one of several ranks, each of which delivers its part of every epoch. Which it is, is
-            found out; see `dali_like.ranks.detect_shard`.
+            found out; see `dali_like.sources.ranks.detect_shard`.
         shard_id, num_shards: in the place of "auto": which rank this is, from 0 on, and of how many. A callable is told the
             position in the epoch of all ranks: by ``idx_in_epoch``, or the number of the batch. In iteration i, rank r
             makes batch ``i * num_shards + r``, so that what all ranks make in one iteration lies side by side. Nothing

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dali_like.publishing import publisher
+from dali_like.fn._publishing import publisher
 
 __getattr__, __dir__ = publisher(__name__)

@@ -1,4 +1,4 @@
-"""``nvidia.dali.fn.random``. Written by dali_like.operators.stubs from the descriptions of the operators; not to be edited."""
+"""``nvidia.dali.fn.random``. Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload

@@ -1,4 +1,4 @@
-"""Elementwise operations on data nodes: what ``a + b`` and `dali_like.math` mean, as in DALI's mathematical expressions.
+"""Elementwise operations on data nodes: what ``a + b`` and `dali_like.math` compute, as in DALI.
 
 Source: https://docs.nvidia.com/deeplearning/dali/user-guide/docs/math.html, and DALI 1.53 itself, with all pairs of types.
 
@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.constants import Constant
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -30,9 +29,10 @@ from dali_like.errors import (
     SampleError,
     SampleTypeError,
 )
-from dali_like.expressions import Expression
+from dali_like.graph.constants import Constant
+from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, constant_node, contains_node
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.types import to_dali_type
 
 _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
@@ -244,7 +244,7 @@ OPERATIONS: Mapping[str, Operation] = {
 
 @dataclass(frozen=True)
 class Elementwise:
-    """An elementwise operation; a `dali_like.graph.operators.Operator`.
+    """An elementwise operation; a `dali_like.graph.operator_interface.Operator`.
 
     Attributes:
         operation: which one, as in `OPERATIONS`.
@@ -264,7 +264,7 @@ class Elementwise:
     def arguments(self) -> Mapping[str, Any]:
         return {}
 
-    def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
+    def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         shape, dtype = _broadcast_shape(inputs), _result_type(self.operation, *[data.dtype for data in inputs])
         out = call.empty(shape, dtype)
         with np.errstate(all="ignore"):

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.engine.memory.protocol import SAMPLE_ALIGNMENT, align
+from dali_like.engine.memory.ring import Lease, leased_array
+from dali_like.engine.memory.space import Fence, SharedSpace
 from dali_like.errors import DtypeMismatchError, NdimMismatchError
-from dali_like.graph.operators import Array, SampleShape
-from dali_like.workers.memory import Fence, SharedSpace
-from dali_like.workers.protocol import SAMPLE_ALIGNMENT, align
-from dali_like.workers.ring import Lease, leased_array
+from dali_like.graph.operator_interface import Array, SampleShape
 
 #: Buffers of a size class that has not been asked for in so many requests are given back.
 _IDLE_REQUESTS = 64

@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.interrupts import interruptible
+from dali_like.engine.pool.batch import Output, describe_info
+from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import BatchSizeError
 from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
-from dali_like.graph.operators import Call, OrderedOperator, choose_layout
+from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
 from dali_like.graph.program import Key, Program, key
-from dali_like.interrupts import interruptible
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
-from dali_like.workers.batch import Output, describe_info
-from dali_like.workers.samples import kind_of_samples, load_objects
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
     from dali_like.device.copier import Copier, DeviceSamples
-    from dali_like.gpu_tensor_lists import TensorListGPU
+    from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 
 TensorList: TypeAlias = "TensorListCPU | TensorListGPU"
 
@@ -222,12 +222,12 @@ class Computation:
 
             self._for_each(count, call)
 
-        call = Call(batch_id.info(0), image_limit_bytes=stage.step.image_limit_bytes)
+        call = OperatorCall(batch_id.info(0), image_limit_bytes=stage.step.image_limit_bytes)
         made: DeviceSamples = operator.compute_on_gpu(call, [*samples], self._copier, for_each)
         return made
 
     def _for_each(self, count: int, function: Callable[[int], None]) -> None:
-        """Call `function` for each index, in this thread and all others that are free.
+        """OperatorCall `function` for each index, in this thread and all others that are free.
 
         The error of the lowest index is raised, whichever came first.
         """
@@ -285,7 +285,7 @@ def _make_threads(num_threads: int, cpus: set[int] | None) -> ThreadPoolExecutor
 
 
 def _list_on_gpu() -> type[TensorListGPU]:
-    from dali_like.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # most graphs are on the CPU
+    from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # most graphs are on the CPU
 
     return TensorListGPU
 
@@ -305,7 +305,7 @@ def _length(samples: Any) -> int:
 
 def _on_host(samples: _Samples) -> Any:
     """The samples in host memory, where there is a GPU."""
-    from dali_like.device.arrays import DeviceArray, arrays_to_host  # noqa: PLC0415
+    from dali_like.device.device_array import DeviceArray, arrays_to_host  # noqa: PLC0415
 
     if isinstance(samples, DeviceArray):
         return samples.to_host()

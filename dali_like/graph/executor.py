@@ -14,15 +14,15 @@ from concurrent.futures import Future, wait
 from copy import copy
 from time import monotonic_ns
 
+from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
+from dali_like.engine.pool.batch import Batch, Output
+from dali_like.engine.worker.exceptions import without_frames
+from dali_like.engine.worker.meters import Recorder
 from dali_like.errors import OutOfMemoryError
 from dali_like.graph.computation import BatchId, Computation, TensorList
 from dali_like.graph.lockstep import Lockstep
 from dali_like.graph.steps import Position
-from dali_like.interrupts import PATIENCE_S, check_interrupts
-from dali_like.sharding import ALONE, Shard
-from dali_like.workers.batch import Batch, Output
-from dali_like.workers.meters import Recorder
-from dali_like.workers.transport import without_frames
+from dali_like.sources.sharding import ALONE, Shard
 
 
 class _Work:
@@ -194,7 +194,7 @@ class Executor:
 
     def _wait_for(self, work: _Work) -> None:
         begin_ns = monotonic_ns()
-        while not wait((work.future,), PATIENCE_S).done:
+        while not wait((work.future,), POLL_INTERVAL_S).done:
             check_interrupts()
         self.waited_ns += monotonic_ns() - begin_ns
 

@@ -15,28 +15,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.interrupts import interruptible
 from dali_like.device.copier import Copier
-from dali_like.device.streams import source_stream
+from dali_like.device.cuda_streams import source_stream
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.protocol import DTYPE_CODES, Status
+from dali_like.engine.memory.slot_layout import OutputSchema
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.base import result_of
+from dali_like.engine.pool.batch import Batch, position_note
+from dali_like.engine.pool.inline_runner import InlineRunner
+from dali_like.engine.worker.exceptions import add_note
+from dali_like.engine.worker.meters import Interval, Reading
+from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, heed_layout, is_on_gpu, kind_of_samples
 from dali_like.errors import ArgumentTypeError, ClosedError, DaliLikeError, OutOfMemoryError, SampleTypeError
-from dali_like.external_source import ExternalSource
-from dali_like.interrupts import interruptible
+from dali_like.sources.external_source import ExternalSource
 from dali_like.types import SampleInfo
-from dali_like.workers.base import result_of
-from dali_like.workers.batch import Batch, BatchKey, position_note
-from dali_like.workers.geometry import OutputLayout
-from dali_like.workers.inline_runner import InlineRunner
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.meters import Reading, Span
-from dali_like.workers.protocol import DTYPE_CODES, Status
-from dali_like.workers.samples import LastBatch, Source, as_array, check_array, heed_layout, is_on_gpu, kind_of_samples
-from dali_like.workers.transport import add_note
 
 #: The samples of one output; or one array of all of them.
 _Column = list[Any] | NDArray[Any] | Any
 
 
 class Gathering:
-    """A batch while a source makes it; to who computes it, a task: see `dali_like.workers.task.Task`."""
+    """A batch while a source makes it; to who computes it, a task: see `dali_like.engine.worker.task.Task`."""
 
     #: As if all samples had been described: none goes to a row.
     region: Any = SimpleNamespace(used=0)
@@ -69,9 +70,9 @@ class Gathering:
         """Take one output of all samples, as one array."""
         self.columns[output] = samples if is_on_gpu(samples) else samples.copy()
 
-    def span(self) -> Span:
+    def span(self) -> Interval:
         """Which samples it consists of."""
-        return Span(self.epoch, self.iteration, self.first, self.stop)
+        return Interval(self.epoch, self.iteration, self.first, self.stop)
 
     def end_at(self, stop: int) -> None:
         """Leave it at fewer samples."""
@@ -89,7 +90,7 @@ class Gathering:
 
 
 class GpuSourcePool:
-    """Computes batches in the calling thread, when they are submitted. See `dali_like.workers.base.Pool`.
+    """Computes batches in the calling thread, when they are submitted. See `dali_like.engine.pool.base.Pool`.
 
     Args:
         externals: the sources; and what the engine calls of each.
@@ -209,7 +210,7 @@ class GpuSourcePool:
         for sample in samples if isinstance(samples, list) else ():
             check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, source, output)
         check_array(dtype, ndim, expected[output].dtype, expected[output].ndim, source, output)
-        expected[output] = OutputLayout(DTYPE_CODES[dtype], ndim)
+        expected[output] = OutputSchema(DTYPE_CODES[dtype], ndim)
 
 
 def take_in(

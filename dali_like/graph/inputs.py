@@ -12,19 +12,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dali_like.device.arrays import DeviceArray
+from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
 from dali_like.device.copier import Copier
+from dali_like.device.device_array import DeviceArray
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.protocol import DTYPE_CODES
+from dali_like.engine.memory.slot_layout import OutputSchema
+from dali_like.engine.pool.batch import Batch, Output
+from dali_like.engine.worker.source import Source, as_array, as_columns, check_array, is_on_gpu, kind_of_samples
 from dali_like.errors import ClosedError, LayoutMismatchError, NdimMismatchError, NoInputError
-from dali_like.external_source import ExternalSource
-from dali_like.gpu_tensor_lists import TensorListGPU
-from dali_like.gpu_tensors import TensorGPU
 from dali_like.graph.gpu_sources import take_in
-from dali_like.interrupts import PATIENCE_S, check_interrupts
+from dali_like.sources.external_source import ExternalSource
 from dali_like.tensors import TensorCPU, TensorListCPU
-from dali_like.workers.batch import Batch, BatchKey, Output
-from dali_like.workers.geometry import OutputLayout
-from dali_like.workers.protocol import DTYPE_CODES
-from dali_like.workers.samples import Source, as_array, as_columns, check_array, is_on_gpu, kind_of_samples
+from dali_like.tensors.gpu_tensor_lists import TensorListGPU
+from dali_like.tensors.gpu_tensors import TensorGPU
 
 
 class Fed(NamedTuple):
@@ -35,7 +36,7 @@ class Fed(NamedTuple):
 
 
 class InputPool:
-    """The batches that have been fed to one input. See `dali_like.workers.base.Pool`.
+    """The batches that have been fed to one input. See `dali_like.engine.pool.base.Pool`.
 
     Args:
         external: what was said of the input.
@@ -89,7 +90,7 @@ class InputPool:
         with self._news:
             if isinstance(fed.output, DeviceArray) or len(fed.output):
                 dtype, ndim = kind_of_samples(fed.output)
-                self._expected = OutputLayout(DTYPE_CODES[dtype], ndim)
+                self._expected = OutputSchema(DTYPE_CODES[dtype], ndim)
                 self.layouts[0] = fed.layout or self.layouts[0]
             self._queue.append(fed.output)
             self._news.notify_all()
@@ -116,7 +117,7 @@ class InputPool:
             elif self._blocks:
                 with self._news:
                     if not self._queue:
-                        self._news.wait(PATIENCE_S)
+                        self._news.wait(POLL_INTERVAL_S)
                 check_interrupts()
                 self.poll()
             else:

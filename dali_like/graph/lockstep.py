@@ -19,9 +19,10 @@ from collections import deque
 from collections.abc import Container, Sequence
 from typing import Any
 
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.batch import Batch, Output
 from dali_like.errors import CheckpointError
-from dali_like.graph.steps import BEFORE, UNKNOWN, WITHIN, Feed, Position, Step
-from dali_like.workers.batch import Batch, BatchKey, Output
+from dali_like.graph.steps import BEFORE, UNKNOWN, WITHIN, Feed, Iteration, Position
 
 
 class Lockstep:
@@ -41,9 +42,9 @@ class Lockstep:
         self._overlaps_epochs = all(feed.parallel for feed in feeds)
         self._num_iterations = min((feed.sizes.num_batches for feed in feeds if feed.sizes is not None), default=None)
         self._epoch, self._iteration, passed = position or Position(0, 0, (0,) * len(feeds))
-        self._any_goes_on = any(feed.goes_on for feed in feeds)
+        self._any_goes_on = any(feed.persists for feed in feeds)
         self._finished = False
-        self._window: deque[Step] = deque()
+        self._window: deque[Iteration] = deque()
         self._turn = 0
         #: Of each source that goes on: how many batches have been delivered, how many submitted, and those that an epoch has
         #: left over.
@@ -79,7 +80,7 @@ class Lockstep:
     def number(self, source: int, position: Position) -> tuple[int, int]:
         """How a source calls the batch that comes next at a position: by what epoch and number."""
         feed = self._feeds[source]
-        if feed.goes_on:
+        if feed.persists:
             return 0, feed.number(position.passed[source])
         return position.epoch, feed.number(position.iteration)
 
@@ -101,7 +102,7 @@ class Lockstep:
     def passed(self, steps_ahead: int) -> tuple[int, ...]:
         """How many batches have been delivered of each source that goes on; `steps_ahead` of them do not count."""
         return tuple(
-            count - steps_ahead if feed.goes_on else 0 for feed, count in zip(self._feeds, self._passed, strict=True)
+            count - steps_ahead if feed.persists else 0 for feed, count in zip(self._feeds, self._passed, strict=True)
         )
 
     def next(self) -> list[Sequence[Output]]:
@@ -140,7 +141,7 @@ class Lockstep:
             raise StopIteration
         self._iteration += 1
         if self._any_goes_on:
-            self._passed = [count + feed.goes_on for count, feed in zip(self._passed, self._feeds, strict=True)]
+            self._passed = [count + feed.persists for count, feed in zip(self._passed, self._feeds, strict=True)]
         if end == WITHIN:
             self._end_behind(step)
         self._window.popleft()
@@ -168,7 +169,7 @@ class Lockstep:
     def put_back(self, outputs: Sequence[Sequence[Output]]) -> None:
         """Undo a `next` whose outputs have not been used, the last one first: what cannot be had again is given again."""
         for i, (feed, output) in enumerate(zip(self._feeds, outputs, strict=False)):
-            if feed.goes_on:
+            if feed.persists:
                 self._passed[i] -= 1
                 batch = Batch(BatchKey(feed.source, 0, feed.number(self._passed[i]), 0, self._batch_size))
                 batch.outcome = output
@@ -184,7 +185,7 @@ class Lockstep:
             CheckpointError: one that cannot go back has been further.
         """
         for i, feed in enumerate(self._feeds):
-            if feed.goes_on and position.passed[i] < self._passed[i] and i not in restored:
+            if feed.persists and position.passed[i] < self._passed[i] and i not in restored:
                 raise CheckpointError(
                     f"source {i} is an iterator of which {self._passed[i]} batches have been taken; it cannot go back to "
                     f"{position.passed[i]}. Load the state into another pipeline"
@@ -192,7 +193,7 @@ class Lockstep:
         while self._window:
             self._drop(self._window.popleft())
         for i, (feed, passed) in enumerate(zip(self._feeds, position.passed, strict=True)):
-            if feed.goes_on:
+            if feed.persists:
                 first = feed.number(passed) if i not in restored else sys.maxsize
                 self._left_over[i] = [batch for batch in self._left_over[i] if batch.key.iteration >= first]
                 self._submitted[i] = passed if i in restored else max(self._submitted[i], passed)
@@ -246,12 +247,12 @@ class Lockstep:
         if submitted and not self._overlaps_epochs:
             self._truncate()
 
-    def _make_step(self, epoch: int, iteration: int) -> Step:
+    def _make_step(self, epoch: int, iteration: int) -> Iteration:
         self._turn += 1
         is_beyond = self._num_iterations is not None and iteration >= self._num_iterations
-        return Step(epoch, iteration, self._turn, len(self._feeds), is_beyond=is_beyond)
+        return Iteration(epoch, iteration, self._turn, len(self._feeds), is_beyond=is_beyond)
 
-    def _submit(self, step: Step, position: int, serial: bool) -> bool:
+    def _submit(self, step: Iteration, position: int, serial: bool) -> bool:
         """Submit the batches of a step that are due; whether there were any."""
         submitted = False
         for i, feed in enumerate(self._feeds):
@@ -261,24 +262,24 @@ class Lockstep:
         step.is_submitted = None not in step.batches
         return submitted
 
-    def _begin(self, step: Step, i: int) -> Batch:
+    def _begin(self, step: Iteration, i: int) -> Batch:
         feed = self._feeds[i]
         if self._left_over[i]:
             return self._left_over[i].pop(0)
         batch = feed.pool.submit(self._key(step, i))
-        self._submitted[i] += feed.goes_on
+        self._submitted[i] += feed.persists
         return batch
 
-    def _key(self, step: Step, i: int) -> BatchKey:
+    def _key(self, step: Iteration, i: int) -> BatchKey:
         feed = self._feeds[i]
-        epoch, iteration = (0, self._submitted[i]) if feed.goes_on else (step.epoch, step.iteration)
+        epoch, iteration = (0, self._submitted[i]) if feed.persists else (step.epoch, step.iteration)
         size = self._batch_size
         if feed.sizes is not None and iteration == feed.sizes.num_batches - 1:
             size = feed.sizes.last
         first = feed.shard.first(iteration, self._batch_size)
         return BatchKey(feed.source, epoch, feed.number(iteration), first, size, feed.worker, step.turn)
 
-    def _end_behind(self, step: Step) -> None:
+    def _end_behind(self, step: Iteration) -> None:
         """Let the epoch end behind the first step."""
         if len(self._window) == 1:
             self._window.append(self._make_step(step.epoch, step.iteration + 1))
@@ -286,7 +287,7 @@ class Lockstep:
 
     def _truncate(self) -> None:
         """Drop what was submitted behind the end of an epoch."""
-        if not any(map(Step.may_end, self._window)):
+        if not any(map(Iteration.may_end, self._window)):
             return
         ended, ends_here = -1, False
         behind = []
@@ -307,23 +308,23 @@ class Lockstep:
 
     def _drop_behind_no_end(self) -> None:
         """Drop the epochs that were begun because the one before was over, where it no longer is."""
-        kept: deque[Step] = deque()
+        kept: deque[Iteration] = deque()
         while self._window and not (kept and kept[-1].epoch != self._window[0].epoch and kept[-1].end != BEFORE):
             kept.append(self._window.popleft())
         for step in self._window:
             self._drop(step)
         self._window = kept
 
-    def _drop(self, step: Step, *, keeps_ends: bool = False) -> None:
+    def _drop(self, step: Iteration, *, keeps_ends: bool = False) -> None:
         self._leave_over(step, keeps_ends=keeps_ends)
         for feed, batch in zip(self._feeds, step.batches, strict=True):
             if batch is not None:
                 feed.pool.cancel(batch)
 
-    def _leave_over(self, step: Step, *, keeps_ends: bool) -> None:
+    def _leave_over(self, step: Iteration, *, keeps_ends: bool) -> None:
         """Keep those batches of a step for later that cannot be had again; and ends, if they are of later epochs."""
         for i, (feed, batch) in enumerate(zip(self._feeds, step.batches, strict=True)):
-            if feed.goes_on and batch is not None:
+            if feed.persists and batch is not None:
                 if keeps_ends or batch.outcome.__class__ is not StopIteration:
                     insort(self._left_over[i], batch, key=_iteration_of)
                 step.batches[i] = None

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
-from dali_like.constants import Constant
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
-from dali_like.expressions import Expression
-from dali_like.external_source import ExternalSource
-from dali_like.graph.operators import Operator, ShapeOf
+from dali_like.graph.constants import Constant
+from dali_like.graph.expressions import Expression
+from dali_like.graph.operator_interface import Operator, ShapeOf
+from dali_like.sources.external_source import ExternalSource
 from dali_like.types import INT64, numpy_dtype, to_dali_type
 
 
@@ -56,7 +56,7 @@ class OperatorNode:
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether its output is; see `dali_like.graph.operators.GpuOperator`."""
+        """Whether its output is; see `dali_like.graph.operator_interface.GpuOperator`."""
         return hasattr(self.operator, "compute_on_gpu")
 
     @property

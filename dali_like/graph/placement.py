@@ -18,17 +18,17 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from dali_like.arguments import Arguments
-from dali_like.external_source import ExternalSource
+from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
+from dali_like.engine.memory.protocol import UNKNOWN
+from dali_like.engine.memory.slot_layout import OutputSchema
+from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
 from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, Producer, SourceNode, adapted_operators
-from dali_like.graph.operators import Operator
-from dali_like.graph.program import Facts, Key, Program, Step, key, make_program, make_step
-from dali_like.graph.randomness import RandomKey, key_of, key_of_seed
+from dali_like.graph.operator_interface import Operator
+from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
+from dali_like.graph.pipeline_arguments import Arguments
+from dali_like.graph.program import Facts, Key, Program, ProgramStep, key, make_program, make_step
+from dali_like.sources.external_source import ExternalSource
 from dali_like.types import SampleInfo, current_call
-from dali_like.workers.geometry import OutputLayout
-from dali_like.workers.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
-from dali_like.workers.protocol import UNKNOWN
-from dali_like.workers.samples import LastBatch, Source, as_array, check_array, split_outputs
 
 
 class ProgramStage(NamedTuple):
@@ -43,7 +43,7 @@ class BatchStage(NamedTuple):
     """An operator that needs a whole batch."""
 
     inputs: tuple[Key, ...]
-    step: Step
+    step: ProgramStep
     outputs: tuple[Key, ...]
 
 
@@ -138,7 +138,7 @@ def _may_be_fused(external: ExternalSource) -> bool:
     return (
         kind is not None
         and external.parallel
-        and not (external.batch or external.sharded or kind.in_order or kind.is_async or kind.goes_on)
+        and not (external.batch or external.sharded or kind.in_order or kind.is_async or kind.persists)
         and given.on_error == "raise"  # else it would also say what becomes of what operators raise
     )
 
@@ -265,7 +265,7 @@ def _random_keys(operators: Iterable[OperatorNode], entropy: int) -> dict[Operat
 class _Behind:
     """A callback with operators behind it."""
 
-    def __init__(self, source: Source, declared: Sequence[OutputLayout], program: Program) -> None:
+    def __init__(self, source: Source, declared: Sequence[OutputSchema], program: Program) -> None:
         self._source = source
         self._declared = declared
         self._program = program
@@ -294,11 +294,11 @@ class _Behind:
         return array
 
 
-def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputLayout, ...]]:
+def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
     """A source whose samples are what the operators behind it make; and what is known of its outputs."""
     declared = node.external.declared
     bare = source._replace(on_error="raise", worker_setup=None, worker_teardown=None)
-    outputs = [declared[i] if producer is node else OutputLayout(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
+    outputs = [declared[i] if producer is node else OutputSchema(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
     objects = tuple(producer is node and source.is_object(i) for producer, i in fusion.outputs)
     fused = source._replace(
         callback=_Behind(bare, declared, fusion.program),

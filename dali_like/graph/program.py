@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dali_like.engine.pool.batch import describe_info
 from dali_like.graph.nodes import ConstantNode, DataNode, OperatorNode, Producer, SourceNode
-from dali_like.graph.operators import Array, Call, Operator, choose_layout
-from dali_like.graph.randomness import RandomKey
+from dali_like.graph.operator_interface import Array, Operator, OperatorCall, choose_layout
+from dali_like.graph.operator_random import RandomKey
 from dali_like.types import SampleInfo
-from dali_like.workers.batch import describe_info
 
 #: What a node stands for: a producer and one of its outputs.
 Key = tuple[Producer, int]
@@ -53,7 +53,7 @@ class Facts(NamedTuple):
         return data.producer.layouts[data.output]
 
 
-class Step(NamedTuple):
+class ProgramStep(NamedTuple):
     """The application of one operator.
 
     Attributes:
@@ -62,7 +62,7 @@ class Step(NamedTuple):
         output: the first of the registers of its outputs.
         random_key: of its random numbers, if it has any.
         image_limit_bytes: what an image may take that is decoded.
-        framed: the layouts of those that may have a value for each frame; see `Call.framed`.
+        framed: the layouts of those that may have a value for each frame; see `OperatorCall.framed`.
         export: which export its only output is, if it is one.
     """
 
@@ -89,7 +89,7 @@ class Step(NamedTuple):
             for name, words in self.framed.items()
             if _layout_of(words, inputs[name] if isinstance(name, int) else arguments[name]).startswith("F")
         ]
-        call = Call(info, layouts, self.random_key, place, owner, count, self.image_limit_bytes, framed)
+        call = OperatorCall(info, layouts, self.random_key, place, owner, count, self.image_limit_bytes, framed)
         try:
             outputs = self.operator.compute(call, inputs, arguments)
         except Exception as error:
@@ -113,7 +113,7 @@ class Program(NamedTuple):
 
     constants: tuple[Array, ...]
     num_registers: int
-    steps: tuple[Step, ...]
+    steps: tuple[ProgramStep, ...]
     exports: tuple[int, ...]
 
     def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
@@ -149,12 +149,12 @@ def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: 
     return Program(tuple(constants), len(registers), tuple(steps), used)
 
 
-def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> Step:
+def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> ProgramStep:
     """The application of one operator, given which data is in which register."""
     others: dict[str | int, str] = {i: facts.layouts_of(data) for i, data in enumerate(node.inputs) if i}
     others |= {name: facts.layouts_of(data) for name, data in node.argument_inputs.items()}
     export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
-    return Step(
+    return ProgramStep(
         facts.operators[node],
         tuple(registers[key(data)] for data in node.inputs),
         {name: registers[key(data)] for name, data in node.argument_inputs.items()},

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dali_like.sharding import ALONE, Shard
-from dali_like.workers.base import Pool
-from dali_like.workers.batch import ANY_WORKER, Batch, Sizes
+from dali_like.engine.memory.batch_key import ANY_WORKER, Sizes
+from dali_like.engine.pool.base import Pool
+from dali_like.engine.pool.batch import Batch
+from dali_like.sources.sharding import ALONE, Shard
 
 
 class Feed(NamedTuple):
@@ -17,7 +18,7 @@ class Feed(NamedTuple):
         parallel: whether submitting costs the main process next to nothing. Where it does for all sources, one batch more is
             on its way while the user waits.
         worker: the only one that can compute it, or ANY_WORKER.
-        goes_on: whether an epoch begins where the one before has left off.
+        persists: whether an epoch begins where the one before has left off.
         sizes: how many samples the batches of an epoch have; None: full ones, until StopIteration.
         shard: which of the batches are this process's.
         batch: whether it makes whole batches, which are numbered through all shards; of samples, positions are.
@@ -28,7 +29,7 @@ class Feed(NamedTuple):
     ahead: int
     parallel: bool
     worker: int = ANY_WORKER
-    goes_on: bool = False
+    persists: bool = False
     sizes: Sizes | None = None
     shard: Shard = ALONE
     batch: bool = False
@@ -55,7 +56,7 @@ class Position(NamedTuple):
 BEFORE, WITHIN, UNKNOWN = range(3)
 
 
-class Step:
+class Iteration:
     """One iteration."""
 
     def __init__(self, epoch: int, iteration: int, turn: int, num_sources: int, *, is_beyond: bool) -> None:

@@ -23,9 +23,9 @@ from dali_like.errors import (
     SampleError,
     SampleTypeError,
 )
-from dali_like.expressions import Expression, NewAxis
+from dali_like.graph.expressions import Expression, NewAxis
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 
 
 class Ref(NamedTuple):
@@ -37,7 +37,7 @@ class Ref(NamedTuple):
 Bound: TypeAlias = int | Ref | None
 
 
-class Span(NamedTuple):
+class IndexRange(NamedTuple):
     """A slice."""
 
     start: Bound
@@ -52,12 +52,12 @@ class New(NamedTuple):
 
 
 #: What stands in the brackets, with the nodes taken out.
-Part: TypeAlias = int | Ref | Span | New | EllipsisType
+Part: TypeAlias = int | Ref | IndexRange | New | EllipsisType
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Taking parts out of samples; a `dali_like.graph.operators.Operator`.
+    """Taking parts out of samples; a `dali_like.graph.operator_interface.Operator`.
 
     Attributes:
         parts: which ones; the nodes among them are the inputs behind the first.
@@ -74,7 +74,7 @@ class Subscription:
     def arguments(self) -> Mapping[str, Any]:
         return {"parts": [_to_plain(part) for part in self.parts]}
 
-    def compute(self, call: Call, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
+    def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         data, *values = inputs
         numbers = [_integer(value) for value in values]
         indices = tuple([_index(part, numbers) for part in self.parts])
@@ -131,7 +131,7 @@ def _part(subscript: Any, values: list[DataNode]) -> Part:
     if isinstance(subscript, NewAxis):
         return New(subscript.name)
     if isinstance(subscript, slice):
-        span = Span(*[_bound(bound, values) for bound in (subscript.start, subscript.stop, subscript.step)])
+        span = IndexRange(*[_bound(bound, values) for bound in (subscript.start, subscript.stop, subscript.step)])
         if span.step == 0:
             raise ArgumentClashError("Step cannot be zero in an index of a DataNode")
         return span
@@ -182,7 +182,7 @@ def _layout(word: str, parts: Sequence[Part]) -> str:
             letters.append(rest[:skipped])
             rest = rest[skipped:]
         else:
-            letters.append(rest[:1] if isinstance(part, Span) else "")
+            letters.append(rest[:1] if isinstance(part, IndexRange) else "")
             rest = rest[1:]
     return "".join(map(str, letters))
 
@@ -203,7 +203,7 @@ def _integer(value: Array) -> int:
 def _index(part: Part, numbers: Sequence[int]) -> Any:
     if isinstance(part, New):
         return None
-    if isinstance(part, Span):
+    if isinstance(part, IndexRange):
         return slice(*[numbers[bound.number] if isinstance(bound, Ref) else bound for bound in part])
     return numbers[part.number] if isinstance(part, Ref) else part
 
@@ -214,14 +214,14 @@ def _index(part: Part, numbers: Sequence[int]) -> Any:
 def _to_plain(part: Any) -> Any:
     if isinstance(part, Ref):
         return f"${part.number}"
-    if isinstance(part, (Span, New)):
+    if isinstance(part, (IndexRange, New)):
         return [_to_plain(value) for value in part]
     return "..." if part is Ellipsis else part
 
 
 def _from_plain(part: Any) -> Part:
-    if isinstance(part, list) and len(part) == len(Span._fields):
-        return Span(*map(_from_plain_bound, part))
+    if isinstance(part, list) and len(part) == len(IndexRange._fields):
+        return IndexRange(*map(_from_plain_bound, part))
     if isinstance(part, list) and len(part) == 1 and isinstance(part[0], str | None):
         return New(*part)
     if part == "...":

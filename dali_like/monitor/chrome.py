@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dali_like.errors import TraceFileError
-from dali_like.monitor.records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
 
 _GROUPS = (MAIN, WORKERS, GPU)
 _MAKER = "dali_like"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
-from dali_like.workers.meters import NUM_BINS, Recorder, edges_ns
+from dali_like.engine.worker.meters import NUM_BINS, Recorder, edges_ns
 
 #: Where the bins begin, in seconds; one more than there are, since the last ends, too.
 EDGES_S: tuple[float, ...] = tuple((edges_ns() / 1e9).tolist())

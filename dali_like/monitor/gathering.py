@@ -9,12 +9,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Protocol
 
+from dali_like.engine.memory.limits import cpu_quota
+from dali_like.engine.pool.assembler import Assembler
+from dali_like.engine.worker.meters import Reading, first_made_ns, seconds_since
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes, LoopMeter
 from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
-from dali_like.workers.limits import cpu_quota
-from dali_like.workers.meters import Reading, first_made_ns, seconds_since
-from dali_like.workers.stages import Stage
 
 
 class MakesBatches(Protocol):
@@ -43,30 +43,32 @@ def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for
     )
 
 
-def ring_statistics(stage: Stage, pool: MakesBatches | None, number: int) -> RingStatistics:
+def ring_statistics(assembler: Assembler, pool: MakesBatches | None, number: int) -> RingStatistics:
     """Of the slots of a source.
 
     Args:
         pool: of its workers, if it has any, and its number there.
     """
     making, ready = (0, 0) if pool is None else pool.occupancy(number)
-    slots, free = stage.ring.num_slots, stage.ring.num_free
+    slots, free = assembler.ring.num_slots, assembler.ring.num_free
     mean_ready = 0.0 if pool is None else pool.mean_ready
     return RingStatistics(making, ready, max(0, slots - free - making - ready), free, slots, mean_ready)
 
 
-def source_statistics(stage: Stage, place: str, pool: MakesBatches | None = None, number: int = 0) -> SourceStatistics:
+def source_statistics(
+    assembler: Assembler, place: str, pool: MakesBatches | None = None, number: int = 0
+) -> SourceStatistics:
     """Of a source, without what has been measured; for `pool` and `number` see `ring_statistics`."""
-    source = stage.source
+    source = assembler.source
     return SourceStatistics(
         name=source.name,
         place=place,
         unit="batch" if source.batch else "sample",
         concurrency=source.concurrency or 0,
-        batches=stage.num_batches,
-        samples=stage.num_samples,
-        made_bytes=stage.made_bytes,
-        ring=ring_statistics(stage, pool, number),
+        batches=assembler.num_batches,
+        samples=assembler.num_samples,
+        made_bytes=assembler.made_bytes,
+        ring=ring_statistics(assembler, pool, number),
     )
 
 

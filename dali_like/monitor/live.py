@@ -24,9 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.errors import NotRunningError
 from dali_like.monitor.statistics import Statistics
-from dali_like.workers.descriptors import Descriptor
 
 _NAME = "dali_like_live"
 _VERSION = 1

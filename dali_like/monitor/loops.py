@@ -11,7 +11,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
-from dali_like.workers.meters import Recorder
+from dali_like.engine.worker.meters import Recorder
 
 #: So many batches are remembered one by one.
 NUM_RECENT = 256

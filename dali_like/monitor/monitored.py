@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from dali_like.checks import positive
+from dali_like.common.checks import positive
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.monitor.loops import LoopMeter
 

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dali_like.extras import optional
+from dali_like.common.extras import optional
 from dali_like.monitor.chrome import tracks_of
-from dali_like.monitor.records import ASSEMBLE, BUILD, MAIN, RUN, STEP, WAIT, Records, Span
+from dali_like.monitor.trace_records import ASSEMBLE, BUILD, MAIN, RUN, STEP, WAIT, Records, Span
 
 _COLOURS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
 #: For sources, operators and copies, in the order in which they come.

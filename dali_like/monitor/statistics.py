@@ -15,10 +15,10 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from dali_like.engine.pool.settings import ChosenSettings
+from dali_like.engine.worker.meters import SlowCall
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes
-from dali_like.workers.meters import SlowCall
-from dali_like.workers.settings import ChosenSettings
 
 __all__ = [
     "BatchTimes",
@@ -258,17 +258,17 @@ class MemoryStatistics:
     Attributes:
         main_bytes: of the main process.
         worker_bytes: of each worker; none of those on other machines.
-        template_bytes: of the process that workers are forked from.
+        forkserver_bytes: of the process that workers are forked from.
     """
 
     main_bytes: int = 0
     worker_bytes: tuple[int, ...] = ()
-    template_bytes: int = 0
+    forkserver_bytes: int = 0
 
     @property
     def total_bytes(self) -> int:
         """All together."""
-        return self.main_bytes + sum(self.worker_bytes) + self.template_bytes
+        return self.main_bytes + sum(self.worker_bytes) + self.forkserver_bytes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Traces: what a pipeline or a loader, its workers and its GPU have done, and when.
 
 A trace wraps the methods where the main process runs, waits, assembles and computes, for as long as it lasts
-(`dali_like.monitor.tracer`), and lets workers note their tasks in shared memory (`dali_like.workers.task_log`). Their
+(`dali_like.monitor.tracer`), and lets workers note their tasks in shared memory (`dali_like.engine.worker.task_log`). Their
 notes are read at each batch. When the trace ends, all is written into a file.
 """
 
@@ -17,22 +17,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.assembler import Assembler
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.pool import WorkerPool
+from dali_like.engine.worker.task_log import TaskLogs
 from dali_like.errors import OutOfMemoryError, PipelineStateError
 from dali_like.monitor import chrome
 from dali_like.monitor.gathering import ring_statistics
-from dali_like.monitor.records import ASSEMBLE, BUILD, RUN, STEP, WAIT, Records, Track
+from dali_like.monitor.trace_records import ASSEMBLE, BUILD, RUN, STEP, WAIT, Records, Track
 from dali_like.monitor.tracer import Tracer, track_of_thread
-from dali_like.workers.batch import Batch, BatchKey
-from dali_like.workers.pool import ProcessPool
-from dali_like.workers.stages import Stage
-from dali_like.workers.task_log import TaskLogs
 
 if TYPE_CHECKING:
-    from dali_like.data.crew import LoaderCrew
+    from dali_like.data.loader_iterator import LoaderIterator
+    from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.loading import Loading
-    from dali_like.data.passes import Pass
-    from dali_like.engine import Engine
-    from dali_like.pipeline import Pipeline
+    from dali_like.pipeline.pipeline import Pipeline
+    from dali_like.pipeline.runtime import Runtime
 
 
 class Trace:
@@ -81,19 +82,19 @@ class Trace:
     def _end(self) -> None:
         raise NotImplementedError
 
-    def _follow_pool(self, pool: ProcessPool) -> tuple[TaskLogs, Callable[[], None]]:
+    def _follow_pool(self, pool: WorkerPool) -> tuple[TaskLogs, Callable[[], None]]:
         """Record what a pool and its workers do: the workers' logs, and what takes a count of batches."""
         tracer = self._tracer
         tracer.watch(pool, "_wait_for_news", WAIT)
-        for stage in pool.stages:
-            tracer.watch(stage, "finish", ASSEMBLE, _of_batch)
+        for assembler in pool.assemblers:
+            tracer.watch(assembler, "finish", ASSEMBLE, _of_batch)
         logs = pool.log_tasks()
         tracer.replace(pool.scale, "grow", lambda grow: functools.partial(_grow, grow, logs))
-        tracer.follow(logs, [stage.source.name for stage in pool.stages])
+        tracer.follow(logs, [assembler.source.name for assembler in pool.assemblers])
 
         def count() -> None:
             if not pool.is_closed:
-                rings = [ring_statistics(stage, pool, number) for number, stage in enumerate(pool.stages)]
+                rings = [ring_statistics(assembler, pool, number) for number, assembler in enumerate(pool.assemblers)]
                 ready, in_use = sum(ring.ready for ring in rings), sum(ring.slots - ring.free for ring in rings)
                 tracer.count("batches", ready=ready, slots_in_use=in_use)
                 tracer.count("shared memory", bytes=pool.used_bytes)
@@ -114,10 +115,10 @@ class PipelineTrace(Trace):
         self._tracer.add(track_of_thread(), BUILD, begin_ns, time.monotonic_ns(), {})
         if "_trace" in vars(pipe):
             raise PipelineStateError("the pipeline is being traced already; end that trace first")
-        engine = pipe._engine
-        assert engine is not None
+        runtime = pipe._runtime
+        assert runtime is not None
         vars(pipe)["_trace"] = self
-        count = self._follow(engine)
+        count = self._follow(runtime)
         self._tracer.replace(pipe, "_take", lambda take: functools.partial(self._steps.call, count, take))
         vars(pipe)["_trace"] = self
 
@@ -125,21 +126,21 @@ class PipelineTrace(Trace):
         del vars(self._pipe)["_trace"]
         self._pipe._last_records = self.records
 
-    def _follow(self, engine: Engine) -> Callable[[], None]:
+    def _follow(self, runtime: Runtime) -> Callable[[], None]:
         """Record what an engine does; what takes a count of it."""
-        tracer, executor = self._tracer, engine.executor
+        tracer, executor = self._tracer, runtime.executor
         assert executor is not None
-        assert engine.inline_pool is not None
+        assert runtime.inline_pool is not None
         tracer.watch(executor, "_wait_for", WAIT)
         tracer.watch(executor, "_compute", "operators" if executor.has_threads else "begin copies", _of_work)
-        tracer.watch(engine.inline_pool, "_compute", "serial source", _of_source)
-        if engine.gpu_pool is not None:
-            tracer.watch(engine.gpu_pool, "submit", "GPU source", _of_key)
-        if engine.device is not None:
-            tracer.watch_copies(engine.device)
-        if engine.process_pool is None:
+        tracer.watch(runtime.inline_pool, "_compute", "serial source", _of_source)
+        if runtime.gpu_pool is not None:
+            tracer.watch(runtime.gpu_pool, "submit", "GPU source", _of_key)
+        if runtime.device is not None:
+            tracer.watch_copies(runtime.device)
+        if runtime.process_pool is None:
             return _nothing
-        return self._follow_pool(engine.process_pool)[1]
+        return self._follow_pool(runtime.process_pool)[1]
 
 
 class LoaderTrace(Trace):
@@ -148,8 +149,8 @@ class LoaderTrace(Trace):
     def __init__(self, loader: Loading, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)
         self._loader = loader
-        self._passes: weakref.WeakSet[Pass] = weakref.WeakSet()
-        self._counts: weakref.WeakKeyDictionary[LoaderCrew, Callable[[], None]] = weakref.WeakKeyDictionary()
+        self._passes: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
+        self._counts: weakref.WeakKeyDictionary[LoaderWorkers, Callable[[], None]] = weakref.WeakKeyDictionary()
 
     def _begin(self) -> None:
         loader = self._loader
@@ -165,33 +166,33 @@ class LoaderTrace(Trace):
         for made in self._passes:
             made.on_next = None
 
-    def follow(self, made: Pass) -> None:
+    def follow(self, made: LoaderIterator) -> None:
         """Record what a pass does, and its workers."""
-        crew: LoaderCrew | None = getattr(made, "_crew", None)
-        if crew is not None:
-            self.follow_crew(crew)
+        workers: LoaderWorkers | None = getattr(made, "_workers", None)
+        if workers is not None:
+            self.follow_workers(workers)
         # Neither may the trace keep the pass, nor the pass itself: workers end with a pass that is dropped.
-        count = self._counts[crew] if crew is not None else _nothing
+        count = self._counts[workers] if workers is not None else _nothing
         made.on_next = functools.partial(self._steps.call, count)
         self._passes.add(made)
 
-    def follow_crew(self, crew: LoaderCrew) -> None:
+    def follow_workers(self, workers: LoaderWorkers) -> None:
         """Record what some workers do, until they are ended."""
-        if crew in self._counts:
+        if workers in self._counts:
             return
-        pool = crew.pool
-        logs, self._counts[crew] = self._follow_pool(pool)
+        pool = workers.pool
+        logs, self._counts[workers] = self._follow_pool(pool)
 
         def closing(close: Callable[[], None]) -> Callable[[], None]:
             def close_and_forget() -> None:
                 close()
                 self._tracer.leave(logs)  # else each pass would leave the address space of its workers behind
-                for owner in (crew, pool, pool.scale, *pool.stages):
+                for owner in (workers, pool, pool.scale, *pool.assemblers):
                     self._tracer.forget(owner)
 
             return close_and_forget
 
-        self._tracer.replace(crew, "close", closing)
+        self._tracer.replace(workers, "close", closing)
 
 
 class _Steps:
@@ -235,8 +236,8 @@ def _of_key(key: BatchKey, *_: Any) -> dict[str, Any]:
     return {"epoch": key.epoch, "iteration": key.iteration}
 
 
-def _of_source(batch: Batch, stage: Stage, *_: Any) -> dict[str, Any]:
-    return {"source": stage.source.name, **_of_key(batch.key)}
+def _of_source(batch: Batch, assembler: Assembler, *_: Any) -> dict[str, Any]:
+    return {"source": assembler.source.name, **_of_key(batch.key)}
 
 
 def _of_work(work: Any, *_: Any) -> dict[str, Any]:

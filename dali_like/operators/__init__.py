@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dali_like.operators import (
     arrays,
-    colour,
     decoding,
     filters,
     geometry,
@@ -16,6 +15,7 @@ from dali_like.operators import (
     shaping,
     warping,
 )
+from dali_like.operators import color as colour
 
 __all__ = [
     "arrays",

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError
-from dali_like.extras import optional
-from dali_like.graph.operators import Array
+from dali_like.graph.operator_interface import Array
 
 #: What OpenCV takes apart and turns around.
 _OPENCV_DTYPES = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")))

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.extras import optional
-from dali_like.graph.operators import Array
+from dali_like.common.extras import optional
+from dali_like.graph.operator_interface import Array
 from dali_like.graph.scratch import scratch
 from dali_like.operators._windows import store
 from dali_like.types import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.graph.operators import Array
+from dali_like.graph.operator_interface import Array
 from dali_like.operators._windows import round_half_up
 from dali_like.operators.parameters import DISTINCT, FINITE, Floats, Ints, at_least
 

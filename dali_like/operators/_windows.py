@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentError, AxisError, SampleError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.parameters import SOME, Floats, at_least, between, count
 
 #: What becomes of a window that does not lie within the array.
@@ -37,7 +37,7 @@ def in_single(part: float, extent: int, rounding: Rounding) -> int:
 
 
 def cut(
-    call: Call,
+    call: OperatorCall,
     array: Array,
     start: Sequence[int],
     shape: Sequence[int],

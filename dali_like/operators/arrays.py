@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, SampleError, SampleTypeError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import axis_of
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
@@ -28,7 +28,7 @@ _LAST_KEY = 65535
 
 
 @operator(strided=True)
-def cast(call: Call, input: Array, *, dtype: np.dtype[Any]) -> Array:
+def cast(call: OperatorCall, input: Array, *, dtype: np.dtype[Any]) -> Array:
     """Give arrays another type.
 
     Numbers that are too large or too small become the largest or least of the type; fractions are rounded, halves away from
@@ -42,7 +42,7 @@ def cast(call: Call, input: Array, *, dtype: np.dtype[Any]) -> Array:
 
 
 @operator(strided=True)
-def cast_like(call: Call, input_0: Array, input_1: Array) -> Array:
+def cast_like(call: OperatorCall, input_0: Array, input_1: Array) -> Array:
     """Give arrays the type of others.
 
     Args:
@@ -52,12 +52,12 @@ def cast_like(call: Call, input_0: Array, input_1: Array) -> Array:
     return _cast(call, input_0, input_1.dtype)
 
 
-def _cast(call: Call, array: Array, dtype: np.dtype[Any]) -> Array:
+def _cast(call: OperatorCall, array: Array, dtype: np.dtype[Any]) -> Array:
     return call.part(array) if array.dtype == dtype else convert(array, dtype, call.empty(array.shape, dtype))
 
 
 @operator(strided=True)
-def copy(call: Call, input: Array) -> Array:
+def copy(call: OperatorCall, input: Array) -> Array:
     """The same again.
 
     Args:
@@ -68,7 +68,7 @@ def copy(call: Call, input: Array) -> Array:
 
 @operator(strided=True)
 def shapes(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     dtype: Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")] = _INT64,
@@ -125,7 +125,7 @@ def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True)
-def stack(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
+def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
     """Put arrays of the same shape side by side along a new dimension.
 
     Args:
@@ -154,7 +154,7 @@ def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_joined_layout, check=_check_cat, strided=True)
-def cat(call: Call, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
+def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
     """Put arrays one behind the other along a dimension.
 
     Args:
@@ -198,7 +198,7 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(output_layout=_one_hot_layout, check=_check_axis_name, strided=True)
 def one_hot(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     num_classes: Annotated[int, at_least(0)] = 0,
@@ -249,7 +249,7 @@ def _check_table(given: Mapping[str, Any]) -> None:
 
 @operator(check=_check_table, strided=True)
 def lookup_table(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     keys: Annotated[Ints, between(0, _LAST_KEY)] = (),
@@ -303,7 +303,7 @@ def _constant_layout(_: str, given: Mapping[str, Any]) -> str:
 
 @operator(output_layout=_constant_layout, check=_check_constant, strided=True)
 def constant(
-    call: Call,
+    call: OperatorCall,
     *,
     fdata: Floats | None = None,
     idata: Ints | None = None,

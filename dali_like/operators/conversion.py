@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dali_like.graph.operators import Array
+from dali_like.graph.operator_interface import Array
 
 
 def convert(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Array:

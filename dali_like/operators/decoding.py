@@ -17,11 +17,11 @@ import numpy as np
 from numpy.lib import format as npy
 
 from dali_like.errors import ArgumentClashError, DecodeError, SampleError
-from dali_like.fn._image import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
-from dali_like.fn._jpeg_rows import upper_rows
 from dali_like.graph.nodes import DataNode
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.graph.scratch import scratch
+from dali_like.images.decode import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
+from dali_like.images.jpeg_rows import upper_rows
 from dali_like.operators._random_window import Attempts, Range, Window, random_window
 from dali_like.operators._spans import Axes, AxisNames, Extents, Parts, RelativeExtents, check_slice, slice_window
 from dali_like.operators._windows import Position, Rounding, Side, Sides, axes_of
@@ -67,7 +67,7 @@ _IGNORED = {
     },
 )
 def image(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     *,
     output_type: DALIImageType = RGB,
@@ -105,7 +105,7 @@ def image(
 
 
 def _decode_smaller(
-    call: Call, data: Array, output_type: DALIImageType, window: Window, min_size: Ints
+    call: OperatorCall, data: Array, output_type: DALIImageType, window: Window, min_size: Ints
 ) -> tuple[int, Array] | None:
     """A JPEG divided by as much as leaves a window of it large enough, and by how much that is; None: by nothing.
 
@@ -123,7 +123,7 @@ def _decode_smaller(
     return None
 
 
-def _between(call: Call, shape: tuple[int, ...]) -> Array:
+def _between(call: OperatorCall, shape: tuple[int, ...]) -> Array:
     """Memory for an image of which a part is the result."""
     return scratch("decoded", shape, np.uint8) if call.is_output else call.empty(shape, np.uint8)
 
@@ -137,7 +137,7 @@ def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
 
 
 def _decode_part(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     output_type: DALIImageType,
     whole: Sequence[int],
@@ -160,7 +160,7 @@ def _decode_part(
 
 @operator(module="decoders", output_layout="HWC", check=check_crop, ignored=_IGNORED)
 def image_crop(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     *,
     crop: PerSample[Sides] | None = None,
@@ -198,7 +198,7 @@ def _check_image_slice(given: Mapping[str, Any]) -> None:
 
 @operator(module="decoders", output_layout="HWC", check=_check_image_slice, ignored=_IGNORED)
 def image_slice(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     anchor: Array | None = None,
     shape_input: Array | None = None,
@@ -247,7 +247,7 @@ def image_slice(
 
 @operator(module="decoders", output_layout="HWC", random=True, ignored=_IGNORED)
 def image_random_crop(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     *,
     random_area: Range = (0.08, 1.0),
@@ -278,7 +278,7 @@ def image_random_crop(
 
 @operator()
 def peek_image_shape(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     *,
     dtype: Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")] = _INT64,
@@ -300,7 +300,7 @@ def peek_image_shape(
 
 
 @operator(module="decoders", name="numpy")
-def decode_numpy(call: Call, data: Array, *, dtype: np.dtype[Any] | None = None) -> Array:
+def decode_numpy(call: OperatorCall, data: Array, *, dtype: np.dtype[Any] | None = None) -> Array:
     """Decode the files of ``numpy.save``.
 
     Args:

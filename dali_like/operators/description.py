@@ -3,7 +3,7 @@
 A description is a plain function of one sample::
 
     @operator(layouts="HWC FHWC")
-    def brighten(call: Call, image: Array, *, by: PerSample[float] = 10.0) -> Array:
+    def brighten(call: OperatorCall, image: Array, *, by: PerSample[float] = 10.0) -> Array:
         \"\"\"Make images brighter.
 
         Args:
@@ -16,9 +16,10 @@ That is all it takes: there are ``fn.brighten(data, *, by=10.0, device="cpu", na
 take constants or nodes for `by`, lists of nodes for `data`, and refuse anything else when the graph is built. The function
 is called in a thread or in a worker with what one sample has, `by` being a float.
 
-What comes first is the `Call`: the layout of the sample, its random numbers, memory for the result. The other positional
-parameters are the inputs (those with a default may be left out, and ``*inputs`` are any number), the keyword parameters the
-arguments; `dali_like.operators.parameters` says which annotations there are. With several outputs it returns a tuple.
+What comes first is the `OperatorCall`: the layout of the sample, its random numbers, memory for the result. The other
+    positional parameters are the inputs (those with a default may be left out, and ``*inputs`` are any number), the keyword
+    parameters the arguments; `dali_like.operators.parameters` says which annotations there are. With several outputs it
+    returns a tuple.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dali_like.errors import ArgumentError, NdimMismatchError, SampleError, SampleTypeError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
 
@@ -166,7 +167,7 @@ class _Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundOperator:
-    """An operator with its constants; a `dali_like.graph.operators.Operator`."""
+    """An operator with its constants; a `dali_like.graph.operator_interface.Operator`."""
 
     description: Description
     values: Mapping[str, Any]
@@ -191,7 +192,7 @@ class BoundOperator:
     def in_order(self) -> bool:
         return self.description.in_order
 
-    def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
+    def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         description = self.description
         if description.layouts and call.layouts and not call.layouts[0]:
             call.layouts = (self._assumed_layout(inputs[0]), *call.layouts[1:])
@@ -206,7 +207,7 @@ class BoundOperator:
         outputs = result if len(self.layouts) > 1 else (result,)
         return [_checked(output) for output in outputs] if self.per_sample else outputs
 
-    def _frames_of(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[_Frame]:
+    def _frames_of(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[_Frame]:
         """The inputs and the arguments of each frame; empty where the operator is for whole samples.
 
         Raises:
@@ -238,7 +239,7 @@ class BoundOperator:
             for i, frame in enumerate(frames)
         ]
 
-    def _compute_frames(self, call: Call, frames: Sequence[_Frame]) -> Sequence[Array]:
+    def _compute_frames(self, call: OperatorCall, frames: Sequence[_Frame]) -> Sequence[Array]:
         """The results for single frames, put together as the frames were."""
         axis, description = call.layout.index("F"), self.description
         layouts = [call.layout.replace("F", ""), *call.layouts[1:]]
@@ -247,7 +248,7 @@ class BoundOperator:
             besides = description.for_frames(layouts[0], frames[0].inputs[0].shape, [frame.values for frame in frames])
         made = [
             description.function(
-                Call(call.info, layouts), *map(np.ascontiguousarray, frame.inputs), **{**frame.values, **besides}
+                OperatorCall(call.info, layouts), *map(np.ascontiguousarray, frame.inputs), **{**frame.values, **besides}
             )
             for frame in frames
         ]

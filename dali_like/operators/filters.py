@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import fill_numbers, opencv
 from dali_like.operators._windows import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
@@ -47,7 +47,7 @@ def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(check=_check_blur, output_layout=_blurred_layout, strided=True)
 def gaussian_blur(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     sigma: PerFrame[Annotated[Floats, count(1, 2, 3), at_least(0)]] = (0.0,),
@@ -157,7 +157,7 @@ def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
 
 
 @operator(layouts="HWC FHWC", strided=True)
-def jpeg_compression_distortion(call: Call, image: Array, *, quality: PerSample[int] = 50) -> Array:
+def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: PerSample[int] = 50) -> Array:
     """Spoil images as compressing them to JPEG does.
 
     Args:
@@ -210,7 +210,7 @@ def _check_region_counts(anchor: Sequence[float], shape: Sequence[float], axes: 
 
 @operator(check=_check_erase, output_layout=_erased_layout, strided=True)
 def erase(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     *,
     anchor: PerSample[Annotated[Floats, FINITE]] = (),

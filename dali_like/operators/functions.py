@@ -9,13 +9,13 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from dali_like.checks import list_unknown
-from dali_like.constants import Constant
-from dali_like.defining import Definable
+from dali_like.common.checks import list_unknown
+from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
-from dali_like.expressions import Expression
+from dali_like.graph.constants import Constant
+from dali_like.graph.defining import Definable
+from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
-from dali_like.notices import warn
 from dali_like.operators.description import BoundOperator, Description, class_name, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.older_names import OPERATORS, current_arguments, known_arguments

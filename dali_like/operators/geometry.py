@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from dali_like.common.extras import installed
 from dali_like.errors import ArgumentClashError
-from dali_like.extras import installed
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._spans import (
     ENDS,
     STARTS,
@@ -44,7 +44,7 @@ _PIXELS = (3, 4)
 
 @operator(layouts="HWC CHW FHWC FCHW DHWC CDHW FDHWC FCDHW", strided=True)
 def flip(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     horizontal: PerSample[int] = 1,
@@ -113,7 +113,7 @@ def crop_window(
 
 @operator(layouts=f"{IMAGES} {VOLUMES}", check=check_crop, strided=True, ignored={"image_type": None})
 def crop(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     crop: PerSample[Sides] | None = None,
@@ -172,7 +172,7 @@ def _sliced_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(check=check_slice, output_layout=_sliced_layout, strided=True, ignored={"image_type": None})
 def slice(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     anchor: Array | None = None,
     shape_input: Array | None = None,
@@ -263,7 +263,7 @@ def _has_whole_shape(given: Mapping[str, Any]) -> bool:
 
 @operator(check=_check_pad, output_layout=_padded_layout, per_sample=_has_whole_shape, strided=True)
 def pad(
-    call: Call,
+    call: OperatorCall,
     data: Any,
     *,
     axes: PerSample[Axes] | None = None,
@@ -333,7 +333,7 @@ def _check_paste(given: Mapping[str, Any]) -> None:
 
 @operator(layouts="HWC", check=_check_paste)
 def paste(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     ratio: PerSample[Annotated[float, at_least(1)]],

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dali_like.device.arrays import DeviceArray
 from dali_like.device.copier import Copier, DeviceSamples
-from dali_like.graph.operators import Array, Call
+from dali_like.device.device_array import DeviceArray
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import BoundOperator
 from dali_like.types import GRAY, RGB
 
@@ -20,7 +20,7 @@ _ON_GPU = (RGB, GRAY)
 
 @dataclass(frozen=True)
 class MixedImage:
-    """Decodes images on the GPU; a `dali_like.graph.operators.GpuOperator`.
+    """Decodes images on the GPU; a `dali_like.graph.operator_interface.GpuOperator`.
 
     Attributes:
         on_cpu: the operator that decodes them on the CPU.
@@ -42,14 +42,18 @@ class MixedImage:
     def layouts(self) -> Sequence[str]:
         return self.on_cpu.layouts
 
-    def compute(self, call: Call, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
+    def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
         """For one image on the CPU: an input that is its file."""
         return self.on_cpu.compute(call, inputs, arguments)
 
     def compute_on_gpu(
-        self, call: Call, samples: Sequence[Array], copier: Copier, for_each: Callable[[int, Callable[[int], None]], None]
+        self,
+        call: OperatorCall,
+        samples: Sequence[Array],
+        copier: Copier,
+        for_each: Callable[[int, Callable[[int], None]], None],
     ) -> DeviceSamples:
-        """See `dali_like.graph.operators.GpuOperator`."""
+        """See `dali_like.graph.operator_interface.GpuOperator`."""
         images = self._decoded_on_gpu(samples, copier)
         left = [i for i, image in enumerate(images) if image is None]
 

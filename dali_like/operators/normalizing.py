@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import check_result, fill_numbers, look_up, merge, mirrored, planes
 from dali_like.operators._windows import Filling, Policy, Position, Rounding, Side, Sides, axes_of, layout_with_axes, overlap
 from dali_like.operators.conversion import convert
@@ -48,7 +48,7 @@ def _permuted_layout(layout: str, given: Mapping[str, Any]) -> str:
     ignored={"image_type": None},
 )
 def crop_mirror_normalize(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     crop: PerSample[Sides] | None = None,
@@ -227,7 +227,7 @@ def _normalized_layout(layout: str, given: Mapping[str, Any]) -> str:
     check=_check_normalize, output_layout=_normalized_layout, per_sample=lambda given: not given.get("batch"), strided=True
 )
 def normalize(
-    call: Call,
+    call: OperatorCall,
     data: Any,
     *,
     axes: Ints | None = None,

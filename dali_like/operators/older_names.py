@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dali_like.common.notices import warn
 from dali_like.errors import ArgumentTypeError
-from dali_like.notices import warn
 from dali_like.operators.description import Description
 
 #: Operators: their older names in ``fn``, and those that they have now.

@@ -38,7 +38,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.checks import flag, is_int
+from dali_like.common.checks import flag, is_int
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
@@ -48,7 +48,7 @@ from dali_like.errors import (
     SampleTypeError,
 )
 from dali_like.graph.nodes import DataNode
-from dali_like.graph.operators import Array
+from dali_like.graph.operator_interface import Array
 from dali_like.types import numpy_dtype, to_dali_type
 
 T = TypeVar("T")

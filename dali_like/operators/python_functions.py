@@ -11,9 +11,9 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
+from dali_like.common.extras import optional
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, OutputCountError, SampleTypeError
-from dali_like.extras import optional
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import Strings, at_least
 from dali_like.types import to_dali_type
@@ -50,14 +50,14 @@ _calls_function = functools.partial(
 
 @_calls_function()
 def python_function(
-    call: Call,
+    call: OperatorCall,
     *inputs: list[Array],
     function: Callable[..., Any],
     num_outputs: Annotated[int, at_least(1)] = 1,
     output_layouts: Strings | None = None,
     batch_processing: bool = False,
 ) -> Any:
-    """Call a Python function with NumPy arrays.
+    """OperatorCall a Python function with NumPy arrays.
 
     It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
     the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
@@ -76,14 +76,14 @@ def python_function(
 
 @_calls_function()
 def torch_python_function(
-    call: Call,
+    call: OperatorCall,
     *inputs: list[Array],
     function: Callable[..., Any],
     num_outputs: Annotated[int, at_least(1)] = 1,
     output_layouts: Strings | None = None,
     batch_processing: bool = True,
 ) -> Any:
-    """Call a Python function with tensors of PyTorch; see `python_function`.
+    """OperatorCall a Python function with tensors of PyTorch; see `python_function`.
 
     Args:
         inputs: any dtypes.

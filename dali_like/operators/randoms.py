@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import ASCENDING, FINITE, SOME, Floats, Ints, PerSample, at_least, between, count
@@ -29,7 +29,7 @@ def _check_probabilities(values: Floats) -> None:
 
 @operator(module="random", random=True, output_layout="", check=_check)
 def uniform(
-    call: Call,
+    call: OperatorCall,
     shape_like: Array | None = None,
     *,
     range: PerSample[Annotated[Floats, count(2), FINITE, ASCENDING]] = (-1.0, 1.0),
@@ -61,7 +61,7 @@ def uniform(
 
 @operator(module="random", random=True, output_layout="", check=_check)
 def coin_flip(
-    call: Call,
+    call: OperatorCall,
     shape_like: Array | None = None,
     *,
     probability: PerSample[Annotated[float, between(0, 1)]] = 0.5,
@@ -82,7 +82,7 @@ def coin_flip(
 
 @operator(module="random", random=True, output_layout="", check=_check)
 def normal(
-    call: Call,
+    call: OperatorCall,
     shape_like: Array | None = None,
     *,
     mean: PerSample[float] = 0.0,
@@ -110,7 +110,7 @@ def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:
 
 @operator(module="random", random=True, output_layout=_drawn_layout, check=_check, takes_constants=True)
 def choice(
-    call: Call,
+    call: OperatorCall,
     a: Array,
     shape_like: Array | None = None,
     *,

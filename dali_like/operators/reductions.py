@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, SampleError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import axis_of, checked_axes
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import DISTINCT, Ints
@@ -56,7 +56,7 @@ def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
 
 @operator(module="reductions", name="sum", output_layout=_layout, check=_check, strided=True)
 def sum_(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     axes: _Axes | None = None,
@@ -83,7 +83,7 @@ def sum_(
 
 @operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def mean(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     axes: _Axes | None = None,
@@ -108,7 +108,7 @@ def mean(
 
 @operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def mean_square(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     axes: _Axes | None = None,
@@ -133,7 +133,7 @@ def mean_square(
 
 @operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def rms(
-    call: Call,
+    call: OperatorCall,
     input: Array,
     *,
     axes: _Axes | None = None,
@@ -158,7 +158,12 @@ def rms(
 
 @operator(module="reductions", name="min", output_layout=_layout, check=_check, strided=True)
 def min_(
-    call: Call, input: Array, *, axes: _Axes | None = None, axis_names: _AxisNames | None = None, keep_dims: bool = False
+    call: OperatorCall,
+    input: Array,
+    *,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
+    keep_dims: bool = False,
 ) -> Array:
     """The least of elements; what is not a number does not count.
 
@@ -173,7 +178,12 @@ def min_(
 
 @operator(module="reductions", name="max", output_layout=_layout, check=_check, strided=True)
 def max_(
-    call: Call, input: Array, *, axes: _Axes | None = None, axis_names: _AxisNames | None = None, keep_dims: bool = False
+    call: OperatorCall,
+    input: Array,
+    *,
+    axes: _Axes | None = None,
+    axis_names: _AxisNames | None = None,
+    keep_dims: bool = False,
 ) -> Array:
     """The greatest of elements; what is not a number does not count.
 
@@ -188,7 +198,7 @@ def max_(
 
 @operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def variance(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     mean: Array,
     *,
@@ -213,7 +223,7 @@ def variance(
 
 @operator(module="reductions", output_layout=_layout, check=_check, strided=True)
 def std_dev(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     mean: Array,
     *,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._random_window import Attempts, Range, random_window
 from dali_like.operators._resampling import Axis, Filters, resample
 from dali_like.operators.description import IMAGES, VOLUMES, operator
@@ -59,7 +59,7 @@ def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     ignored={**_IGNORED, "image_type": None},
 )
 def resize(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     size: PerSample[_Sides] | None = None,
@@ -190,7 +190,9 @@ def _axis(side: float, start: float, end: float, subpixel_scale: bool) -> Axis:
     return Axis(size, end, start) if side < 0 else Axis(size, start, end)
 
 
-def _scaled(call: Call, image: Array, axes: tuple[Axis, ...], filters: Filters, dtype: np.dtype[Any] | None) -> Array:
+def _scaled(
+    call: OperatorCall, image: Array, axes: tuple[Axis, ...], filters: Filters, dtype: np.dtype[Any] | None
+) -> Array:
     """The image with its spatial axes scaled; other axes before them count pictures, one behind them the channels."""
     if dtype not in (None, image.dtype, np.float32):
         raise SampleError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {dtype}")
@@ -210,7 +212,7 @@ def _scaled(call: Call, image: Array, axes: tuple[Axis, ...], filters: Filters, 
 
 @operator(layouts=IMAGES, random=True, strided=True, ignored=_IGNORED)
 def random_resized_crop(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     size: Annotated[Ints, count(1, 2), at_least(1)],

@@ -8,12 +8,12 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
+from dali_like.engine.memory.protocol import MAX_NDIM
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError, SampleTypeError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import axis_of, check_below, check_different
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import DISTINCT, FINITE, SOME, Floats, Ints, PerSample, at_least
-from dali_like.workers.protocol import MAX_NDIM
 
 _Names: TypeAlias = Annotated[str, DISTINCT]
 
@@ -46,7 +46,7 @@ def _framed_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_framed_layout, strided=True)
-def per_frame(call: Call, input: Array, *, replace: bool = False) -> Array:
+def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Array:
     """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
 
     Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
@@ -63,7 +63,7 @@ def per_frame(call: Call, input: Array, *, replace: bool = False) -> Array:
 
 @operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
 def reshape(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     shape_input: Array | None = None,
     *,
@@ -89,7 +89,7 @@ def reshape(
 
 @operator(output_layout=_reshaped_layout, check=_check_reshape, strided=True)
 def reinterpret(
-    call: Call,
+    call: OperatorCall,
     data: Array,
     shape_input: Array | None = None,
     *,
@@ -173,7 +173,7 @@ def _reshaped(data: Array, shape: Sequence[int], layout: str | None) -> Array:
         ) from None
 
 
-def _axes_of(call: Call, axes: Ints | None, axis_names: _Names | None) -> Ints:
+def _axes_of(call: OperatorCall, axes: Ints | None, axis_names: _Names | None) -> Ints:
     if axis_names is None:
         return axes or ()
     return tuple([axis_of(name, call.layout) for name in axis_names])
@@ -194,7 +194,7 @@ def _squeezed_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_squeezed_layout, check=_check_squeeze, strided=True)
-def squeeze(call: Call, data: Array, *, axes: Ints | None = None, axis_names: _Names | None = None) -> Array:
+def squeeze(call: OperatorCall, data: Array, *, axes: Ints | None = None, axis_names: _Names | None = None) -> Array:
     """Remove dimensions of extent 1.
 
     Args:
@@ -232,7 +232,7 @@ def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 @operator(output_layout=_expanded_layout, check=_check_expand_dims, strided=True)
-def expand_dims(call: Call, data: Array, *, axes: Ints, new_axis_names: _Names = "") -> Array:
+def expand_dims(call: OperatorCall, data: Array, *, axes: Ints, new_axis_names: _Names = "") -> Array:
     """Insert dimensions of extent 1.
 
     Args:
@@ -267,7 +267,7 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(output_layout=_transposed_layout, check=_check_transpose, strided=True)
 def transpose(
-    call: Call, input: Array, *, perm: Ints | None = None, transpose_layout: bool = True, output_layout: str = ""
+    call: OperatorCall, input: Array, *, perm: Ints | None = None, transpose_layout: bool = True, output_layout: str = ""
 ) -> Array:
     """Put the dimensions of arrays into another order.
 

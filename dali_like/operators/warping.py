@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.extras import optional
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.extras import optional
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._windows import round_half_up, store
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, PerFrame, PerSample, at_least, count
@@ -64,7 +64,7 @@ def _check_elements(name: str, values: Sequence[float] | None, count: int) -> No
 
 @operator(layouts=_LAYOUTS, check=_check_matrix, output_layout=_mapped_layout)
 def warp_affine(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     matrix_input: Array | None = None,
     /,
@@ -109,7 +109,7 @@ def _size_of_all(layout: str, shape: tuple[int, ...], given: Sequence[Mapping[st
 
 @operator(layouts=_LAYOUTS, check=_check_axis, output_layout=_mapped_layout, for_frames=_size_of_all)
 def rotate(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     *,
     angle: PerFrame[Annotated[float, FINITE]],
@@ -186,7 +186,7 @@ def _canvas(extents: Sequence[int], *turns: NDArray[np.float64]) -> tuple[int, .
 
 
 def _warp(
-    call: Call,
+    call: OperatorCall,
     image: Array,
     transform: NDArray[np.float64],
     size: tuple[int, ...],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from dali_like.errors import ArgumentClashError
-from dali_like.external_source import SourceOptions
 from dali_like.fn._external_source import external_source
 from dali_like.graph.nodes import DataNode
+from dali_like.sources.external_source import SourceOptions
 
 
 class ExternalSource:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dali_like.on_demand import importer
+from dali_like.common.lazy_names import importer
 
 if TYPE_CHECKING:
     from dali_like.plugin.base_iterator import BaseIterator
+    from dali_like.plugin.epoch_progress import LastBatchPolicy
     from dali_like.plugin.numpy import DALIGenericIterator, DALIRaggedIterator
-    from dali_like.plugin.progress import LastBatchPolicy
 
 __all__ = ["BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"]
 
 _PLACES = {
     "dali_like.plugin.base_iterator": ("BaseIterator",),
     "dali_like.plugin.numpy": ("DALIGenericIterator", "DALIRaggedIterator"),
-    "dali_like.plugin.progress": ("LastBatchPolicy",),
+    "dali_like.plugin.epoch_progress": ("LastBatchPolicy",),
 }
 
 __getattr__, __dir__ = importer(__name__, _PLACES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dali_like.extras import optional
+from dali_like.common.extras import optional
 from dali_like.monitor.loops import LoopMeter
 
 __all__ = ["EpochBar"]

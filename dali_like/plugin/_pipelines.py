@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dali_like.checkpoints import Checkpoint
 from dali_like.errors import ArgumentTypeError, IteratorArgumentError, OutputMapError
-from dali_like.pipeline import Pipeline
+from dali_like.pipeline.checkpoints import Checkpoint
+from dali_like.pipeline.pipeline import Pipeline
 from dali_like.tensors import TensorListCPU
 
 

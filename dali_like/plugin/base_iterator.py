@@ -13,8 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
-from dali_like.checkpoints import Checkpoint, IteratorPosition
-from dali_like.checks import is_int
+from dali_like.common.checks import is_int
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -22,10 +21,11 @@ from dali_like.errors import (
     IteratorArgumentError,
     OutputMapError,
 )
-from dali_like.pipeline import Pipeline
+from dali_like.pipeline.checkpoints import Checkpoint, IteratorPosition
+from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._bars import EpochBar
 from dali_like.plugin._pipelines import Pipelines
-from dali_like.plugin.progress import LastBatchPolicy, Progress
+from dali_like.plugin.epoch_progress import EpochProgress, LastBatchPolicy
 from dali_like.tensors import TensorListCPU
 
 __all__ = ["BaseIterator", "LastBatchPolicy"]
@@ -102,7 +102,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._auto_reset = _checked_auto_reset(auto_reset)
         self._policy = _checked_policy(last_batch_policy, fill_last_batch)
         step = self._pipelines.step_size
-        self._progress = Progress(self._size, self._policy, last_batch_padded, step)
+        self._progress = EpochProgress(self._size, self._policy, last_batch_padded, step)
         if self._progress.is_complete:
             raise ArgumentClashError(f"with DROP, nothing is left of an epoch of {size} samples: a full batch has {step}")
         self._begun = False  # whether the user has asked for something of this epoch
@@ -265,7 +265,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             raise CheckpointError(f"the checkpoints are of an iterator with size={position.size}, not {self._size}")
         self._progress.position = position.first, position.count
         self._begun = position.count > position.first
-        self._goes_on, self._ended = position.goes_on, position.ended
+        self._goes_on, self._ended = position.persists, position.ended
 
     def _take(self) -> list[Sequence[TensorListCPU]]:
         """What the pipelines give for the next batch that is to be delivered."""

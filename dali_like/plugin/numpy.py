@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dali_like.plugin._outputs import dense
 from dali_like.plugin.base_iterator import BaseIterator
-from dali_like.plugin.progress import LastBatchPolicy
+from dali_like.plugin.epoch_progress import LastBatchPolicy
 from dali_like.plugin.ragged import RaggedIterator
 from dali_like.tensors import TensorListCPU
 

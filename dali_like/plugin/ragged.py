@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from dali_like.errors import IteratorArgumentError
-from dali_like.pipeline import Pipeline
+from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin.base_iterator import BaseIterator, Batch
-from dali_like.plugin.progress import LastBatchPolicy
+from dali_like.plugin.epoch_progress import LastBatchPolicy
 from dali_like.tensors import TensorListCPU
 
 __all__ = ["RaggedIterator"]

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from browser.conftest import Browser, Serve
 from dali_like.errors import NotRunningError
 from dali_like.monitor import chrome
-from dali_like.monitor.records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
+from tests.browser.conftest import Browser, Serve
 
 _MS = 1_000_000
 NASTY = '<img src=x onerror="document.title=1">'

@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, cli, fn, pipeline_def
-from dali_like.cli import bench, tune
+from dali_like.cli import bare_loop as bare
+from dali_like.cli import bench, trials, tune
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
 from dali_like.cli.reports import table
+from dali_like.cli.trials import Outcome
+from dali_like.engine.worker.event_loop import LazyEventLoop
 from dali_like.errors import ArgumentError, TrialError
-from dali_like.monitor import bare, trials
-from dali_like.monitor.trials import Outcome
 from dali_like.types import BatchInfo, SampleInfo
-from dali_like.workers.event_loop import LazyEventLoop
 
 SECONDS = 0.05
 BATCH = 4

@@ -20,7 +20,7 @@ from dali_like.cli import doctor
 from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, workers
 from dali_like.cli.doctor.findings import Finding, Verdict
 from dali_like.device.opening import substitute
-from dali_like.device.simulated import SimulatedDevice
+from dali_like.testing.simulated_device import SimulatedDevice
 
 UNLIMITED = resource.RLIM_INFINITY
 

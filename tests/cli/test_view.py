@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import DEADLINE_S
 
 from dali_like import Pipeline, cli
 from dali_like.cli import top
 from dali_like.monitor import chrome
-from dali_like.monitor.records import Records
+from dali_like.monitor.trace_records import Records
+from tests.conftest import DEADLINE_S
 
 MakePipeline = Callable[..., Pipeline]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dali_like.data.flavours import NumpyFlavour
-from dali_like.data.forms import _TOGETHER_BYTES, SampleForm, batch_of, form_of
-from dali_like.workers.protocol import DTYPES, MAX_NDIM
+from dali_like.data.array_backends import NumpyBackend
+from dali_like.data.sample_schema import _TOGETHER_BYTES, SampleSchema, batch_of, schema_of
+from dali_like.engine.memory.protocol import DTYPES, MAX_NDIM
 
 
 class Point(NamedTuple):
@@ -50,22 +50,22 @@ class Tagged(np.ndarray[Any, Any]):
     """An array with something else to it."""
 
 
-class Special(NumpyFlavour):
+class Special(NumpyBackend):
     def is_collated_specially(self, value: Any) -> bool:
         return isinstance(value, bytes)
 
 
-def of(sample: Any) -> SampleForm:
-    form = form_of(sample, NumpyFlavour())
-    assert form is not None
-    return form
+def of(sample: Any) -> SampleSchema:
+    schema = schema_of(sample, NumpyBackend())
+    assert schema is not None
+    return schema
 
 
-def put(form: SampleForm, samples: Sequence[Any]) -> tuple[int, list[NDArray[Any]], list[list[Any]]]:
+def put(schema: SampleSchema, samples: Sequence[Any]) -> tuple[int, list[NDArray[Any]], list[list[Any]]]:
     """Put samples into rows; how many that were, the rows, and the texts."""
-    rows = [np.zeros((len(samples), *(layout.shape or ())), DTYPES[layout.dtype]) for layout in form.layouts]
-    texts: list[list[Any]] = [["before"] for _ in range(form.num_texts)]
-    count = form.put(samples, rows, texts)
+    rows = [np.zeros((len(samples), *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
+    texts: list[list[Any]] = [["before"] for _ in range(schema.num_texts)]
+    count = schema.put(samples, rows, texts)
     assert all(column.pop(0) == "before" for column in texts)
     return count, rows, texts
 
@@ -114,20 +114,20 @@ KINDS: dict[str, Sequence[Any]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_samples_come_out_of_rows_as_they_were(kind: str) -> None:
     samples = KINDS[kind]
-    form = of(samples[0])
+    schema = of(samples[0])
 
-    count, rows, texts = put(form, samples)
+    count, rows, texts = put(schema, samples)
 
     assert count == len(samples)
-    assert [unlike(form.root.sample(rows, texts, i)) for i in range(2)] == list(map(unlike, samples))
+    assert [unlike(schema.root.sample(rows, texts, i)) for i in range(2)] == list(map(unlike, samples))
 
 
 @pytest.mark.parametrize("sample", [np.arange(3), np.array([1j])], ids=["array", "complex"])
 def test_samples_do_not_keep_the_rows_that_they_come_out_of(sample: NDArray[Any]) -> None:
-    form = of(sample)
-    _, rows, texts = put(form, [sample])
+    schema = of(sample)
+    _, rows, texts = put(schema, [sample])
 
-    assert not np.shares_memory(form.root.sample(rows, texts, 0), rows[0])
+    assert not np.shares_memory(schema.root.sample(rows, texts, 0), rows[0])
 
 
 @pytest.mark.parametrize(
@@ -178,14 +178,14 @@ def test_batches_of_dataclasses_are_made_without_calling_them() -> None:
 )
 def test_up_to_a_sample_of_another_form_samples_are_written(sample: Any, other: Any) -> None:
     samples = [("first", sample), ("second", sample), ("third", other), ("last", sample)]
-    form = of(samples[0])
+    schema = of(samples[0])
 
-    count, rows, texts = put(form, samples)
+    count, rows, texts = put(schema, samples)
 
     assert count == 2
     assert texts[0] == ["first", "second"]
-    assert [unlike(form.root.sample(rows, texts, i)) for i in range(2)] == list(map(unlike, samples[:2]))
-    assert batch_of(samples, form) is None
+    assert [unlike(schema.root.sample(rows, texts, i)) for i in range(2)] == list(map(unlike, samples[:2]))
+    assert batch_of(samples, schema) is None
 
 
 def in_itself() -> list[Any]:
@@ -228,13 +228,13 @@ def of_a_local_class() -> Any:
     ids=lambda sample: type(sample).__name__,
 )
 def test_what_has_to_be_collated_by_itself_has_no_form(sample: Any) -> None:
-    assert form_of(sample, NumpyFlavour()) is None
-    assert form_of((1, sample), NumpyFlavour()) is None
+    assert schema_of(sample, NumpyBackend()) is None
+    assert schema_of((1, sample), NumpyBackend()) is None
 
 
 def test_so_has_what_the_default_collation_has_been_given_a_function_for() -> None:
-    assert form_of((1, "a"), Special()) is not None
-    assert form_of((1, b"a"), Special()) is None
+    assert schema_of((1, "a"), Special()) is not None
+    assert schema_of((1, b"a"), Special()) is None
 
 
 @pytest.mark.parametrize("together", [1, 2, 100])

@@ -222,7 +222,7 @@ def test_a_seed_and_an_epoch_of_numpy_can_be_stored() -> None:
 class Countdown(Sampler[int]):
     """One whose iterator knows its state."""
 
-    class Pass:
+    class LoaderIterator:
         def __init__(self, left: int) -> None:
             self.left = left
 
@@ -242,7 +242,7 @@ class Countdown(Sampler[int]):
             self.left = state_dict["left"]
 
     def __iter__(self) -> Iterator[int]:
-        return self.Pass(9)
+        return self.LoaderIterator(9)
 
 
 def test_an_iterator_with_a_state_of_its_own_is_asked_for_it() -> None:

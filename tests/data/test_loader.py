@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import is_running, wait_until
 
 from dali_like.data import (
     BatchSampler,
@@ -29,11 +28,12 @@ from dali_like.data import (
     SubsetRandomSampler,
     default_collate_fn_map,
 )
-from dali_like.data.flavours import NumpyFlavour
-from dali_like.data.forms import batch_of, form_of
-from dali_like.errors import CollateError, CollateTypeError, PassPicklingError, WorkerDiedError
-from dali_like.workers.parcels import LEAST_BUFFER_BYTES
-from data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stream, all_of, labels_of, loader_of, plain
+from dali_like.data.array_backends import NumpyBackend
+from dali_like.data.sample_schema import batch_of, schema_of
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
+from dali_like.errors import CollateError, CollateTypeError, IteratorPicklingError, WorkerDiedError
+from tests.conftest import is_running, wait_until
+from tests.data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stream, all_of, labels_of, loader_of, plain
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
@@ -297,10 +297,10 @@ def test_workers_collate_by_functions_that_the_default_collation_has_been_given(
 
 def test_arrays_that_have_been_unpickled_go_into_rows() -> None:
     array = pickle.loads(pickle.dumps(np.arange(3)))
-    form = form_of((array, 1), NumpyFlavour())
+    schema = schema_of((array, 1), NumpyBackend())
 
-    assert form is not None
-    assert plain(batch_of([(array, 1), (array, 2)], form)) == plain([np.array([[0, 1, 2]] * 2), np.array([1, 2])])
+    assert schema is not None
+    assert plain(batch_of([(array, 1), (array, 2)], schema)) == plain([np.array([[0, 1, 2]] * 2), np.array([1, 2])])
 
 
 @pytest.mark.parametrize("kind", ["array", "large array", "complex array", "tuple", "nested"])
@@ -361,22 +361,22 @@ def outcome_of(batches: Iterator[Any]) -> Any:
 def test_a_form_that_has_changed_for_good_is_followed() -> None:
     dataset = Made(lambda i: (image(i), i) if i < 4 else (np.full(9, i, np.float64), str(i)), 60)
     batches = iter(loader_of(dataset, 1, batch_size=4, prefetch_factor=1))
-    stage = batches._crew._pool.stages[0]  # type: ignore[attr-defined]
+    stage = batches._loader_workers._pool.assemblers[0]  # type: ignore[attr-defined]
 
     list(batches)
 
-    assert [layout.shape for layout in stage._form.layouts] == [(9,)]
+    assert [layout.shape for layout in stage._schema.layouts] == [(9,)]
 
 
 def test_a_form_that_changes_to_and_fro_is_kept() -> None:
     batches = iter(loader_of(Made(lambda i: float(i) if i // 4 % 2 else i, 60), 1, batch_size=4))
-    stage = batches._crew._pool.stages[0]  # type: ignore[attr-defined]
+    stage = batches._loader_workers._pool.assemblers[0]  # type: ignore[attr-defined]
     next(batches)
-    form = stage._form
+    schema = stage._schema
 
     list(batches)
 
-    assert stage._form is form
+    assert stage._schema is schema
 
 
 BAD: dict[str, Callable[[int], Any]] = {
@@ -522,7 +522,7 @@ def test_an_object_that_cannot_be_pickled_is_an_error_and_no_hang() -> None:
 
 def memory_of(batches: Any) -> int:
     """How much memory is behind the space that a pass shares with its workers."""
-    return int(batches._crew._pool._space.used_bytes)
+    return int(batches._loader_workers._pool._space.used_bytes)
 
 
 @pytest.mark.parametrize("collate_fn", [None, lambda samples: [np.stack(column) for column in zip(*samples, strict=True)]])
@@ -991,7 +991,7 @@ def test_an_iterator_is_as_long_as_its_sampler(workers: int) -> None:
 @pytest.mark.parametrize("duplicate", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_an_iterator_cannot_be_pickled(duplicate: Callable[[Any], Any]) -> None:
     for workers in (0, 1):
-        with pytest.raises(PassPicklingError, match="cannot be pickled"):
+        with pytest.raises(IteratorPicklingError, match="cannot be pickled"):
             duplicate(iter(loader_of(Squares(), workers)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dali_like.data import ConcatDataset, DataLoader, Subset
-from data.loader_cases import MANY_WORKERS, Made, Squares, loader_of
+from tests.data.loader_cases import MANY_WORKERS, Made, Squares, loader_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
@@ -86,8 +86,8 @@ def test_another_way_to_start_workers_starts_others(before: str, after: str) -> 
     loader.multiprocessing_context = after
 
     assert pids_of(loader) != first
-    assert loader._crew is not None
-    assert loader._crew.start_method == after
+    assert loader._workers is not None
+    assert loader._workers.start_method == after
 
 
 def test_the_same_way_does_not() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from dali_like.data import DataLoader, IterableDataset, get_worker_info
 from dali_like.errors import CheckpointError
-from data.loader_cases import MANY_WORKERS, Stream, all_of, loader_of
-from data.test_loader_state import KINDS, rest_of, states_of
+from tests.data.loader_cases import MANY_WORKERS, Stream, all_of, loader_of
+from tests.data.test_loader_state import KINDS, rest_of, states_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 

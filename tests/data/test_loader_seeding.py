@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from dali_like.data import IterableDataset, get_worker_info
-from dali_like.data.making import SEEDS_PER_BATCH
-from data.loader_cases import MANY_WORKERS, Dice, DiceStream, Made, Squares, Stream, all_of, loader_of, plain
+from dali_like.data.fetcher import SEEDS_PER_BATCH
+from tests.data.loader_cases import MANY_WORKERS, Dice, DiceStream, Made, Squares, Stream, all_of, loader_of, plain
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 

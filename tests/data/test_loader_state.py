@@ -12,7 +12,7 @@ import pytest
 
 from dali_like.data import BatchSampler, DataLoader, RandomSampler, Sampler, SubsetRandomSampler, WeightedRandomSampler
 from dali_like.errors import CheckpointError
-from data.loader_cases import MANY_WORKERS, Dice, DiceStream, Made, Squares, Stream, all_of, loader_of, plain
+from tests.data.loader_cases import MANY_WORKERS, Dice, DiceStream, Made, Squares, Stream, all_of, loader_of, plain
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import wait_until
 
 from dali_like.data import DataLoader
+from dali_like.engine.memory.protocol import DONE
+from dali_like.engine.pool.pipes import waiting_bytes
 from dali_like.monitor.statistics import Statistics
-from dali_like.workers.pipes import waiting_bytes
-from dali_like.workers.protocol import DONE
-from data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
+from tests.conftest import wait_until
+from tests.data.loader_cases import MANY_WORKERS, Made, Stream, loader_of
 
 pytestmark = [pytest.mark.filterwarnings(MANY_WORKERS), pytest.mark.usefixtures("capfd")]
 
@@ -240,7 +240,7 @@ def test_their_memory_is_told() -> None:
     memory = loader.statistics(memory=True).memory
 
     assert memory is not None
-    assert all(nbytes > 1 << 16 for nbytes in (memory.main_bytes, *memory.worker_bytes, memory.template_bytes))
+    assert all(nbytes > 1 << 16 for nbytes in (memory.main_bytes, *memory.worker_bytes, memory.forkserver_bytes))
     assert loader.statistics().held_bytes > 0
 
 
@@ -249,7 +249,7 @@ def test_their_memory_is_told() -> None:
 
 def wait_for_reports(batches: Any, count: int) -> None:
     """Wait until workers have reported so many tasks of which nobody has taken note yet."""
-    done = batches._crew._pool._work.pipes.done
+    done = batches._workers._pool._work.pipes.done
     wait_until(lambda: waiting_bytes(done) == count * DONE.size, f"{count} reports")
 
 

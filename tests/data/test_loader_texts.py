@@ -10,7 +10,7 @@ import pytest
 
 from dali_like.data import DataLoader, Subset
 from dali_like.errors import ClosedError, PicklingError
-from data.loader_cases import MANY_WORKERS, Squares, loader_of
+from tests.data.loader_cases import MANY_WORKERS, Squares, loader_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dali_like.data.randomness import _by_arrival, _by_cumulated_weights
+from dali_like.data.generators import _by_arrival, _by_cumulated_weights
 
 ALMOST_ONE = np.nextafter(1, 0)
 

@@ -24,7 +24,7 @@ from dali_like.data import (
     SubsetRandomSampler,
     WeightedRandomSampler,
 )
-from dali_like.data.randomness import NumpyRandomness
+from dali_like.data.generators import NumpyRandomness
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingMethodError
 
 RANDOM = {

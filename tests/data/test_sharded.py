@@ -13,7 +13,7 @@ import pytest
 from dali_like import Pipeline, fn
 from dali_like.data import DataLoader, DistributedSampler, Permutation, ShardedBatchSampler
 from dali_like.errors import ArgumentError, CheckpointError
-from data.loader_cases import MANY_WORKERS, Squares, labels_of, loader_of
+from tests.data.loader_cases import MANY_WORKERS, Squares, labels_of, loader_of
 
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.data import DataLoader, IterableDataset, get_worker_info
-from faults.streams import happens
+from tests.faults.streams import happens
 
 BATCH_SIZE = 4
 #: On what `Raising` raises.

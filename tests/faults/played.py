@@ -18,17 +18,17 @@ from typing import Any, NoReturn
 
 import pytest
 
-from dali_like.workers.batch import Batch, BatchKey
-from dali_like.workers.crew import End
-from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.geometry import OutputLayout
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.pool import ProcessPool
-from dali_like.workers.protocol import CELL_PID, CELL_SAMPLE, DONE, NO_TICKET, TASK, WORD_BYTES, Status, cell_offset
-from dali_like.workers.runner import TaskRunner
-from dali_like.workers.samples import Source
-from dali_like.workers.starting import WorkerOptions
-from dali_like.workers.worker import report_error
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.protocol import CELL_PID, CELL_SAMPLE, DONE, NO_TICKET, TASK, WORD_BYTES, Status, cell_offset
+from dali_like.engine.memory.slot_layout import OutputSchema
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.pool import WorkerPool
+from dali_like.engine.pool.workers import End, WorkerOptions
+from dali_like.engine.worker.runner import TaskRunner
+from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.worker import report_error
 
 _pids = itertools.count(1000)
 
@@ -48,13 +48,13 @@ class PlayedWorker:
         task: the record that it has taken and not reported.
     """
 
-    def __init__(self, index: int, sources: Sequence[Source], crew: PlayedCrew) -> None:
+    def __init__(self, index: int, sources: Sequence[Source], workers: PlayedWorkers) -> None:
         self.index = index
         self.pid = next(_pids)
         self.task: tuple[int, int, int] | None = None
-        self._crew = crew
+        self._workers = workers
         self._report: bytes | None = None
-        space = crew.space
+        space = workers.space
         self._cell = cell = cell_offset(index)
         self._runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
         space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = self.pid.to_bytes(WORD_BYTES, "little")
@@ -66,19 +66,19 @@ class PlayedWorker:
         if self._report is None:
             self._compute(*self.task)
         else:
-            os.write(self._crew.done.fileno(), self._report)
+            os.write(self._workers.done.fileno(), self._report)
             self._runner.note()
             self.task = self._report = None
         return True
 
     def _take(self) -> bool:
-        fd = self._crew.space.fd.fileno()
-        for pipe in self._crew.pipes_of(self.index):
+        fd = self._workers.space.fd.fileno()
+        for pipe in self._workers.pipes_of(self.index):
             with contextlib.suppress(BlockingIOError):
                 os.splice(pipe, fd, TASK.size, offset_dst=self._cell, flags=os.SPLICE_F_NONBLOCK)
-                self.task = TASK.unpack_from(self._crew.space.map, self._cell)
+                self.task = TASK.unpack_from(self._workers.space.map, self._cell)
                 if self.task[0] == NO_TICKET:
-                    self._crew.end(self.index, 0)
+                    self._workers.end(self.index, 0)
                 return True
         return False
 
@@ -86,15 +86,15 @@ class PlayedWorker:
         try:
             status, value = self._runner.run(page, task)
         except Death:
-            self._crew.end(self.index, -signal.SIGKILL)
+            self._workers.end(self.index, -signal.SIGKILL)
             return
         if status is Status.FAILED:
             status, value = report_error(self._runner, page, task, value)
         self._report = DONE.pack(ticket, task, self.index, status, value)
 
 
-class PlayedCrew:
-    """These workers as a pool sees them: `dali_like.workers.crew.Workers`.
+class PlayedWorkers:
+    """These workers as a pool sees them: `dali_like.engine.pool.workers.Workers`.
 
     Args:
         make_sources: makes the copies of the sources that a worker has.
@@ -164,7 +164,7 @@ class PlayedCrew:
         self.control.close()
 
 
-class PlayedPool(ProcessPool):
+class PlayedPool(WorkerPool):
     """A pool with such workers, which work while it waits for news of them.
 
     Args:
@@ -173,7 +173,7 @@ class PlayedPool(ProcessPool):
         seed: of the order in which workers get their turns, and of their deaths.
 
     Attributes:
-        crew: the workers.
+        workers: the workers.
         on_step: called before each step of a worker.
     """
 
@@ -205,12 +205,20 @@ class PlayedPool(ProcessPool):
             lambda *_: b"",  # type: ignore[arg-type,return-value]
             first_workers=first_workers,
         )
-        sources = [(source, (OutputLayout(),) * source.output_count) for source in make_sources()]
-        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options)
+        sources = [(source, (OutputSchema(),) * source.output_count) for source in make_sources()]
+        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, self._start_played)
 
-    def _start_crew(self, sources: Sequence[Source]) -> PlayedCrew:
-        self.crew = PlayedCrew(self._make_sources, self._options, self._space, *self._work.pipes.worker_ends)
-        return self.crew
+    def _start_played(
+        self,
+        sources: Sequence[Source],
+        options: WorkerOptions,
+        space: SharedSpace,
+        tasks: Sequence[Descriptor],
+        done: Descriptor,
+        farewell: Callable[[], None],
+    ) -> PlayedWorkers:
+        self.workers = PlayedWorkers(self._make_sources, options, space, tasks, done)
+        return self.workers
 
     def _wait_for_news(self, wait_ms: float | None) -> list[tuple[int, int]]:
         ready = self._poll.poll(0)
@@ -223,11 +231,11 @@ class PlayedPool(ProcessPool):
         self._num_steps += 1
         if self._num_steps > _MOST_STEPS:
             pytest.fail("the same is done again and again")
-        workers = list(self.crew.running.values())
+        workers = list(self.workers.running.values())
         for worker in self._random.sample(workers, len(workers)):
             self.on_step(worker)
             if self._random.random() < self._deaths and self._may_die(worker):
-                self.crew.end(worker.index, -signal.SIGKILL)
+                self.workers.end(worker.index, -signal.SIGKILL)
                 return True
             if worker.step():
                 return True
@@ -235,11 +243,11 @@ class PlayedPool(ProcessPool):
 
     def _may_die(self, worker: PlayedWorker) -> bool:
         """Not a third time of the same task, which would be given up."""
-        debt = self._recovery._debt_of(worker.index, self._work)
-        if debt is None:
+        unfinished = self._recovery._unfinished_of(worker.index, self._work)
+        if unfinished is None:
             return True
-        self._victims[debt.batch.key, debt.task] += 1
-        return self._victims[debt.batch.key, debt.task] <= 2
+        self._victims[unfinished.batch.key, unfinished.task] += 1
+        return self._victims[unfinished.batch.key, unfinished.task] <= 2
 
     def play_until(self, condition: Callable[[], Any]) -> None:
         """Let workers work, and take note of it, until something has come about."""
@@ -252,7 +260,7 @@ class PlayedPool(ProcessPool):
         """Let workers do all that there is to do, and live, and take note of it."""
         self._deaths = 0.0
         while self.play() or self._poll.poll(0):
-            self.crew.read_news()
+            self.workers.read_news()
             self.poll()
             self._recovery.look(self._work)
 
@@ -266,5 +274,5 @@ class PlayedPool(ProcessPool):
         work = self._work
         return work.num_open_tasks == 0 and all(
             work.occupancy(i) == (0, 0) and stage.ring.num_free == stage.ring.num_slots
-            for i, stage in enumerate(self._stages)
+            for i, stage in enumerate(self._assemblers)
         )

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import psutil
-from conftest import wait_until
 
 from dali_like import Pipeline
-from faults.streams import times_made
+from tests.conftest import wait_until
+from tests.faults.streams import times_made
 
 
 def workers_of(pipe: Pipeline) -> list[int]:

@@ -20,9 +20,9 @@ from typing import Any
 
 import psutil
 import pytest
-from conftest import DEADLINE_S, is_running, wait_until, without_those_of_others
 
 import dali_like
+from tests.conftest import DEADLINE_S, is_running, wait_until, without_those_of_others
 
 #: Within this time after the main process everything must be gone. It takes some hundredths of a second.
 GONE_S = 30.0

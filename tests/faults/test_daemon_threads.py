@@ -12,7 +12,7 @@ import pytest
 from dali_like import Pipeline
 from dali_like.errors import ClosedError
 from dali_like.types import SampleInfo
-from faults.programs import Program
+from tests.faults.programs import Program
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -25,9 +25,9 @@ def number(info: SampleInfo) -> Any:
 def test_workers_that_have_ended_with_the_program_are_no_failure(way: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(number, way)
     pipe.run()
-    pool: Any = pipe._engine and pipe._engine.process_pool
+    pool: Any = pipe._runtime and pipe._runtime.process_pool
 
-    pool._crew._finalizer()  # as the end of the program does
+    pool._workers._finalizer()  # as the end of the program does
 
     with pytest.raises(ClosedError, match="the program ends"):
         pipe.run()

@@ -28,13 +28,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn
-from dali_like.errors import CorruptionError, DaliLikeError
-from dali_like.types import SampleInfo
-from dali_like.workers.batch import Batch, BatchKey, Output, assemble, first_layout
-from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.geometry import Geometry, OutputLayout
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import (
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.protocol import (
     CELL_BYTES,
     DESCRIPTOR_WORDS,
     DONE,
@@ -48,11 +44,16 @@ from dali_like.workers.protocol import (
     Word,
     cell_offset,
 )
-from dali_like.workers.ring import Ring, Slot
-from dali_like.workers.samples import LastBatch, Source
-from dali_like.workers.stages import ArrayStage
-from dali_like.workers.transport import pack_exception, unpack_exception
-from faults.programs import time_limit
+from dali_like.engine.memory.ring import Ring, Slot
+from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.assembler import ArrayAssembler
+from dali_like.engine.pool.batch import Batch, Output, assemble, first_layout
+from dali_like.engine.worker.exceptions import pack_exception, unpack_exception
+from dali_like.engine.worker.source import LastBatch, Source
+from dali_like.errors import CorruptionError, DaliLikeError
+from dali_like.types import SampleInfo
+from tests.faults.programs import time_limit
 
 BATCH_SIZE = 8
 WORKERS = 1  # so that the order of what happens is known
@@ -228,7 +229,7 @@ class Waiting:
     """
 
     def __init__(self, pipe: Pipeline, gate: mmap.mmap) -> None:
-        pool = pipe._engine.process_pool
+        pool = pipe._runtime.process_pool
         assert pool is not None
         self._gate = gate
         self.pipe = pipe
@@ -236,7 +237,7 @@ class Waiting:
         self.note = work._note
         self.tickets = sorted(work._in_flight)
         slots = [batch.slot for batch in work._in_flight.values() if batch.slot is not None]
-        self.region_bytes = slots[0].geometry.region_bytes
+        self.region_bytes = slots[0].slot_layout.region_bytes
 
     def go_on(self) -> None:
         self._gate[0] = 1
@@ -356,7 +357,7 @@ def test_message_that_claims_to_be_huge_is_not_read(monkeypatch: pytest.MonkeyPa
         return np.zeros(1)
 
     # Small enough for the test to survive its failure: regions are a part of the address space.
-    monkeypatch.setattr("dali_like.workers.memory.resource.getrlimit", lambda which: (1 << 36, 1 << 36))
+    monkeypatch.setattr("dali_like.engine.memory.space.resource.getrlimit", lambda which: (1 << 36, 1 << 36))
     with running(source) as pipe:
         assert outcome_of(pipe) == "CorruptionError"
         assert pipe.statistics().held_bytes < 16 << 20
@@ -379,7 +380,7 @@ WHAT_WORKERS_SAY = ("CorruptionError", "WorkerDiedError", "OutOfMemoryError", "D
 PLACES: dict[str, Callable[[Hands], tuple[int, int]]] = {
     "cancelled": lambda hands: (hands.slot + Header.CANCELLED * WORD_BYTES, WORD_BYTES),
     "header": lambda hands: (hands.slot, HEADER_WORDS * WORD_BYTES),
-    "geometry": lambda hands: (hands.slot + Header.GEOMETRY * WORD_BYTES, (HEADER_WORDS - Header.GEOMETRY) * WORD_BYTES),
+    "slot_layout": lambda hands: (hands.slot + Header.GEOMETRY * WORD_BYTES, (HEADER_WORDS - Header.GEOMETRY) * WORD_BYTES),
     "expectations": lambda hands: (hands.slot + HEADER_WORDS * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES),
     "marks": lambda hands: (hands.slot + hands.header(Header.MARKS_OFFSET), TASKS * WORD_BYTES),
     "cell": lambda hands: (hands.cell, CELL_BYTES),
@@ -437,7 +438,7 @@ def test_garbage_in_descriptors_costs_their_batch_and_no_other(garbage: str) -> 
 
 SIZE = 4
 REGION_BYTES = 1 << 14
-LAYOUTS = (OutputLayout(), OutputLayout(DTYPES.index(np.dtype(np.float32)), 2, (2, 3)))
+LAYOUTS = (OutputSchema(), OutputSchema(DTYPES.index(np.dtype(np.float32)), 2, (2, 3)))
 SOURCE = Source("source", lambda info: None, 2)
 U1 = DTYPES.index(np.dtype(np.uint8))
 F4 = DTYPES.index(np.dtype(np.float32))
@@ -452,11 +453,11 @@ class Described:
         os.ftruncate(fd.fileno(), size)
         self.space = SharedSpace(fd, size, size)
         self.space.allocate(1 << 18)
-        self.ring = Ring(self.space, Geometry(SIZE, 2, REGION_BYTES, LAYOUTS))
+        self.ring = Ring(self.space, SlotLayout(SIZE, 2, REGION_BYTES, LAYOUTS))
         self.slot: Slot = self.ring.acquire(0)
-        self.slot_bytes = self.slot.geometry.slot_bytes
+        self.slot_bytes = self.slot.slot_layout.slot_bytes
         self.batch = Batch(BatchKey(0, 0, 0, 0, SIZE))
-        num_tasks = self.slot.geometry.num_tasks(SIZE)
+        num_tasks = self.slot.slot_layout.num_tasks(SIZE)
         self.batch.begin(1, self.slot, num_tasks)
         self.batch.described = (1 << num_tasks) - 1
         for sample in range(SIZE):
@@ -731,11 +732,11 @@ def test_garbage_in_the_counts_costs_their_batches_and_no_others(garbage: str, r
 def test_counts_of_anything(batch: bool, counts: list[int]) -> None:
     described = Described()
     source = Source("source", lambda info: None, 2, batch=batch, last_batch=LastBatch.PARTIAL)
-    stage = ArrayStage(described.space, source, SIZE, LAYOUTS, 1)
+    assembler = ArrayAssembler(described.space, source, SIZE, LAYOUTS, 1)
     described.slot.counts[:] = counts
 
     try:
-        size = stage.end_of(described.batch, described.slot)
+        size = assembler.end_of(described.batch, described.slot)
     except CorruptionError:
         return
 

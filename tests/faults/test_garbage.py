@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import in_both_places
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader
 from dali_like.types import SampleInfo
-from faults.programs import time_limit
+from tests.conftest import in_both_places
+from tests.faults.programs import time_limit
 
 MIB = 1 << 20
 LIMIT_BYTES = 24 * MIB

@@ -15,19 +15,19 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import DEADLINE_S, is_running, wait_until
 
 from dali_like import Pipeline
+from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.protocol import CELL_PID, MESSAGE_BYTES, WORD_BYTES, cell_offset, message_offset
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool import hangs
+from dali_like.engine.pool.cells import Cells
 from dali_like.errors import ArgumentError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import SampleInfo
-from dali_like.workers import hangs
-from dali_like.workers.cells import Cells
-from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import CELL_PID, MESSAGE_BYTES, WORD_BYTES, cell_offset, message_offset
-from faults.processes import wait_until_all, wait_until_idle, workers_of
-from faults.programs import Program, time_limit
-from faults.streams import (
+from tests.conftest import DEADLINE_S, is_running, wait_until
+from tests.faults.processes import wait_until_all, wait_until_idle, workers_of
+from tests.faults.programs import Program, time_limit
+from tests.faults.streams import (
     HANGS,
     MUTE_HANGS,
     Disturbed,
@@ -406,7 +406,7 @@ class TestTheWatch:
     class Watched:
         def __init__(self, timeout_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
             self.now_s = 0.0
-            monkeypatch.setattr("dali_like.workers.hangs.time", SimpleNamespace(monotonic=lambda: self.now_s))
+            monkeypatch.setattr("dali_like.engine.pool.hangs.time", SimpleNamespace(monotonic=lambda: self.now_s))
             self.watch = hangs.HangWatch(None, None, 1, timeout_s)  # type: ignore[arg-type]  # neither is asked
 
         def overdue_at(self, state: Any, *moments_s: float) -> list[float]:

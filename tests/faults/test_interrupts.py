@@ -19,8 +19,8 @@ import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
-from faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
-from faults.programs import Program, time_limit
+from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
+from tests.faults.programs import Program, time_limit
 
 BATCH_SIZE = 4
 

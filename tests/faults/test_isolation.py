@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import wait_until
 from numpy.typing import NDArray
 
 import dali_like
 from dali_like import Pipeline, fn
 from dali_like.types import SampleInfo
-from faults.processes import kill_and_wait
-from faults.programs import time_limit
+from tests.conftest import wait_until
+from tests.faults.processes import kill_and_wait
+from tests.faults.programs import time_limit
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -53,9 +53,9 @@ def started(pipe: Pipeline) -> Pipeline:
 
 def processes_of(pipe: Pipeline) -> list[int]:
     """This process, the one that starts workers, and the workers."""
-    template = psutil.Process(pipe.py_worker_pids[0]).ppid()
-    assert template != os.getpid()
-    return [os.getpid(), template, *pipe.py_worker_pids]
+    forkserver = psutil.Process(pipe.py_worker_pids[0]).ppid()
+    assert forkserver != os.getpid()
+    return [os.getpid(), forkserver, *pipe.py_worker_pids]
 
 
 def open_in(pid: int) -> dict[str, str]:
@@ -159,15 +159,15 @@ def test_workers_have_nothing_that_tells_of_the_others(start_method: str, make_p
 
 def test_workers_that_have_ended_leave_no_descriptors(start_method: str, make_pipeline: MakePipeline) -> None:
     pipe = started(make_pipeline(numbers, start_method, py_worker_restarts=None))
-    _, template, *_ = processes_of(pipe)
-    before = len(open_in(template))
+    _, forkserver, *_ = processes_of(pipe)
+    before = len(open_in(forkserver))
 
     for _ in range(3):
         dead = pipe.py_worker_pids
         kill_and_wait(dead)
         wait_until(lambda dead=dead: pipe.run() and len({*pipe.py_worker_pids} - {*dead}) == 2, "other workers")
 
-    wait_until(lambda: len(open_in(template)) <= before, "the end of the descriptors")
+    wait_until(lambda: len(open_in(forkserver)) <= before, "the end of the descriptors")
 
 
 def test_memory_of_a_dropped_pipeline_returns_though_processes_that_were_forked_know_it(start_method: str) -> None:

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import in_both_places
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
+from dali_like.engine.memory.limits import available_bytes, available_cpus, oom_kills, processes_left
 from dali_like.errors import OutOfMemoryError
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
-from dali_like.workers.limits import available_bytes, available_cpus, oom_kills, processes_left
-from faults.programs import Program, time_limit
+from tests.conftest import in_both_places
+from tests.faults.programs import Program, time_limit
 
 MakePipeline = Callable[..., Pipeline]
 Source = Callable[[SampleInfo], NDArray[Any]]
@@ -306,7 +306,9 @@ class TestLittleMemory:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         scarce, plenty = SHORTAGES[shortage]
-        monkeypatch.setattr("dali_like.workers.memory.available_bytes", functools.partial(available_bytes, machine.root))
+        monkeypatch.setattr(
+            "dali_like.engine.memory.space.available_bytes", functools.partial(available_bytes, machine.root)
+        )
         pipe = make_pipeline(source, way)
         held = [pipe.run()[0] for _ in range(3)]
 

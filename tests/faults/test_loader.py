@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import descendants_of, wait_until
 
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import (
@@ -30,7 +29,8 @@ from dali_like.errors import (
     SampleTypeError,
     WorkerDiedError,
 )
-from faults.datasets import (
+from tests.conftest import descendants_of, wait_until
+from tests.faults.datasets import (
     BATCH_SIZE,
     KINDS,
     NOTE,
@@ -44,9 +44,9 @@ from faults.datasets import (
     outcomes,
     stacked,
 )
-from faults.processes import kill_and_wait, wait_until_all
-from faults.programs import time_limit
-from faults.streams import (
+from tests.faults.processes import kill_and_wait, wait_until_all
+from tests.faults.programs import time_limit
+from tests.faults.streams import (
     CRASHES,
     HANGS,
     MUTE_HANGS,
@@ -119,8 +119,8 @@ class TestAWorkerThatDies:
         batches = iter(loader)
         seen = list(map(digest, batches))
 
-        kill_and_wait([worker.pid for worker in batches._crew.workers] if batches._crew else [])
-        kill_and_wait([worker.pid for worker in loader._crew.workers])
+        kill_and_wait([worker.pid for worker in batches._workers.workers] if batches._workers else [])
+        kill_and_wait([worker.pid for worker in loader._workers.workers])
 
         seen += map(digest, loader)
         assert seen == undisturbed(kind, 2, persistent_workers=True)
@@ -666,10 +666,10 @@ class TestMemory:
     @staticmethod
     def _pool_with_batches(batches: Any, number: int) -> Any:
         """The pool of a pass, once it has so many batches ready."""
-        pool = batches._crew.pool
+        pool = batches._workers.pool
 
         def are_ready() -> bool:
-            with batches._crew.lock():
+            with batches._workers.lock():
                 pool.poll()
             return bool(pool.occupancy(0) == (0, number))
 

@@ -15,8 +15,8 @@ import pytest
 
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import LostItemError
-from faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
-from faults.programs import GONE_S, Program, time_limit
+from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
+from tests.faults.programs import GONE_S, Program, time_limit
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
 STRICT = ("-X", "dev", "-W", "error")

@@ -20,7 +20,7 @@ from dali_like.errors import (
     WorkerDiedError,
 )
 from dali_like.types import SampleInfo
-from faults.streams import Source, die_of_sigkill
+from tests.faults.streams import Source, die_of_sigkill
 
 BATCH_SIZE = 4
 LENGTH = 16

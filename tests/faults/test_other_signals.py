@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import children
 
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
-from faults.interrupting import STRIDE, Interrupter, wait_until_no_child_is_left
-from faults.programs import time_limit
+from tests.conftest import children
+from tests.faults.interrupting import STRIDE, Interrupter, wait_until_no_child_is_left
+from tests.faults.programs import time_limit
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -49,7 +49,7 @@ def number(info: SampleInfo) -> Any:
     return np.int64(info.idx_in_epoch)
 
 
-@pytest.mark.parametrize(("way", "module"), [("fork", "crew"), ("thread", "thread_crew")])
+@pytest.mark.parametrize(("way", "module"), [("fork", "workers"), ("thread", "threads")])
 def test_while_workers_are_ended_leaves_none(way: str, module: str, make_pipeline: MakePipeline) -> None:
     for point in itertools.count(step=3):
         pipe = make_pipeline(number, way)
@@ -69,7 +69,7 @@ def test_while_workers_are_started_leaves_nothing_behind(way: str, make_pipeline
     for point in itertools.count(step=STRIDE if way == "spawn" else 3):
         pipe = make_pipeline(number, way)
 
-        has_come = raise_at(point, "dali_like.workers.starting", pipe.build)
+        has_come = raise_at(point, "dali_like.engine.backends.launch", pipe.build)
         pipe.close()
         gc.collect()
 

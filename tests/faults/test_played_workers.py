@@ -15,19 +15,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
+from dali_like.engine.memory.protocol import DONE, PAGE_BYTES, TASK, Status
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.hangs import HangWatch
+from dali_like.engine.pool.pipes import pipe_bytes
+from dali_like.engine.pool.restart_policy import RestartPolicy
+from dali_like.engine.worker.exceptions import pack_exception
+from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.streams import Stream
+from dali_like.engine.worker.task import NoMemoryError, Region
+from dali_like.engine.worker.worker import START_FAILED, leave_message
 from dali_like.errors import DtypeMismatchError, OutOfMemoryError, WorkerDiedError
 from dali_like.types import SampleInfo
-from dali_like.workers.batch import ANY_WORKER, Batch, BatchKey
-from dali_like.workers.hangs import HangWatch
-from dali_like.workers.patience import RestartAllowance
-from dali_like.workers.pipes import pipe_bytes
-from dali_like.workers.protocol import DONE, PAGE_BYTES, TASK, Status
-from dali_like.workers.samples import Source
-from dali_like.workers.streams import Stream
-from dali_like.workers.task import NoMemoryError, Region
-from dali_like.workers.transport import pack_exception
-from dali_like.workers.worker import START_FAILED, leave_message
-from faults.played import Death, PlayedPool, PlayedWorker
+from tests.faults.played import Death, PlayedPool, PlayedWorker
 
 SIZE = 8
 MIB = 1 << 20
@@ -179,7 +180,7 @@ def test_other_batches_wait_until_the_first_has_shown_what_samples_are_like() ->
 
         assert [batch.slot is not None for batch in batches] == [True, False, False]
         assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(3)]
-        assert [stage.ring.geometry.all_dense for stage in pool.stages] == [True]
+        assert [stage.ring.slot_layout.all_dense for stage in pool.assemblers] == [True]
 
 
 def test_first_task_is_enough_to_show_it() -> None:
@@ -268,7 +269,7 @@ def test_samples_that_outgrow_their_room_are_made_again_and_cost_no_slot() -> No
     for seed in SEEDS:
         with played(of(callback), deaths=0.05, seed=seed) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
-            assert pool.stages[0].ring.geometry.region_bytes < 3 * MIB
+            assert pool.assemblers[0].ring.slot_layout.region_bytes < 3 * MIB
             batches = [pool.begin(iteration, SIZE) for iteration in range(1, 4)]
 
             assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(1, 4)]
@@ -329,7 +330,7 @@ def test_regions_have_room_for_tasks_many_times_as_large_as_the_largest_seen() -
         with played(of(lambda info: np.zeros(MIB if info.idx_in_epoch == 2 else 1, np.uint8)), seed=seed) as pool:
             pool.wait(pool.begin(0, SIZE))
 
-            assert pool.stages[0].ring.geometry.region_bytes >= 16 * MIB
+            assert pool.assemblers[0].ring.slot_layout.region_bytes >= 16 * MIB
 
 
 class TestSampleThatKills:
@@ -350,15 +351,15 @@ class TestSampleThatKills:
     def test_twice_costs_nothing(self, times: int) -> None:
         for seed in SEEDS:
             with played(self.make(10, times), num_workers=3, seed=seed) as pool:
-                pids = set(pool.crew.pids)
+                pids = set(pool.workers.pids)
                 batches = [pool.begin(iteration, SIZE) for iteration in range(6)]
 
                 assert [samples_of(pool, batch) for batch in batches] == [batch_of(iteration) for iteration in range(6)]
                 assert pool.num_restarts == times
                 pool.play_on()
                 assert pool.is_settled
-                assert len(pool.crew.running) == 3
-                assert len(pids & set(pool.crew.pids)) == (2 if times == 1 else 0), "no one is suspected at once"
+                assert len(pool.workers.running) == 3
+                assert len(pids & set(pool.workers.pids)) == (2 if times == 1 else 0), "no one is suspected at once"
 
     def test_runs_alone_the_third_time(self) -> None:
         """So that nobody else can be to blame."""
@@ -367,7 +368,7 @@ class TestSampleThatKills:
 
             def callback(info: SampleInfo) -> NDArray[Any]:
                 if info.idx_in_epoch == 10:
-                    alone.append(len(pool.crew.running) == 1)  # noqa: B023  # called before the loop goes on
+                    alone.append(len(pool.workers.running) == 1)  # noqa: B023  # called before the loop goes on
                     raise Death
                 return rows(info)
 
@@ -383,7 +384,7 @@ class TestSampleThatKills:
     def until_workers_are_told_to_end(self, pool: PlayedPool) -> list[PlayedWorker]:
         """So that the sample runs alone; those that have not heard of it yet."""
         pool.play_until(lambda: pool._recovery._retiring)
-        return [*pool.crew.running.values()]
+        return [*pool.workers.running.values()]
 
     def test_lets_all_others_be_made_first(self) -> None:
         for seed in SEEDS:
@@ -401,7 +402,7 @@ class TestSampleThatKills:
         with played(self.make(10, 99), num_workers=3) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             for worker in self.until_workers_are_told_to_end(pool)[:num_deaf]:
-                pool.crew.end(worker.index, -signal.SIGKILL)
+                pool.workers.end(worker.index, -signal.SIGKILL)
 
             with pytest.raises(WorkerDiedError):
                 pool.wait(batches[1])
@@ -415,7 +416,7 @@ class TestSampleThatKills:
         self, index: int, state: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now_s, stopped = 0.0, set[int]()
-        monkeypatch.setattr("dali_like.workers.hangs.time", SimpleNamespace(monotonic=lambda: now_s))
+        monkeypatch.setattr("dali_like.engine.pool.hangs.time", SimpleNamespace(monotonic=lambda: now_s))
         monkeypatch.setattr(HangWatch, "is_stopped", lambda watch, worker: worker in stopped)
         monkeypatch.setattr(HangWatch, "stack_of", lambda watch, worker: "its stack")
 
@@ -431,12 +432,12 @@ class TestSampleThatKills:
         with played(self.make(10, 99), num_workers=2, timeout_s=8) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             self.until_workers_are_told_to_end(pool)
-            pool.crew.running[1 - index].step()
+            pool.workers.running[1 - index].step()
             if state == "stopped":
                 stopped.add(index)
             else:
                 pool._recovery._cells.clear(index)
-            look_until(lambda: index not in pool.crew.running)
+            look_until(lambda: index not in pool.workers.running)
             stopped.clear()
             with pytest.raises(WorkerDiedError):
                 pool.wait(batches[1])
@@ -444,9 +445,9 @@ class TestSampleThatKills:
             assert pool.num_restarts == 3
 
             batch = pool.begin(3, SIZE)
-            hanging = pool.crew.running[index]
+            hanging = pool.workers.running[index]
             hanging.step()
-            look_until(lambda: pool.crew.running.get(index) is not hanging)
+            look_until(lambda: pool.workers.running.get(index) is not hanging)
             assert samples_of(pool, batch) == batch_of(3)
 
     def test_is_not_lost_while_it_waits_to_run_alone(self) -> None:
@@ -466,7 +467,7 @@ class TestSampleThatKills:
 
         def callback(info: SampleInfo) -> NDArray[Any]:
             if info.idx_in_epoch == 10:
-                alone.append(len(pool.crew.running) == 1)
+                alone.append(len(pool.workers.running) == 1)
                 raise Death
             return rows(info)
 
@@ -479,16 +480,16 @@ class TestSampleThatKills:
                 pool.wait(batches[1])
             assert alone == [False, False, True]
             pool._recovery.grow(3)
-            assert len(pool.crew.running) == 3
+            assert len(pool.workers.running) == 3
 
     def test_runs_alone_where_a_worker_may_be_replaced_most_often(self) -> None:
         with played(self.make(10, 99), num_workers=2, restarts=3) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             self.until_workers_are_told_to_end(pool)
-            counts = [pool._recovery._allowance.num_taken(worker) for worker in (0, 1)]
+            counts = [pool._recovery._restart_policy.num_taken(worker) for worker in (0, 1)]
             for worker in range(2):
                 while counts[worker] < (3 if worker == 0 else 1):
-                    assert pool._recovery._allowance.take(worker)
+                    assert pool._recovery._restart_policy.take(worker)
                     counts[worker] += 1
 
             with pytest.raises(WorkerDiedError, match="worker 1 "):
@@ -581,9 +582,9 @@ class TestWorkersThatMayNotBeReplaced:
         with played(of(self.callback), num_workers=2, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
-            slow, quick = pool.crew.running.values()
+            slow, quick = pool.workers.running.values()
             slow.step()
-            while quick.index in pool.crew.running:
+            while quick.index in pool.workers.running:
                 quick.step()
 
             assert samples_of(pool, batches[0]) == batch_of(1)
@@ -595,25 +596,25 @@ class TestWorkersThatMayNotBeReplaced:
         with played(of(rows), num_workers=3, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
-            first, other, last = pool.crew.running.values()
+            first, other, last = pool.workers.running.values()
             first.step()
             while other.task is None or other.task[0] != batches[1].ticket:
                 other.step()
             for worker in (first, other):
-                pool.crew.end(worker.index, -signal.SIGKILL)
+                pool.workers.end(worker.index, -signal.SIGKILL)
                 pool._recovery.look(pool._work)
 
             for batch in batches:
                 with pytest.raises(WorkerDiedError):
                     pool.wait(batch)
-            assert pool.crew.running == {last.index: last}
+            assert pool.workers.running == {last.index: last}
 
     def test_do_not_cost_what_has_been_begun(self) -> None:
         """Of several batches it is given first, also where another one will not come."""
         with played(of(rows), num_workers=2, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             begun = pool.begin(1, SIZE)
-            pool.crew.end(0, -signal.SIGKILL)
+            pool.workers.end(0, -signal.SIGKILL)
             pool._recovery.look(pool._work)
             lost = pool.begin(2, SIZE)
 
@@ -635,7 +636,7 @@ class TestWorkersThatMayNotBeReplaced:
         with played(of(self.callback), num_workers=2, restarts=1) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             suspected, other = pool.begin(2, SIZE), pool.begin(1, SIZE)
-            running = pool.crew.running
+            running = pool.workers.running
             first, second = running[0], running[1]
             while running.get(0) is first:
                 first.step()
@@ -647,30 +648,30 @@ class TestWorkersThatMayNotBeReplaced:
             pool._recovery.look(pool._work)
             assert pool._recovery.holds_back
 
-            pool.crew.end(0, -signal.SIGKILL)
+            pool.workers.end(0, -signal.SIGKILL)
 
             with pytest.raises(WorkerDiedError):
                 pool.wait(suspected)
 
     def test_are_those_that_have_been_too_often_in_the_last_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 0.0
-        monkeypatch.setattr("dali_like.workers.patience.time", SimpleNamespace(monotonic=lambda: now_s))
+        monkeypatch.setattr("dali_like.engine.pool.restart_policy.time", SimpleNamespace(monotonic=lambda: now_s))
         with played(of(rows), num_workers=1, restarts=1) as pool:
             for iteration in range(3):
-                pool.crew.end(0, -signal.SIGKILL)
+                pool.workers.end(0, -signal.SIGKILL)
                 assert samples_of(pool, pool.begin(iteration, SIZE)) == batch_of(iteration)
                 now_s += 61
 
             now_s -= 2
-            pool.crew.end(0, -signal.SIGKILL)
+            pool.workers.end(0, -signal.SIGKILL)
 
             with pytest.raises(WorkerDiedError):
                 pool.wait(pool.begin(3, SIZE))
 
     def test_may_be_again_a_minute_after_each_single_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         times_s = iter([0.0, 40.0, 61.0, 62.0, 101.0])
-        monkeypatch.setattr("dali_like.workers.patience.time", SimpleNamespace(monotonic=lambda: next(times_s)))
-        allowance = RestartAllowance(2, 1)
+        monkeypatch.setattr("dali_like.engine.pool.restart_policy.time", SimpleNamespace(monotonic=lambda: next(times_s)))
+        allowance = RestartPolicy(2, 1)
 
         taken = [allowance.take(0) for _ in range(5)]
 
@@ -679,10 +680,10 @@ class TestWorkersThatMayNotBeReplaced:
     @pytest.mark.parametrize("num_workers", [2, 3])
     def test_first_cause_is_the_one_that_is_told(self, num_workers: int) -> None:
         with played(of(rows), num_workers=num_workers, restarts=0) as pool:
-            first, other, *_ = pool.crew.running.values()
+            first, other, *_ = pool.workers.running.values()
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
-            pool.crew.end(first.index, -signal.SIGSEGV)
-            pool.crew.end(other.index, -signal.SIGKILL)
+            pool.workers.end(first.index, -signal.SIGSEGV)
+            pool.workers.end(other.index, -signal.SIGKILL)
 
             for iteration in (1, 2):
                 pool._recovery.look(pool._work)
@@ -701,7 +702,7 @@ class TestRest:
             if info.idx_in_epoch == 10:
                 raise Death
             if info.idx_in_epoch == 6 * SIZE:
-                alone.append(len(pool.crew.running) == 1)
+                alone.append(len(pool.workers.running) == 1)
                 raise Death
             return rows(info)
 
@@ -720,17 +721,17 @@ class TestRest:
 
     def test_leaves_no_slot_to_others_that_a_thread_may_still_write_to(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A thread cannot be killed: it is given up, and goes on."""
-        monkeypatch.setattr("dali_like.workers.recovery._REST_GRACE_S", 0.0)
+        monkeypatch.setattr("dali_like.engine.pool.recovery._REST_GRACE_S", 0.0)
         kept: list[Any] = []
 
         with played(of(rows), num_workers=1) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             written = pool.begin(1, SIZE).slot
-            (thread,) = pool.crew.running.values()
+            (thread,) = pool.workers.running.values()
             thread.step()
             with monkeypatch.context() as patch:
-                patch.setattr(pool.crew, "wait_for_news", lambda timeout_s: None)
-                patch.setattr(pool.crew, "signal", lambda worker, number: pool.crew.end(worker, 0, kept.append))
+                patch.setattr(pool.workers, "wait_for_news", lambda timeout_s: None)
+                patch.setattr(pool.workers, "signal", lambda worker, number: pool.workers.end(worker, 0, kept.append))
                 pool.rest()
             pool.wake(b"")
 
@@ -743,18 +744,18 @@ class TestRest:
 
     def test_is_no_matter_to_workers_that_cannot_start_meanwhile(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail_to_start(timeout_s: float) -> None:
-            for index in list(pool.crew.running):
+            for index in list(pool.workers.running):
                 leave_message(index, SimpleNamespace(space=pool._space, num_workers=2), pack_exception(OSError("no start")))  # type: ignore[arg-type]
-                pool.crew.end(index, START_FAILED)
+                pool.workers.end(index, START_FAILED)
 
         with played(of(rows), num_workers=2) as pool:
             with monkeypatch.context() as patch:
-                patch.setattr(pool.crew, "wait_for_news", fail_to_start)
+                patch.setattr(pool.workers, "wait_for_news", fail_to_start)
                 pool.rest()
             pool.wake(b"")
 
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
-            pool.crew.end(1, START_FAILED)
+            pool.workers.end(1, START_FAILED)
             assert samples_of(pool, pool.begin(1, SIZE)) == batch_of(1)
             assert pool.num_restarts == 1, "it has ended like that by itself, and said nothing"
 
@@ -794,7 +795,7 @@ class TestWalks:
                     pool.play()
                 for batch in batches[2:]:
                     pool.cancel(batch)
-                pool.crew.end(1, -signal.SIGKILL)
+                pool.workers.end(1, -signal.SIGKILL)
                 num_walks = len(calls)
 
                 assert samples_of(pool, batches[1]) == batch_of(1)
@@ -823,7 +824,7 @@ class TestWalks:
             def walk() -> Iterator[list[NDArray[Any]]]:
                 for i in range(4):
                     if i == 2:
-                        seen.append([worker.index for worker in pool.crew.running.values() if worker.task is not None])
+                        seen.append([worker.index for worker in pool.workers.running.values() if worker.task is not None])
                         raise Death
                     yield [np.array([SIZE * i + j]) for j in range(SIZE)]
 
@@ -843,7 +844,7 @@ class TestWalks:
         """Nobody else could make what comes before."""
         with played(walks(8), num_workers=2, restarts=0) as pool:
             batches = self.begin(pool, 3)
-            pool.crew.end(1, -signal.SIGKILL)
+            pool.workers.end(1, -signal.SIGKILL)
 
             with pytest.raises(WorkerDiedError):
                 pool.wait(batches[0])
@@ -975,13 +976,13 @@ class TestReports:
         """Also when it has just taken one, and its cell still says where it was in another."""
         with played(of(rows), num_workers=1) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-            (worker,) = pool.crew.running.values()
+            (worker,) = pool.workers.running.values()
             seen = []
             while batches[2].outcome is None:
                 worker.step()
                 pool.poll()
-                if (debt := pool._recovery._debt_of(0, pool._work)) is not None:
-                    seen.append((debt.task, debt.sample // 4))
+                if (unfinished := pool._recovery._unfinished_of(0, pool._work)) is not None:
+                    seen.append((unfinished.task, unfinished.sample // 4))
 
             assert set(seen) == {(0, 0), (1, 1)}
 
@@ -994,7 +995,7 @@ class TestReports:
         with played(of(callback, on_error="skip"), num_workers=2) as pool:
             for iteration in range(4):
                 pool.wait(pool.begin(iteration, SIZE))
-                pool.crew.end(iteration % 2, -signal.SIGKILL)
+                pool.workers.end(iteration % 2, -signal.SIGKILL)
                 pool._recovery.look(pool._work)
 
             assert (pool.num_replaced, pool.num_restarts) == (4, 4)
@@ -1009,10 +1010,10 @@ class TestReports:
 
         with played(of(callback), num_workers=1) as pool:
             batch = pool.begin(0, SIZE)
-            (worker,) = pool.crew.running.values()
+            (worker,) = pool.workers.running.values()
             for _ in range(3):
                 worker.step()  # taken, computed, reported
-            pool.crew.end(0, -signal.SIGKILL)
+            pool.workers.end(0, -signal.SIGKILL)
 
             assert samples_of(pool, batch) == batch_of(0)
             pool.play_on()

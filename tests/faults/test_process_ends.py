@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import is_running, wait_until
 
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
-from faults.programs import GONE_S, Program, time_limit
+from tests.conftest import is_running, wait_until
+from tests.faults.programs import GONE_S, Program, time_limit
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
 STRICT = ("-X", "dev", "-W", "error")

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import is_running, wait_until
 
 from dali_like import Pipeline, get_worker_info
+from dali_like.engine.memory.protocol import DONE, TASK
+from dali_like.engine.pool import restart_policy as patience
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
-from dali_like.workers import patience
-from dali_like.workers.protocol import DONE, TASK
-from faults.processes import children_of, kill_and_wait, wait_until_idle, workers_of
-from faults.programs import time_limit
-from faults.streams import (
+from tests.conftest import is_running, wait_until
+from tests.faults.processes import children_of, kill_and_wait, wait_until_idle, workers_of
+from tests.faults.programs import time_limit
+from tests.faults.streams import (
     CRASHES,
     END,
     Disturbed,
@@ -303,15 +303,15 @@ class TestAnIdleWorkerThatIsKilled:
 def test_workers_that_have_ended_cost_who_starts_them_no_descriptor(make_pipeline: MakePipeline, start_method: str) -> None:
     pipe = make_pipeline(Noise(length=10**6), start_method, workers=1, py_worker_restarts=None)
     batches_of(pipe, 1)
-    template = psutil.Process(workers_of(pipe)[0]).ppid()
-    before = psutil.Process(template).num_fds()
+    forkserver = psutil.Process(workers_of(pipe)[0]).ppid()
+    before = psutil.Process(forkserver).num_fds()
 
     for num_restarts in range(1, 4):
         kill_and_wait(workers_of(pipe))
         while pipe.statistics().worker_restarts < num_restarts:
             batches_of(pipe, 1)
 
-    wait_until(lambda: psutil.Process(template).num_fds() == before, "as few descriptors as before")
+    wait_until(lambda: psutil.Process(forkserver).num_fds() == before, "as few descriptors as before")
 
 
 class TestTheNumberOfRestarts:
@@ -508,14 +508,14 @@ class TestClose:
         pipe = make_pipeline(Noise(), start_method)
         batches_of(pipe, 2)
         pids = workers_of(pipe)
-        template = psutil.Process(pids[0]).ppid()
+        forkserver = psutil.Process(pids[0]).ppid()
         killer = threading.Thread(target=kill_gently, args=(pids, signal.Signals[crash]))
 
         killer.start()
         pipe.close()
         killer.join()
 
-        assert not any(map(is_running, [template, *pids]))
+        assert not any(map(is_running, [forkserver, *pids]))
 
     def test_knows_how_a_worker_has_ended_and_how_the_one_in_its_place(
         self, make_pipeline: MakePipeline, start_method: str
@@ -523,11 +523,11 @@ class TestClose:
         pipe = make_pipeline(Noise(), start_method, workers=1)
         batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
-        pool = pipe._engine.process_pool
+        pool = pipe._runtime.process_pool
         assert pool is not None
         kill_and_wait([pid])
-        wait_until(lambda: pool._crew.read_news() or pool.exitcodes, "the news")
-        pool._crew.start(0)
+        wait_until(lambda: pool._workers.read_news() or pool.exitcodes, "the news")
+        pool._workers.start(0)
 
         pipe.close()
 
@@ -540,14 +540,14 @@ class TestClose:
         pipe = make_pipeline(Noise(), start_method, workers=1)
         batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
-        template = psutil.Process(pid).ppid()
+        forkserver = psutil.Process(pid).ppid()
         kill_and_wait([pid])
         while not pipe.statistics().worker_restarts:
             batches_of(pipe, 1)
 
         pipe.close()
 
-        assert not is_running(template)
+        assert not is_running(forkserver)
 
 
 # Sources. They are made by functions so that they travel to spawned workers by value.
@@ -666,14 +666,14 @@ def killed_by_alarm_in_its_copy(folder: Path, ragged: bool) -> Source:
 def make_deadly(call: str, when: str, which: int, marker: Path, original: Callable[..., Any]) -> Callable[..., Any]:
     """A system call that kills the worker before or after its nth use, the first worker that comes to it."""
     main_pid = os.getpid()
-    template_pid = os.getppid()  # under spawn, where this function runs in the worker
+    forkserver_pid = os.getppid()  # under spawn, where this function runs in the worker
     record = {"splice": TASK.size, "write": DONE.size}[call]
     uses = 0
 
     def deadly(*args: Any, **kwargs: Any) -> Any:
         nonlocal uses
         is_record = args[2] == record if call == "splice" else len(args[1]) == record
-        is_worker = (os.getpid() != main_pid and os.getppid() != main_pid) or os.getppid() == template_pid
+        is_worker = (os.getpid() != main_pid and os.getppid() != main_pid) or os.getppid() == forkserver_pid
         uses += is_record and is_worker
         dies = is_record and is_worker and uses == which and happens(marker)
         if dies and when == "before":
@@ -720,14 +720,14 @@ def kill_gently(pids: Sequence[int], number: signal.Signals) -> None:
 def run_through_storm(pipe: Pipeline, signals: Sequence[signal.Signals]) -> list[str]:
     """Send signals to random workers at random moments, running a few batches after each; all batches seen."""
     seen = batches_of(pipe, 1)
-    template = psutil.Process(workers_of(pipe)[0]).ppid()
+    forkserver = psutil.Process(workers_of(pipe)[0]).ppid()
     rng = random.Random(4711)
     for number in signals:
         seen += batches_of(pipe, rng.randrange(1, 5))
         moment = time.perf_counter() + rng.uniform(0, 0.003)
         while time.perf_counter() < moment:
             pass
-        while not (workers := list(filter(is_running, children_of(template)))):
+        while not (workers := list(filter(is_running, children_of(forkserver)))):
             seen += batches_of(pipe, 1)
         victim = rng.choice(workers)
         kill_gently([victim], number)
@@ -770,7 +770,7 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     """However long the main process has not come to read them."""
     pipe = make_pipeline(Noise(), start_method, prefetch_queue_depth=4)
     seen = batches_of(pipe, 1)
-    pool = pipe._engine.process_pool
+    pool = pipe._runtime.process_pool
     assert pool is not None
     work = pool._work
     reports = work.pipes.done

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from conftest import wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
+from tests.conftest import wait_until
 
 MakePipeline = Callable[..., Pipeline]
 

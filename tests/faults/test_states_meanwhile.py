@@ -14,8 +14,8 @@ import pytest
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader, get_worker_info
 from dali_like.types import SampleInfo
-from faults.processes import kill_and_wait, workers_of
-from faults.programs import time_limit
+from tests.faults.processes import kill_and_wait, workers_of
+from tests.faults.programs import time_limit
 
 BATCH_SIZE = 4
 NUM_BATCHES = 8

@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from batches import BATCH_SIZE, END, LENGTH, Batches, batch_of, batches_in, epoch_of, outcome, outcomes, pipeline_of
-from conftest import is_running, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, get_worker_info
 from dali_like.errors import OutOfMemoryError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import BatchInfo, SampleInfo
-from faults.processes import kill_and_wait, wait_until_all, workers_of
-from faults.programs import time_limit
-from faults.streams import CRASHES, HANGS, die_of_sigkill, happens, sleep_for_ever, stop_oneself
-from faults.test_interrupts import interrupt_at
-from faults.test_restarts import make_deadly
+from tests.batches import BATCH_SIZE, END, LENGTH, Batches, batch_of, batches_in, epoch_of, outcome, outcomes, pipeline_of
+from tests.conftest import is_running, wait_until
+from tests.faults.processes import kill_and_wait, wait_until_all, workers_of
+from tests.faults.programs import time_limit
+from tests.faults.streams import CRASHES, HANGS, die_of_sigkill, happens, sleep_for_ever, stop_oneself
+from tests.faults.test_interrupts import interrupt_at
+from tests.faults.test_restarts import make_deadly
 
 MIB = 1 << 20
 #: What is too long in these tests; and long enough for a worker on a busy machine to make a batch.

@@ -24,17 +24,17 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import children, is_running, wait_until
 
 from dali_like import Pipeline, fn, pipeline_def
+from dali_like.engine.backends.processes import ProcessWorkers
+from dali_like.engine.pool.assembler import ArrayAssembler
+from dali_like.engine.pool.dispatch import Dispatcher
+from dali_like.engine.pool.pool import WorkerPool
+from dali_like.engine.pool.recovery import Recovery
 from dali_like.errors import ClosedError, ForkedError, PipelineStateError
 from dali_like.types import SampleInfo
-from dali_like.workers.crew import Crew
-from dali_like.workers.dispatch import Dispatcher
-from dali_like.workers.pool import ProcessPool
-from dali_like.workers.recovery import Recovery
-from dali_like.workers.stages import ArrayStage
-from faults.programs import Program, time_limit
+from tests.conftest import children, is_running, wait_until
+from tests.faults.programs import Program, time_limit
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -223,14 +223,14 @@ class TestCloseInAnotherThread:
     @pytest.mark.parametrize(
         ("part", "step", "when"),
         [
-            (ProcessPool, "_check", 1),
-            (ProcessPool, "_check", 3),
+            (WorkerPool, "_check", 1),
+            (WorkerPool, "_check", 3),
             (Dispatcher, "read_reports", 3),
             (Dispatcher, "_note", 1),
             (Dispatcher, "_note", 5),
-            (ArrayStage, "begin", 1),
-            (ArrayStage, "begin", 3),
-            (Crew, "read_news", 1),
+            (ArrayAssembler, "begin", 1),
+            (ArrayAssembler, "begin", 3),
+            (ProcessWorkers, "read_news", 1),
             (Recovery, "look", 3),
         ],
     )
@@ -246,9 +246,9 @@ class TestCloseInAnotherThread:
 
         def close_up_to_its_lock() -> None:
             # What close() does in another thread before it waits for run() to end.
-            assert pipe._engine.process_pool is not None
+            assert pipe._runtime.process_pool is not None
             monkeypatch.setattr(pipe, "_closed", True)
-            pipe._engine.process_pool.stop_waiting()
+            pipe._runtime.process_pool.stop_waiting()
 
         def with_close(*args: Any) -> Any:
             nonlocal calls

@@ -23,15 +23,16 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from conftest import children, is_running, wait_until
 from numpy.typing import NDArray
 
 from dali_like import Pipeline
+from dali_like.engine.backends import forkserver
+from dali_like.engine.backends import processes as workers
 from dali_like.errors import ClosedError, WorkerDiedError, WorkerError, WorkerStartError
 from dali_like.types import SampleInfo
-from dali_like.workers import crew, template
-from faults.processes import kill_and_wait
-from faults.programs import time_limit
+from tests.conftest import children, is_running, wait_until
+from tests.faults.processes import kill_and_wait
+from tests.faults.programs import time_limit
 
 BATCH_SIZE = 4
 #: A generous meaning of "at once", for things that used to take the whole patience of a user.
@@ -162,7 +163,7 @@ class TestAWorkerThatDies:
     ) -> None:
         """Where the kernel has killed processes for that since the workers were started."""
         counts = itertools.chain(kills, itertools.repeat(kills[-1]))
-        monkeypatch.setattr("dali_like.workers.crew.oom_kills", lambda: next(counts))
+        monkeypatch.setattr("dali_like.engine.backends.processes.oom_kills", lambda: next(counts))
         pipe = make(lambda info: die_of_signal(number)(), "fork")
 
         error = run_until(WorkerDiedError, pipe).value
@@ -315,36 +316,36 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
         pipe = make(numbers(), start_method)
         assert run(pipe) == iteration(0)
         pids = workers_of(pipe)
-        template = psutil.Process(pids[0]).ppid()
+        forkserver = psutil.Process(pids[0]).ppid()
 
-        os.kill(template, signal.SIGKILL)
+        os.kill(forkserver, signal.SIGKILL)
 
-        wait_until_gone([template, *pids])
+        wait_until_gone([forkserver, *pids])
         run_until(WorkerError, pipe, first=1)
         with pytest.raises(WorkerError):
             pipe.run()
 
     def test_is_no_error_of_who_wants_something_of_it(self, make: MakePipeline, start_method: str) -> None:
         pipe = started(make(numbers(), start_method))
-        crew: Any = pipe._engine.process_pool._crew  # type: ignore[union-attr]
+        workers: Any = pipe._runtime.process_pool._workers  # type: ignore[union-attr]
         pids = workers_of(pipe)
-        template = psutil.Process(pids[0]).ppid()
+        forkserver = psutil.Process(pids[0]).ppid()
 
-        os.kill(template, signal.SIGKILL)
+        os.kill(forkserver, signal.SIGKILL)
 
-        wait_until_gone([template, *pids])
-        crew.start(0)
-        crew.signal(1, signal.SIGTERM)
+        wait_until_gone([forkserver, *pids])
+        workers.start(0)
+        workers.signal(1, signal.SIGTERM)
 
     def test_leaves_a_pipeline_that_can_be_closed_at_once(self, make: MakePipeline, start_method: str) -> None:
         pipe = make(numbers(), start_method)
-        template = psutil.Process(workers_of(started(pipe))[0]).ppid()
-        os.kill(template, signal.SIGKILL)
+        forkserver = psutil.Process(workers_of(started(pipe))[0]).ppid()
+        os.kill(forkserver, signal.SIGKILL)
 
         with time_limit(AT_ONCE_S):
             pipe.close()
 
-        assert not psutil.pid_exists(template)
+        assert not psutil.pid_exists(forkserver)
 
 
 class TestClose:
@@ -354,18 +355,18 @@ class TestClose:
         assert run(pipe) == iteration(0)
         pids = workers_of(pipe)
         wait_until(lambda: len(os.listdir(tmp_path)) == len(pids), "workers that sleep")
-        template = psutil.Process(pids[0]).ppid()
+        forkserver = psutil.Process(pids[0]).ppid()
 
         with time_limit(AT_ONCE_S):
             pipe.close()
 
-        assert not any(map(is_running, [template, *pids]))
+        assert not any(map(is_running, [forkserver, *pids]))
 
     def test_leaves_workers_the_time_to_finish_their_sample(
         self, make: MakePipeline, start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        assert crew._GRACE_S == 0.5
-        monkeypatch.setattr(crew, "_GRACE_S", AT_ONCE_S)  # the machine may be busy
+        assert workers._GRACE_S == 0.5
+        monkeypatch.setattr(workers, "_GRACE_S", AT_ONCE_S)  # the machine may be busy
 
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_epoch >= BATCH_SIZE:
@@ -422,7 +423,7 @@ class TestClose:
 def test_exit_status_is_the_one_that_python_makes_of_sys_exit(
     code: Any, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert template._exit_status(SystemExit(code)) == status
+    assert forkserver._exit_status(SystemExit(code)) == status
     assert capfd.readouterr() == ("", "a text\n" if code == "a text" else "")
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from conftest import wait_until
+
+from tests.conftest import wait_until
 
 
 @pytest.fixture(autouse=True)

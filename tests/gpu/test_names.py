@@ -10,9 +10,10 @@ import re
 import warnings
 from typing import Any
 
-import nvimgcodec_stand_in
 import pytest
-from cupy_stand_in import CupyStandIn
+
+from tests import nvimgcodec_stand_in
+from tests.cupy_stand_in import CupyStandIn
 
 #: ``NVIMGCODEC_DEVICE_CPU_ONLY``, which is not in the module of all versions.
 CPU_ONLY = -99999

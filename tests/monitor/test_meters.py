@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like.types import BatchInfo, SampleInfo
-from dali_like.workers import meters
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.meters import (
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.worker import meters
+from dali_like.engine.worker.meters import (
     NUM_BINS,
+    Interval,
     Meter,
     Reading,
     SlowCall,
-    Span,
     Stopwatch,
     bin_of,
     edges_ns,
     meter_of,
     read_meters,
 )
+from dali_like.types import BatchInfo, SampleInfo
 
 US = 1_000
 MS = 1_000_000
@@ -71,7 +71,7 @@ class Worker:
         for i in range(len(durations_ns)):
             call(SampleInfo(self._next + i, i, 0, 0))
         self._clock.now_ns += writing_ns
-        span = Span(0, 0, self._next, len(durations_ns))
+        span = Interval(0, 0, self._next, len(durations_ns))
         self._next += len(durations_ns)
         self._meter.end(watch, lambda: span)
         self._meter.note()
@@ -187,7 +187,7 @@ def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
     watch = meter.begin()
     assert meter.reading.since_ns == 17
 
-    meter.end(watch, lambda: Span(0, 0, 0, 0))
+    meter.end(watch, lambda: Interval(0, 0, 0, 0))
     assert meter.reading.since_ns == 0
 
 
@@ -196,7 +196,7 @@ def test_what_is_known_of_a_task_before_it_is_reported(clock: Clock) -> None:
     watch = meter.begin()
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(0)
-    meter.end(watch, lambda: Span(0, 0, 0, 1))
+    meter.end(watch, lambda: Interval(0, 0, 0, 1))
     clock.now_ns += MS  # while it is reported
 
     assert (meter.reading.tasks, meter.reading.busy_ns, sum(meter.reading.counts)) == (1, MS, 0)
@@ -205,26 +205,26 @@ def test_what_is_known_of_a_task_before_it_is_reported(clock: Clock) -> None:
     assert (reading.tasks, reading.timed_ns, reading.cpu_ns, sum(reading.counts)) == (1, MS, MS, 1)
 
 
-@pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.parametrize("persists", [True, False])
 def test_who_reads_a_meter_waits_for_what_is_noted_when_a_task_has_been_reported(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, *, goes_on: bool
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, *, persists: bool
 ) -> None:
     space = SharedSpace.create()
     meter = meter_of(space, 0, 1, 2)
     watch = meter.begin()
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(0)
-    meter.end(watch, lambda: Span(0, 0, 0, 1))
+    meter.end(watch, lambda: Interval(0, 0, 0, 1))
 
     def sleep(_: float) -> None:
         clock.now_ns += MS
-        if goes_on:
+        if persists:
             meter.note()
 
     monkeypatch.setattr(meters, "sleep", sleep)
     [[_, reading]] = read_meters(space, np.zeros((1, 2), np.int64), 2)
 
-    assert (reading.tasks, sum(reading.counts)) == (1, 1 if goes_on else 0)
+    assert (reading.tasks, sum(reading.counts)) == (1, 1 if persists else 0)
 
 
 def test_a_worker_that_is_stopped_is_waited_for_once(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_a_worker_that_is_stopped_is_waited_for_once(clock: Clock, monkeypatch: 
 
     monkeypatch.setattr(meters, "sleep", sleep)
     for _ in range(2):
-        meter.end(meter.begin() or Stopwatch(), lambda: Span(0, 0, 0, 1))
+        meter.end(meter.begin() or Stopwatch(), lambda: Interval(0, 0, 0, 1))
         for _ in range(3):
             assert read_meters(space, overdue, 2)[0][1].tasks == meter.reading.tasks
         meter.note()
@@ -297,7 +297,7 @@ def test_what_a_call_was_for(clock: Clock, called_with: Any, first: int, sample:
     watch = meter.begin()
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(called_with)
-    meter.end(watch, lambda: Span(3, 1, first, 6))
+    meter.end(watch, lambda: Interval(3, 1, first, 6))
     meter.note()
 
     assert meter.reading.slowest == [SlowCall(MS, sample, 6, 3, 1)]
@@ -309,7 +309,7 @@ def test_a_call_that_raises_is_not_measured() -> None:
     assert watch is not None
     with pytest.raises(ZeroDivisionError):
         watch.timed(lambda _: 1 // 0)(0)
-    meter.end(watch, lambda: Span(0, 0, 0, 1))
+    meter.end(watch, lambda: Interval(0, 0, 0, 1))
     meter.note()
 
     assert sum(meter.reading.counts) == 0

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from documents import DOCS, program_of
 
 from dali_like.monitor import statistics
 from dali_like.monitor.scalars import scalars
+from tests.documents import DOCS, program_of
 from tests.monitor.made_up import everything
 
 STATISTICS = DOCS / "statistics.md"

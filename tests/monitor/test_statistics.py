@@ -18,13 +18,13 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, pipeline_def
-from dali_like.device.simulated import SimulatedDevice
+from dali_like.engine.worker.meters import SlowCall
 from dali_like.errors import ClosedError
 from dali_like.monitor.durations import Durations
-from dali_like.monitor.memory import memory_of
+from dali_like.monitor.process_memory import memory_of
 from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics
+from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import BatchInfo, SampleInfo
-from dali_like.workers.meters import SlowCall
 from tests.conftest import in_both_places, wait_until
 
 MakePipeline = Callable[..., Pipeline]
@@ -268,7 +268,7 @@ def test_occupied_slots_are_told() -> None:
 
     with pipeline() as pipe:
         held = [pipe.run() for _ in range(3)]
-        pool: Any = pipe._engine
+        pool: Any = pipe._runtime
         wait_until(lambda: pool.process_pool.poll() or ring().ready == 4, "batches that are ready")
 
         assert (ring().making, ring().held, len(held)) == (0, 3, 3)
@@ -376,14 +376,14 @@ def test_memory_is_told_when_it_is_asked_for(make_pipeline: MakePipeline) -> Non
     assert memory is not None
     assert memory.main_bytes > 1 << 20
     assert len(memory.worker_bytes) == 2
-    assert all(nbytes > 1 << 16 for nbytes in (*memory.worker_bytes, memory.template_bytes))
-    assert memory.total_bytes == memory.main_bytes + sum(memory.worker_bytes) + memory.template_bytes
+    assert all(nbytes > 1 << 16 for nbytes in (*memory.worker_bytes, memory.forkserver_bytes))
+    assert memory.total_bytes == memory.main_bytes + sum(memory.worker_bytes) + memory.forkserver_bytes
 
 
 def test_threads_of_this_process_have_no_memory_of_their_own() -> None:
     with_thread = memory_of([threading.get_native_id()])
 
-    assert (with_thread.worker_bytes, with_thread.template_bytes) == ((), 0)
+    assert (with_thread.worker_bytes, with_thread.forkserver_bytes) == ((), 0)
 
 
 # A part of the time, and afterwards

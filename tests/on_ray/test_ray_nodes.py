@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline
-from dali_like.workers import ray_foreman
+from dali_like.engine.backends import ray_dispatcher
 from tests.conftest import DEADLINE_S, descendants_of, wait_until
 from tests.on_ray.test_ray_pool import content, dense
 
@@ -22,7 +22,7 @@ ON_CALLBACK_NODES = {"num_cpus": 1, "resources": {"callbacks": 1}}
 @pytest.fixture
 def _each_has_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks do not share calls, or one actor might make all of a batch."""
-    monkeypatch.setattr(ray_foreman, "_CALL_S", 1e-9)
+    monkeypatch.setattr(ray_dispatcher, "_CALL_S", 1e-9)
 
 
 def where(_: Any) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, get_worker_info, types
+from dali_like.engine.backends import ray_cluster, ray_dispatcher
 from dali_like.errors import ArgumentError, ClosedError, PicklingError, WorkerDiedError, WorkerStartError
-from dali_like.monitor.records import WORKERS
-from dali_like.workers import ray_cluster, ray_foreman
+from dali_like.monitor.trace_records import WORKERS
 from tests.conftest import wait_until
 from tests.on_ray.conftest import actors
 
@@ -357,7 +357,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
     make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     monkeypatch.setattr(ray_cluster, "_STORE_SHARE", share)
-    given = ray_foreman.Foreman._give_some
+    given = ray_dispatcher.RayDispatcher._give_some
     busy: list[int] = []
 
     def give(self: Any, actor: Any) -> bool:
@@ -365,7 +365,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
         busy.append(actor.num_calls)
         return has_given
 
-    monkeypatch.setattr(ray_foreman.Foreman, "_give_some", give)
+    monkeypatch.setattr(ray_dispatcher.RayDispatcher, "_give_some", give)
     pipe = make_pipeline(until(FULL, large), "ray", num_outputs=2, source_options={"prefetch_queue_depth": 3})
 
     assert len(list(pipe)) == NUM_BATCHES
@@ -374,7 +374,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
 
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     """What each call of an actor is for, from now on: the tasks of each batch."""
-    call = ray_foreman.Foreman._call
+    call = ray_dispatcher.RayDispatcher._call
     calls: list[list[list[int]]] = []
 
     def note(self: Any, actor: Any, method: str, then: Any, *args: Any) -> None:
@@ -382,7 +382,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
             calls.append([tasks for _, tasks in args[0]])
         call(self, actor, method, then, *args)
 
-    monkeypatch.setattr(ray_foreman.Foreman, "_call", note)
+    monkeypatch.setattr(ray_dispatcher.RayDispatcher, "_call", note)
     return calls
 
 
@@ -390,7 +390,7 @@ def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
 def test_tasks_that_take_little_time_share_a_call(
     make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch, call_s: float
 ) -> None:
-    monkeypatch.setattr(ray_foreman, "_CALL_S", call_s)
+    monkeypatch.setattr(ray_dispatcher, "_CALL_S", call_s)
     calls = calls_of(monkeypatch)
     pipe, forked = (make_pipeline(until(40 * BATCH_SIZE, ragged), way) for way in ("ray", "fork"))
 
@@ -418,13 +418,13 @@ def test_quick_batches_that_wait_share_a_call(
     batches += [content(batch) for batch in pipe]
 
     assert batches == epochs_of(forked, 1)[0]
-    assert 2 <= max(map(len, calls)) <= ray_foreman._MOST_BATCHES
+    assert 2 <= max(map(len, calls)) <= ray_dispatcher._MOST_BATCHES
 
 
 def test_a_task_that_ends_its_actor_does_not_take_those_of_its_call_with_it(
     make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ray_foreman, "_CALL_S", 1e6)
+    monkeypatch.setattr(ray_dispatcher, "_CALL_S", 1e6)
     calls = calls_of(monkeypatch)
 
     def source(info: Any) -> Any:
@@ -457,9 +457,9 @@ def test_large_arrays_of_sources_can_be_written_to_unless_they_could_not_before(
 def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: Callable[..., Pipeline]) -> None:
     pipe = make_pipeline(dense, "ray")
     pipe.run()
-    pool: Any = pipe._engine and pipe._engine.process_pool
+    pool: Any = pipe._runtime and pipe._runtime.process_pool
 
-    pool._crew._foreman.finish()  # as the end of the program does
+    pool._workers._dispatcher.finish()  # as the end of the program does
 
     with pytest.raises(ClosedError, match="the program ends"):
         pipe.run()

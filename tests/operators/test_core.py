@@ -23,14 +23,14 @@ from dali_like.errors import (
     SampleError,
     SampleTypeError,
 )
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import description_of, descriptions
-from dali_like.operators.pages import pages
 from dali_like.operators.parameters import Floats, Ints, PerSample
-from dali_like.operators.pictures import EXAMPLES, name_of
-from dali_like.operators.stubs import stubs
 from dali_like.types import DALIImageType
 from tests.operators.running import WAYS, batches, pipeline, run
+from tools.operator_pages import pages
+from tools.operator_pictures import EXAMPLES, name_of
+from tools.operator_stubs import stubs
 
 NUMBERS = [np.arange(6, dtype=np.int32).reshape(2, 3) + 10 * i for i in range(4)]
 #: Of more than 16 KiB each.
@@ -42,7 +42,7 @@ def any_node(layout: str | None = None) -> Any:
     return fn.external_source(source=lambda info: np.zeros(1), batch=False, layout=layout)
 
 
-def add(call: Call, data: Array, *, by: PerSample[float] = 1.0, times: PerSample[int] = 1) -> Array:
+def add(call: OperatorCall, data: Array, *, by: PerSample[float] = 1.0, times: PerSample[int] = 1) -> Array:
     """Add a number."""
     return data + np.asarray(by * times, data.dtype)
 
@@ -69,7 +69,7 @@ class TestArguments:
 
         @operator()
         def taking(
-            call: Call,
+            call: OperatorCall,
             data: Array,
             *,
             ints: Ints = (),
@@ -113,7 +113,7 @@ class TestArguments:
 
     def test_more_wrong_ones(self, operator):
         @operator()
-        def picky(call: Call, data: Array, *, needed: int, policy: Literal["error", "pad"] = "error") -> Array:
+        def picky(call: OperatorCall, data: Array, *, needed: int, policy: Literal["error", "pad"] = "error") -> Array:
             return data
 
         with pytest.raises(ArgumentTypeError, match=r"fn.picky needs the argument needed"):
@@ -140,7 +140,7 @@ class TestArguments:
 class TestInputs:
     def test_optional_ones_and_constants(self, operator):
         @operator()
-        def plus(call: Call, data: Array, other: Array | None = None) -> Array:
+        def plus(call: OperatorCall, data: Array, other: Array | None = None) -> Array:
             return data if other is None else data + other
 
         ((without, with_constant),) = run(lambda data: [plus(data), plus(data, [10, 20, 30])], NUMBERS)
@@ -150,7 +150,7 @@ class TestInputs:
 
     def test_any_number_of_them(self, operator):
         @operator()
-        def total(call: Call, *inputs: Array) -> Array:
+        def total(call: OperatorCall, *inputs: Array) -> Array:
             return sum(inputs)
 
         ((results,),) = run(lambda a, b: total(a, b, a), NUMBERS, NUMBERS)
@@ -167,7 +167,7 @@ class TestInputs:
 
     def test_several_outputs(self, operator):
         @operator(num_outputs=2)
-        def halves(call: Call, data: Array) -> tuple[Array, Array]:
+        def halves(call: OperatorCall, data: Array) -> tuple[Array, Array]:
             return data[0], data[1]
 
         ((first, second),) = run(halves, NUMBERS)
@@ -188,7 +188,7 @@ class TestInputs:
         made = []
 
         @operator()
-        def note(call: Call, data: Array) -> Array:
+        def note(call: OperatorCall, data: Array) -> Array:
             made.append(call.info.idx_in_epoch)
             return data
 
@@ -223,7 +223,7 @@ class TestLayouts:
 
     def test_of_the_result_may_depend_on_the_arguments(self, operator):
         @operator(output_layout=lambda layout, given: layout[: given["keep"]])
-        def first_of(call: Call, data: Array, *, keep: int = 1) -> Array:
+        def first_of(call: OperatorCall, data: Array, *, keep: int = 1) -> Array:
             return data[(0,) * (data.ndim - keep)] if keep < data.ndim else data
 
         ((two, one),) = batches(lambda data: [first_of(data, keep=2), first_of(data)], IMAGES, layouts=["HWC"])
@@ -235,7 +235,7 @@ class TestResults:
     @pytest.mark.parametrize("way", WAYS)
     def test_samples_of_different_shapes(self, way, operator):
         @operator()
-        def first_rows(call: Call, data: Array, *, count: PerSample[int]) -> Array:
+        def first_rows(call: OperatorCall, data: Array, *, count: PerSample[int]) -> Array:
             return data[:count]
 
         counts = [np.int32(i % 3) for i in range(4)]
@@ -247,7 +247,7 @@ class TestResults:
     @pytest.mark.parametrize("way", WAYS)
     def test_shapes_that_change_from_batch_to_batch(self, way, operator):
         @operator()
-        def as_many(call: Call, data: Array) -> Array:
+        def as_many(call: OperatorCall, data: Array) -> Array:
             i = call.info.iteration
             out = call.empty((i % 3 if i < 6 else call.info.idx_in_batch,), np.float32)
             out[...] = call.info.idx_in_epoch
@@ -270,7 +270,7 @@ class TestResults:
         places = []
 
         @operator()
-        def into(call: Call, data: Array) -> Array:
+        def into(call: OperatorCall, data: Array) -> Array:
             out = call.empty(data.shape, data.dtype)
             out[...] = data
             places.append(out.__array_interface__["data"][0])
@@ -282,7 +282,7 @@ class TestResults:
 
     def test_inputs_are_not_shared_with_outputs(self, operator):
         @operator()
-        def same(call: Call, data: Array) -> Array:
+        def same(call: OperatorCall, data: Array) -> Array:
             return data
 
         ((source, result),) = batches(lambda data: [data, same(data)], NUMBERS)
@@ -292,7 +292,7 @@ class TestResults:
 
     def test_several_dtypes_or_numbers_of_dimensions_in_a_batch(self, operator):
         @operator()
-        def any_kind(call: Call, data: Array, *, dtype: PerSample[str] = "", ndim: int = 0) -> Array:
+        def any_kind(call: OperatorCall, data: Array, *, dtype: PerSample[str] = "", ndim: int = 0) -> Array:
             i = call.info.idx_in_batch
             return np.zeros(2, np.int16 if i == 2 else np.int8) if not ndim else np.zeros((1,) * (1 + (i == 2)))
 
@@ -303,7 +303,7 @@ class TestResults:
 
     def test_operators_on_batches(self, operator):
         @operator(per_sample=False)
-        def reversed_batch(call: Call, data: list[Array], *, add: PerSample[int] = 0) -> list[Array]:
+        def reversed_batch(call: OperatorCall, data: list[Array], *, add: PerSample[int] = 0) -> list[Array]:
             return [array + add[0] for array in reversed(data)]
 
         fn_add = operator()(add)
@@ -340,19 +340,19 @@ class TestFromOneDescription:
         assert parameters["horizontal"].default == 1
 
     def test_stubs_are_those_of_the_descriptions(self):
-        """If it is red: ``python -m dali_like.operators.stubs``."""
+        """If it is red: ``python -m tools.operator_stubs``."""
         package = Path(dali_like.__file__).parent
 
         for path, text in stubs().items():
             assert (package / path).read_text(encoding="utf-8") == text, path
 
     def test_pages_are_those_of_the_descriptions(self):
-        """If it is red: ``python -m dali_like.operators.pages``."""
+        """If it is red: ``python -m tools.operator_pages``."""
         folder = Path(dali_like.__file__).parents[1] / "docs" / "operators"
 
         for name, text in pages().items():
             assert (folder / name).read_text(encoding="utf-8") == text, name
-        for path in EXAMPLES:  # else: ``python -m dali_like.operators.pictures``
+        for path in EXAMPLES:  # else: ``python -m tools.operator_pictures``
             assert path in descriptions()
             assert (folder / "pictures" / name_of(path)).exists()
 
@@ -421,7 +421,7 @@ class TestMemoryBetweenOperators:
     @pytest.mark.parametrize("way", WAYS)
     def test_samples_do_not_mix(self, way, operator):
         @operator()
-        def sum_of(call: Call, one: Array, other: Array) -> Array:
+        def sum_of(call: OperatorCall, one: Array, other: Array) -> Array:
             return np.asarray(one.astype(np.int64).sum() - other.astype(np.int64).sum())
 
         def define(image):
@@ -446,7 +446,7 @@ class TestMemoryBetweenOperators:
         addresses = []
 
         @operator()
-        def doubled(call: Call, data: Array) -> Array:
+        def doubled(call: OperatorCall, data: Array) -> Array:
             out, other = call.empty(data.shape, data.dtype), call.empty(data.shape, data.dtype)
             assert not np.may_share_memory(out, other)
             addresses.append(out.__array_interface__["data"][0])
@@ -459,7 +459,7 @@ class TestMemoryBetweenOperators:
 
     def test_views_are_made_whole_for_who_does_not_expect_them(self, operator):
         @operator()
-        def is_whole(call: Call, data: Array) -> Array:
+        def is_whole(call: OperatorCall, data: Array) -> Array:
             return np.asarray(data.flags.c_contiguous)
 
         ((whole,),) = run(lambda image: is_whole(fn.crop(image, crop=[50, 60])), LARGE, layouts=["HWC"])

@@ -11,12 +11,11 @@ pytest.importorskip("cv2")
 pytest.importorskip("simplejpeg")
 skimage_data = pytest.importorskip("skimage.data")
 
-from image_files import FILES, as_file, image_file, jpeg_promising, png_promising, with_pillow  # noqa: E402
-
 from dali_like import fn, types  # noqa: E402
 from dali_like.errors import ArgumentError, DecodeError, OutOfMemoryError, SampleError  # noqa: E402
-from dali_like.fn._image import decode_image  # noqa: E402
+from dali_like.images.decode import decode_image  # noqa: E402
 from dali_like.types import ANY_DATA  # noqa: E402
+from tests.image_files import FILES, as_file, image_file, jpeg_promising, png_promising, with_pillow  # noqa: E402
 from tests.operators.running import WAYS, batches, run  # noqa: E402
 
 ONE_OF_EACH = ["jpeg_420", "jpeg_gray", "png_rgb", "png_gray_16", "webp_lossy", "bmp_palette", "tiff_rgb"]
@@ -140,7 +139,7 @@ class TestPromises:
             )
 
     def test_for_which_there_is_no_memory_now(self, monkeypatch):
-        monkeypatch.setattr("dali_like.fn._image.available_bytes", lambda: 1 << 20)
+        monkeypatch.setattr("dali_like.images.decode.available_bytes", lambda: 1 << 20)
 
         with pytest.raises(OutOfMemoryError, match="9000x12000 pixels needs 308 MiB"):
             run(lambda data: fn.shapes(fn.decoders.image(data)), [as_file(png_promising(9000, 12000))])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dali_like import fn, types
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.graph.operators import Call
+from dali_like.graph.operator_interface import OperatorCall
 from dali_like.operators.description import description_of
 from dali_like.types import SampleInfo
 from tests.operators.running import WAYS, run
@@ -23,7 +23,7 @@ NOISE = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
 def apply(path: str, data: np.ndarray, layout: str, **arguments: Any) -> np.ndarray:
     """What an operator makes of one sample, without a pipeline."""
     bound = description_of(path).bind([layout], arguments)
-    return bound.compute(Call(SampleInfo(0, 0, 0, 0), [layout]), [data], {})[0]
+    return bound.compute(OperatorCall(SampleInfo(0, 0, 0, 0), [layout]), [data], {})[0]
 
 
 class TestBlurring:

@@ -10,7 +10,7 @@ import pytest
 
 from dali_like import fn
 from dali_like.errors import ArgumentError, SampleError, SampleTypeError
-from operators.running import WAYS, run
+from tests.operators.running import WAYS, run
 
 RANDOM = np.random.default_rng(0)
 VIDEOS = [RANDOM.integers(0, 255, (count, 9, 12, 3), np.uint8) for count in (3, 1, 2)]

@@ -23,11 +23,11 @@ extents = st.integers(1, 12)
 
 def call_of(name, layout):
     """The function of an operator, for one sample of this layout."""
-    from dali_like.graph.operators import Call  # noqa: PLC0415
+    from dali_like.graph.operator_interface import OperatorCall  # noqa: PLC0415
     from dali_like.types import SampleInfo  # noqa: PLC0415
 
     function = description_of(name).function
-    return lambda *inputs, **arguments: function(Call(SampleInfo(0, 0, 0, 0), [layout]), *inputs, **arguments)
+    return lambda *inputs, **arguments: function(OperatorCall(SampleInfo(0, 0, 0, 0), [layout]), *inputs, **arguments)
 
 
 @st.composite

@@ -12,7 +12,7 @@ import pytest
 
 from dali_like import Pipeline, fn, types
 from dali_like.errors import DecodeError, DtypeMismatchError
-from dali_like.graph.operators import Array, Call
+from dali_like.graph.operator_interface import Array, OperatorCall
 from tests.operators.running import batches, pipeline, run
 
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
@@ -80,7 +80,7 @@ class TestTheDecision:
 
     def test_what_needs_two_sources_runs_in_threads(self, operator):
         @operator()
-        def plus(call: Call, a: Array, b: Array) -> Array:
+        def plus(call: OperatorCall, a: Array, b: Array) -> Array:
             return a + b
 
         def source() -> Any:
@@ -96,7 +96,7 @@ class TestTheDecision:
 
     def test_behind_an_operator_on_batches(self, operator):
         @operator(per_sample=False)
-        def reversed_batch(call: Call, data: list[Array]) -> list[Array]:
+        def reversed_batch(call: OperatorCall, data: list[Array]) -> list[Array]:
             return data[::-1]
 
         def define(image: Any, label: Any) -> Any:
@@ -182,7 +182,7 @@ class TestNoDifference:
     @pytest.mark.parametrize("way", ["threads", "workers"])
     def test_of_errors(self, way, operator):
         @operator()
-        def fussy(call: Call, data: Array) -> Array:
+        def fussy(call: OperatorCall, data: Array) -> Array:
             if call.info.idx_in_epoch == 6:
                 raise ValueError("not this one")
             return data
@@ -249,7 +249,7 @@ class TestNoDifference:
         """In the batch itself, which the callback does not get for what it makes."""
 
         @operator()
-        def place(call: Call, data: Array) -> Array:
+        def place(call: OperatorCall, data: Array) -> Array:
             out = call.empty((4000,), np.uint64)
             out[...] = out.__array_interface__["data"][0]  # the same in a forked worker
             return out

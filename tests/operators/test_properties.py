@@ -19,8 +19,8 @@ cv2 = pytest.importorskip("cv2")
 pytest.importorskip("simplejpeg")
 
 from dali_like import types  # noqa: E402
-from dali_like.graph.operators import Call  # noqa: E402
-from dali_like.graph.randomness import key_of  # noqa: E402
+from dali_like.graph.operator_interface import OperatorCall  # noqa: E402
+from dali_like.graph.operator_random import key_of  # noqa: E402
 from dali_like.operators.description import description_of, descriptions  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
 
@@ -104,7 +104,7 @@ CASES = {
 #: Those whose inputs are files or anything, or that have none; and where they are tested over what they take.
 OTHERS = {
     "constant": "tests/operators/test_arrays.py",
-    "decoders.image": "tests/test_image.py",
+    "decoders.image": "tests/images/test_decode.py",
     "decoders.image_crop": "tests/operators/test_decoding.py",
     "decoders.image_random_crop": "tests/operators/test_decoding.py",
     "decoders.image_slice": "tests/operators/test_decoding.py",
@@ -129,7 +129,7 @@ def test_every_operator_is_here():
 def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = None) -> np.ndarray:
     """What an operator makes of one sample."""
     operator = description_of(path).bind([layout], CASES[path].arguments)
-    call = Call(SampleInfo(3, 1, 1, 0), [layout, *[""] * (len(inputs) - 1)], key_of(7, 1), place)
+    call = OperatorCall(SampleInfo(3, 1, 1, 0), [layout, *[""] * (len(inputs) - 1)], key_of(7, 1), place)
     (result,) = operator.compute(call, inputs, {})
     return np.asarray(result)
 

@@ -9,7 +9,7 @@ import pytest
 
 from dali_like import Pipeline, fn, types
 from dali_like.errors import SampleError
-from dali_like.graph.randomness import generator_at, key_of, key_of_seed
+from dali_like.graph.operator_random import generator_at, key_of, key_of_seed
 from tests.operators.running import pipeline, run
 
 
@@ -91,8 +91,8 @@ class TestDependence:
 
     def test_lists_of_nodes_share_them(self):
         """As in DALI: an image and its mask are treated alike."""
-        template = [np.zeros(5)] * 4
-        a, b = run(lambda one, other: fn.random.uniform([one, other]), template, template)[0]
+        forkserver = [np.zeros(5)] * 4
+        a, b = run(lambda one, other: fn.random.uniform([one, other]), forkserver, forkserver)[0]
 
         np.testing.assert_array_equal(a, b)
 

@@ -12,7 +12,7 @@ import pytest
 import dali_like
 from dali_like import fn, ops
 from dali_like.operators.description import description_of, descriptions
-from dali_like.operators.pictures import EXAMPLES, name_of
+from tools.operator_pictures import EXAMPLES, name_of
 
 ROOT = Path(dali_like.__file__).parents[1]
 

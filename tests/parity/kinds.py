@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from parity.conftest import END
+from tests.parity.conftest import END
 
 #: The iteration in which something is wrong, if anything is.
 FAULTY = 1

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from parity.conftest import END, RESET, Library
-from parity.covering import rows_with_few_of
-from parity.kinds import FAULTS, KINDS, Kind, Recipe, Samples
+from tests.parity.conftest import END, RESET, Library
+from tests.parity.covering import rows_with_few_of
+from tests.parity.kinds import FAULTS, KINDS, Kind, Recipe, Samples
 
 #: Of `cycle`: the argument is left out.
 UNSAID = "unsaid"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.types import SampleInfo
-from parity.conftest import OURS, Library, error_of
+from tests.parity.conftest import OURS, Library, error_of
 
 Source = Callable[[SampleInfo], Any]
 

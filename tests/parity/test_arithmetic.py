@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("nvidia.dali")
 
-from parity.alike import DALI, DTYPES, OURS, assert_both_refuse, assert_same, outputs
+from tests.parity.alike import DALI, DTYPES, OURS, assert_both_refuse, assert_same, outputs
 
 pytestmark = pytest.mark.peers
 

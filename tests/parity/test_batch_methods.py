@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 pytest.importorskip("nvidia.dali")
 
-from parity.conftest import OURS, Library, copied, error_of
-from parity.samples import Source, assert_raises_the_same
+from tests.parity.conftest import OURS, Library, copied, error_of
+from tests.parity.samples import Source, assert_raises_the_same
 
 pytestmark = pytest.mark.peers
 

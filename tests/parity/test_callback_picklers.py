@@ -13,7 +13,7 @@ dali_pickling = pytest.importorskip("nvidia.dali.pickling")
 
 import dali_like.pickling  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
-from parity.conftest import OURS, Library, values  # noqa: E402
+from tests.parity.conftest import OURS, Library, values  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

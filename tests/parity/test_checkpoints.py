@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.conftest import END, OURS, RESET, Library, play
+from tests.parity.conftest import END, OURS, RESET, Library, play
 
 BATCH_SIZE = 3
 NUM_ITERATIONS = 4

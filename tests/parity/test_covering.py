@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parity.covering import covering_rows, rows_with_few_of
+from tests.parity.covering import covering_rows, rows_with_few_of
 
 COLUMNS = {"colour": ["red", "green", "blue"], "size": [1, 2, 3, 4], "loud": [False, True], "name": [None, "a"]}
 

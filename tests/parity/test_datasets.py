@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from dali_like import data  # noqa: E402
-from parity.torch_side import BOTH, assert_same_error, generator, outcomes  # noqa: E402
+from tests.parity.torch_side import BOTH, assert_same_error, generator, outcomes  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

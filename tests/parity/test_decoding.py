@@ -11,8 +11,7 @@ pytest.importorskip("nvidia.dali")
 pytest.importorskip("simplejpeg")
 pytest.importorskip("skimage")
 
-from image_files import FILES, image_file
-
+from tests.image_files import FILES, image_file
 from tests.parity.conftest import OURS
 from tests.parity.operators import compare, outputs
 

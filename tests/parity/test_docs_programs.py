@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from documents import DOCS, FROM_PYTORCH, README, run_program_of
+
+from tests.documents import DOCS, FROM_PYTORCH, README, run_program_of
 
 pytest.importorskip("torch")
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 pytest.importorskip("nvidia.dali")
 
 from dali_like.types import SampleInfo
-from parity.conftest import END, OURS, RESET, Library, play
-from parity.samples import Source, function, random_source
+from tests.parity.conftest import END, OURS, RESET, Library, play
+from tests.parity.samples import Source, function, random_source
 
 pytestmark = pytest.mark.peers
 
 
 class Setting(NamedTuple):
-    """What the delivery of batches may depend on, and must not."""
+    """What the response of batches may depend on, and must not."""
 
     batch_size: int
     workers: int

@@ -18,8 +18,8 @@ pytest.importorskip("nvidia.dali")
 
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
-from parity.conftest import END, OURS, RESET, Library, error_of, play, values
-from parity.samples import ONE, function, random_source
+from tests.parity.conftest import END, OURS, RESET, Library, error_of, play, values
+from tests.parity.samples import ONE, function, random_source
 
 pytestmark = pytest.mark.peers
 

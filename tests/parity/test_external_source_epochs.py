@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 pytest.importorskip("nvidia.dali")
 
 from dali_like.types import SampleInfo
-from parity.conftest import END, OURS, RESET, Library, play, values
-from parity.samples import Source
+from tests.parity.conftest import END, OURS, RESET, Library, play, values
+from tests.parity.samples import Source
 
 pytestmark = pytest.mark.peers
 

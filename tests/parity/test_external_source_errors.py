@@ -12,8 +12,8 @@ import pytest
 pytest.importorskip("nvidia.dali")
 
 from dali_like.types import SampleInfo
-from parity.conftest import END, OURS, Library, play, values
-from parity.samples import ONE, Source, assert_raises_the_same, function
+from tests.parity.conftest import END, OURS, Library, play, values
+from tests.parity.samples import ONE, Source, assert_raises_the_same, function
 
 pytestmark = pytest.mark.peers
 

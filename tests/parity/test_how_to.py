@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import DEADLINE_S
-from documents import DOCS, program_of
+
+from tests.conftest import DEADLINE_S
+from tests.documents import DOCS, program_of
 
 PAGES = {"lightning": "python lightning", "accelerate": "python accelerate", "jax": "python jax"}
 

@@ -15,12 +15,12 @@ dali = pytest.importorskip("nvidia.dali")
 pytest.importorskip("simplejpeg")
 pytest.importorskip("skimage")
 
-from image_files import FILES, ORIENTED_FILES, as_file, image_file  # noqa: E402
 from nvidia.dali import fn, types  # noqa: E402
 
 from dali_like.errors import DecodeError  # noqa: E402
-from dali_like.fn._image import decode_image  # noqa: E402
+from dali_like.images.decode import decode_image  # noqa: E402
 from dali_like.types import ANY_DATA, GRAY, DALIImageType, YCbCr  # noqa: E402
+from tests.image_files import FILES, ORIENTED_FILES, as_file, image_file  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

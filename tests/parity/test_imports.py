@@ -1,10 +1,10 @@
-"""Which modules are imported by programs with PyTorch's names; see tests/test_imports.py."""
+"""Which modules are imported by programs with PyTorch's names; see tests/project/test_imports.py."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.test_imports import FOR_LOADING, FOR_MAKING_SAMPLES, parts, run_python
+from tests.project.test_imports import FOR_LOADING, FOR_MAKING_SAMPLES, parts, run_python
 
 pytest.importorskip("torch")
 

@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch")
 from dali_like import data  # noqa: E402
 from dali_like.data.options import LoaderOptions  # noqa: E402
 from dali_like.data.own_options import OwnOptions  # noqa: E402
-from parity.covering import covering_rows  # noqa: E402
-from parity.torch_side import generator  # noqa: E402
+from tests.parity.covering import covering_rows  # noqa: E402
+from tests.parity.torch_side import generator  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

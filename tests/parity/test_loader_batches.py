@@ -42,7 +42,7 @@ from torch.utils.data import (  # noqa: E402
 from torch.utils.data._utils.collate import default_collate_fn_map  # noqa: E402
 
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
-from parity.same import assert_same  # noqa: E402
+from tests.parity.same import assert_same  # noqa: E402
 
 pytestmark = [
     pytest.mark.peers,

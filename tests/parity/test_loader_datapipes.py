@@ -11,8 +11,8 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data.datapipes.iter import IterableWrapper
 from torch.utils.data.datapipes.map import SequenceWrapper
 
-from dali_like.plugin import _datapipes
 from dali_like.plugin.pytorch import DataLoader
+from dali_like.plugin.pytorch import datapipes as _datapipes
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 

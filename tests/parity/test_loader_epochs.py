@@ -15,11 +15,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import DEADLINE_S, without_addresses  # noqa: E402
 from torch.utils.data import BatchSampler, IterableDataset, SequentialSampler, get_worker_info  # noqa: E402
 
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
-from parity.same import assert_same  # noqa: E402
+from tests.conftest import DEADLINE_S, without_addresses  # noqa: E402
+from tests.parity.same import assert_same  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

@@ -15,7 +15,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import is_running, wait_until  # noqa: E402
 from torch.utils.data import (  # noqa: E402
     BatchSampler,
     ChainDataset,
@@ -30,11 +29,12 @@ from torch.utils.data import (  # noqa: E402
     random_split,
 )
 
-from dali_like.data.forms import form_of  # noqa: E402
 from dali_like.data.own_options import OwnOptions  # noqa: E402
-from dali_like.plugin._torch_flavour import TorchFlavour  # noqa: E402
+from dali_like.data.sample_schema import schema_of  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
-from parity.same import assert_same  # noqa: E402
+from dali_like.plugin.pytorch.backend import TorchBackend  # noqa: E402
+from tests.conftest import is_running, wait_until  # noqa: E402
+from tests.parity.same import assert_same  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
@@ -323,7 +323,7 @@ class Formed(IterableDataset):  # type: ignore[misc]
     """Whether workers put a batch of tensors together themselves, as if it lay in rows."""
 
     def __iter__(self) -> Iterator[bool]:
-        yield form_of(torch.zeros(2), TorchFlavour()) is not None
+        yield schema_of(torch.zeros(2), TorchBackend()) is not None
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from dali_like.device.simulated import DEFAULT_STREAM, SimulatedDevice
-from dali_like.plugin._torch_flavour import TorchFlavour
 from dali_like.plugin.pytorch import DataLoader
+from dali_like.plugin.pytorch.backend import TorchBackend
+from dali_like.testing.simulated_device import DEFAULT_STREAM, SimulatedDevice
 
 pytestmark = pytest.mark.peers
 
@@ -36,8 +36,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDevice]:
     """A machine with a GPU, as far as loaders look."""
     device = SimulatedDevice()
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(TorchFlavour, "pinning", lambda self: device)
-    monkeypatch.setattr(TorchFlavour, "pin", lambda self, batch: batch)
+    monkeypatch.setattr(TorchBackend, "pinning", lambda self: device)
+    monkeypatch.setattr(TorchBackend, "pin", lambda self, batch: batch)
     yield device
     assert not device.faults
     assert not device.registered
@@ -76,7 +76,7 @@ def test_slots_are_locked_only_where_that_is_asked_for(options: dict[str, Any], 
 
 def test_what_is_to_be_copied_is_handed_to_pytorch(gpu: SimulatedDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    monkeypatch.setattr(TorchFlavour, "pin", lambda self, batch: seen.append(batch) or batch)
+    monkeypatch.setattr(TorchBackend, "pin", lambda self, batch: seen.append(batch) or batch)
 
     batches = list(load("copy"))
 
@@ -123,4 +123,4 @@ def test_slots_are_used_again_when_the_gpu_keeps_up(gpu: SimulatedDevice) -> Non
 
 
 def test_where_there_is_no_cuda_nothing_is_locked() -> None:
-    assert torch.cuda.is_available() or TorchFlavour().pinning() is None
+    assert torch.cuda.is_available() or TorchBackend().pinning() is None

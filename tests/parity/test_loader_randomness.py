@@ -31,7 +31,7 @@ from torch.utils.data import (  # noqa: E402
 )
 
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
-from parity.torch_side import generator  # noqa: E402
+from tests.parity.torch_side import generator  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

@@ -14,7 +14,7 @@ import dali_like
 import dali_like.tensors
 from dali_like.operators.description import class_name
 from dali_like.operators.older_names import OPERATORS
-from parity.alike import assert_same
+from tests.parity.alike import assert_same
 
 #: Both libraries call all of this deprecated.
 pytestmark = [pytest.mark.peers, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

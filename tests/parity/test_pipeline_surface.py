@@ -22,7 +22,7 @@ pytest.importorskip("nvidia.dali")
 import nvidia.dali
 
 import dali_like
-from parity.conftest import END, copied, error_of
+from tests.parity.conftest import END, copied, error_of
 
 pytestmark = pytest.mark.peers
 

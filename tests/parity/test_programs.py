@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("nvidia.dali")
 
-from parity.conftest import OURS, Library
-from parity.kinds import FAULTY
-from parity.programs import Program, differences, faulty_programs, programs, reference, run
+from tests.parity.conftest import OURS, Library
+from tests.parity.kinds import FAULTY
+from tests.parity.programs import Program, differences, faulty_programs, programs, reference, run
 
 pytestmark = pytest.mark.peers
 

@@ -9,13 +9,13 @@ import sys
 
 import pytest
 
-from dali_like.ranks import detect_shard
-from dali_like.sharding import Shard
+from dali_like.sources.ranks import detect_shard
+from dali_like.sources.sharding import Shard
 
 JAX_PROGRAM = """
 import sys
 import jax
-from dali_like.ranks import detect_shard
+from dali_like.sources.ranks import detect_shard
 assert detect_shard().count == 1, detect_shard()
 jax.distributed.initialize(f"127.0.0.1:{sys.argv[1]}", num_processes=2, process_id=int(sys.argv[2]))
 shard = detect_shard()

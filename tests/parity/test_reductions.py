@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("nvidia.dali")
 
-from parity.alike import DALI, OURS, assert_both_refuse, assert_same, outputs
+from tests.parity.alike import DALI, OURS, assert_both_refuse, assert_same, outputs
 
 pytestmark = pytest.mark.peers
 

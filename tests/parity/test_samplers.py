@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from dali_like import data  # noqa: E402
-from dali_like.data.randomness import TorchRandomness  # noqa: E402
+from dali_like.data.generators import TorchRandomness  # noqa: E402
 from dali_like.errors import CheckpointError  # noqa: E402
-from parity.torch_side import BOTH, assert_same_error, generator, outcomes  # noqa: E402
+from tests.parity.torch_side import BOTH, assert_same_error, generator, outcomes  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

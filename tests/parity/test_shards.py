@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from batches import END, numbers_in, outcomes, pipeline_of
 
 import dali_like
+from tests.batches import END, numbers_in, outcomes, pipeline_of
 
 
 class Samples(torch.utils.data.IterableDataset[Any]):

@@ -16,9 +16,9 @@ import pytest
 pytest.importorskip("nvidia.dali")
 
 from dali_like.errors import LostItemError
-from parity.conftest import END, OURS, RESET, Library, play, values
-from parity.kinds import KINDS
-from parity.programs import UNSAID, Program, run
+from tests.parity.conftest import END, OURS, RESET, Library, play, values
+from tests.parity.kinds import KINDS
+from tests.parity.programs import UNSAID, Program, run
 
 pytestmark = pytest.mark.peers
 

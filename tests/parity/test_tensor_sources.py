@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.conftest import OURS, Library, copied, error_of
+from tests.parity.conftest import OURS, Library, copied, error_of
 
 pytestmark = pytest.mark.peers
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents import DOCS, program_of
+
+from tests.documents import DOCS, program_of
 
 STATISTICS = DOCS / "statistics.md"
 

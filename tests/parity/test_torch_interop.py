@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 from dali_like import Pipeline, pipeline_def  # noqa: E402
 from dali_like.errors import SampleTypeError  # noqa: E402
 from dali_like.types import SampleInfo  # noqa: E402
-from parity.conftest import OURS, Library, play  # noqa: E402
+from tests.parity.conftest import OURS, Library, play  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

@@ -10,7 +10,7 @@ import torch
 
 from dali_like.device.pinned import PinnedMemory
 from dali_like.errors import DeviceError
-from dali_like.plugin._torch_pinning import TorchPinning
+from dali_like.plugin.pytorch.pinning import TorchPinning
 
 pytestmark = pytest.mark.peers
 

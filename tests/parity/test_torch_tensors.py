@@ -15,11 +15,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 # What follows needs PyTorch.
-from faults.processes import children_of, workers_of  # noqa: E402
-
-from dali_like import Pipeline, by_value  # noqa: E402
-from dali_like.pickling import dumps  # noqa: E402
-from dali_like.plugin._torch_tensors import reduce_tensor  # noqa: E402
+from dali_like import Pipeline  # noqa: E402
+from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor  # noqa: E402
+from dali_like.sources import by_value  # noqa: E402
+from dali_like.sources.callback_pickler import dumps  # noqa: E402
+from tests.faults.processes import children_of, workers_of  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
@@ -149,7 +149,7 @@ def test_large_tensors_of_sources_stay_apart() -> None:
     pickled = dumps({"source": [torch.ones(1 << 20), torch.nn.Parameter(torch.ones(1 << 20)), torch.ones(3)]}, "the source")
 
     assert len(pickled.buffers) == 2
-    assert "dali_like.plugin._torch_tensors" in pickled.modules
+    assert "dali_like.plugin.pytorch.tensor_pickling" in pickled.modules
 
 
 @pytest.mark.usefixtures("_registered")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from parity.alike import assert_both_refuse
+from tests.parity.alike import assert_both_refuse
 
 IMAGE = np.zeros((6, 8, 3), np.uint8)
 CORNER: dict[str, Any] = {"anchor": [0, 0], "shape": [1, 1]}

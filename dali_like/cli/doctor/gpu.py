@@ -18,11 +18,11 @@ import numpy as np
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
 from dali_like.device.accelerator import count_accelerators, found_library, visible_devices
-from dali_like.device.arrays import finish
+from dali_like.device.device_array import finish
+from dali_like.device.interface import Device
 from dali_like.device.opening import open_device
-from dali_like.device.protocol import Device
+from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import DeviceError
-from dali_like.workers.memory import SharedSpace
 
 _DRIVER = "libcuda.so.1"
 _SUCCESS = 0

@@ -17,9 +17,9 @@ from collections.abc import Callable
 from functools import partial
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, ok
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.protocol import PAGE_BYTES, TASK
-from dali_like.workers.template import PR_SET_PDEATHSIG
+from dali_like.engine.backends.forkserver import PR_SET_PDEATHSIG
+from dali_like.engine.memory.protocol import PAGE_BYTES, TASK
+from dali_like.engine.memory.space import SharedSpace
 
 _NEWER = "use a newer kernel, or a sandbox or seccomp profile that allows it"
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL

@@ -13,15 +13,16 @@ import sys
 from pathlib import Path
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
-from dali_like.workers.descriptors import Descriptor
-from dali_like.workers.limits import available_bytes, cpu_quota, processes_left
-from dali_like.workers.memory import SharedSpace
-from dali_like.workers.pipes import pipe_bytes
-from dali_like.workers.protocol import PAGE_BYTES
+from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.limits import available_bytes, cpu_quota, processes_left
+from dali_like.engine.memory.protocol import PAGE_BYTES
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.pipes import pipe_bytes
 
 _ROOT = Path("/")
 _GIB = 1 << 30
-#: What a pipeline needs beside its workers, and each worker, see `dali_like.workers.descriptors`; and a program of its own.
+#: What a pipeline needs beside its workers, and each worker, see `dali_like.engine.memory.descriptors`; and a program of its
+#: own.
 _FILES, _FILES_PER_WORKER, _FILES_OF_PROGRAM = 8, 3, 64
 #: What pipes hold unless their user has too many of them.
 _PIPE_BYTES = 1 << 16

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like import fn, pipeline_def
+from dali_like import fn
 from dali_like.cli.doctor.findings import Check, Finding, failure, ok
+from dali_like.pipeline import pipeline_def
 from dali_like.types import SampleInfo
 
 _BATCH_SIZE = 4

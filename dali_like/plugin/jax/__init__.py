@@ -8,7 +8,7 @@ imported, warns of every fork.
 
 from __future__ import annotations
 
-from dali_like.extras import optional
+from dali_like.common.extras import optional
 
 optional("jax", "dali_like.plugin.jax", "jax")
 

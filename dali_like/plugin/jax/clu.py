@@ -15,10 +15,10 @@ import numpy as np
 from jax.sharding import Sharding
 from numpy.typing import NDArray
 
-from dali_like.checkpoints import Checkpoint
 from dali_like.errors import PipelineStateError, SpecError
+from dali_like.pipeline.checkpoints import Checkpoint
+from dali_like.plugin.epoch_progress import LastBatchPolicy
 from dali_like.plugin.jax.iterator import DALIGenericIterator, decorator_of
-from dali_like.plugin.progress import LastBatchPolicy
 from dali_like.tensors import TensorListCPU
 
 __all__ = ["DALIGenericPeekableIterator", "peekable_data_iterator"]

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 from jax.sharding import Sharding
 
-from dali_like.definition import pipeline_def
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, IteratorArgumentError
-from dali_like.pipeline import Pipeline
+from dali_like.pipeline.definition import pipeline_def
+from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._outputs import dense
 from dali_like.plugin.base_iterator import BaseIterator
-from dali_like.plugin.jax._arrays import all_devices, local_devices, sharded, stacked, to_array
-from dali_like.plugin.progress import LastBatchPolicy
+from dali_like.plugin.epoch_progress import LastBatchPolicy
+from dali_like.plugin.jax.batches import all_devices, local_devices, sharded, stacked, to_array
 from dali_like.tensors import TensorListCPU
 
 __all__ = ["DALIGenericIterator", "data_iterator"]

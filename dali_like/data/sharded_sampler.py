@@ -1,0 +1,138 @@
+"""The batches of one rank, in an order that all ranks share and that takes no memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sized
+from typing import Any
+
+import numpy as np
+
+from dali_like.common.checks import flag, not_negative, positive
+from dali_like.data.permutation import Permutation
+from dali_like.data.sampler_iterators import SamplerIterator, count_in
+from dali_like.data.samplers import Sampler
+from dali_like.errors import CheckpointError
+from dali_like.sources.ranks import choose_shard
+from dali_like.sources.sharding import Division
+
+__all__ = ["ShardedBatchSampler"]
+
+
+class ShardedBatchSampler(Sampler[list[int]]):
+    """Lists of indices for one of several ranks, for a loader's ``batch_sampler``: what sources with shards deliver.
+
+    In iteration i, rank r has batch ``i * num_shards + r`` of the epoch: see `dali_like.sources.sharding`. Over all ranks, a
+    batch consists of the same samples as with `DistributedSampler` and equally shuffled indices, which deals them out one by
+    one. But each rank computes the indices that it needs, from the seed and the epoch alone, at any length. And a state is
+    good
+    for any number of ranks that together take as many samples at once: the loader that is given it goes on with the batch
+    that comes next.
+
+    Args:
+        dataset: what has a length.
+        batch_size: samples in a batch of one rank.
+        shuffle: whether the order is random; see `Permutation`.
+        seed: must be the same on all ranks.
+        shard_id, num_shards: which rank this is, and of how many. None: see `dali_like.sources.ranks.detect_shard`.
+        shard_rest: what becomes of the samples at the end that do not fill a batch on each rank: "drop", "pad" or "uneven",
+            as for ``fn.external_source``.
+
+    Raises:
+        ArgumentError, ArgumentTypeError: an argument has a value that is not allowed.
+
+    >>> [list(ShardedBatchSampler("abcdef", 2, False, shard_id=i, num_shards=2, shard_rest="pad")) for i in range(2)]
+    [[[0, 1], [4, 5]], [[2, 3], [0, 1]]]
+    """
+
+    def __init__(
+        self,
+        dataset: Sized,
+        batch_size: int,
+        shuffle: bool = True,
+        seed: int = 0,
+        *,
+        shard_id: int | None = None,
+        num_shards: int | None = None,
+        shard_rest: str = "drop",
+    ) -> None:
+        auto = "auto" if shard_id is None and num_shards is None else None
+        shard, rest = choose_shard(auto, shard_id, num_shards, shard_rest)
+        assert shard is not None
+        self.dataset = dataset
+        self.batch_size = positive("batch_size", batch_size)
+        self.shuffle = flag("shuffle", shuffle)
+        self.seed = not_negative("seed", seed)
+        self.shard = shard
+        self.rest = rest
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch the next pass belongs to. One that has begun keeps its epoch."""
+        self.epoch = not_negative("epoch", epoch)
+
+    def __iter__(self) -> SamplerIterator[list[int]]:
+        return _Batches(self._division, self.shuffle, self.seed, self.epoch)
+
+    def __len__(self) -> int:
+        """The number of batches of this rank."""
+        return self._division.sizes().num_batches
+
+    @property
+    def _division(self) -> Division:
+        return Division(len(self.dataset), self.batch_size, self.shard, self.rest)
+
+
+class _Batches(SamplerIterator[list[int]]):
+    """A pass over the batches of a rank."""
+
+    def __init__(self, division: Division, shuffle: bool, seed: int, epoch: int) -> None:
+        self._division = division
+        self._num_batches, self._last = division.sizes()
+        self._shuffles = shuffle
+        self._taken = 0
+        self._begin(seed, epoch)
+
+    def _begin(self, seed: int, epoch: int) -> None:
+        self._seed, self._epoch = seed, epoch
+        self._order = Permutation(self._division.length, seed, epoch) if self._shuffles else None
+
+    def __next__(self) -> list[int]:
+        if self._taken >= self._num_batches:
+            raise StopIteration
+        division = self._division
+        first = division.shard.first(self._taken, division.size)
+        self._taken += 1
+        size = self._last if self._taken == self._num_batches else division.size
+        positions = division.item(np.arange(first, first + size))
+        indices: list[int] = (positions if self._order is None else self._order[positions]).tolist()
+        return indices
+
+    def skip(self, count: int) -> None:
+        # Ranks that have fewer batches than others are at their end when those have taken their last one.
+        if self._taken + count > -(-self._division.length // self._global_batch):
+            raise StopIteration
+        self._taken += count
+
+    def state_dict(self) -> dict[str, Any]:
+        """It has nothing that depends on the number of ranks, unless all together take as many samples at once."""
+        return {
+            "total": self._division.length,
+            "global_batch": self._global_batch,
+            "seed": self._seed,
+            "epoch": self._epoch,
+            "taken": self._taken,
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        expected = {"total": self._division.length, "global_batch": self._global_batch}
+        for name, here in expected.items():
+            if (there := count_in(state_dict, name)) != here:
+                what = "over so many samples" if name == "total" else "of ranks that together take so many samples at once"
+                raise CheckpointError(f"Invalid state_dict: it is of a pass {what}: {there}, and here are {here}")
+        taken = count_in(state_dict, "taken")
+        self._begin(count_in(state_dict, "seed"), count_in(state_dict, "epoch"))
+        self._taken = taken
+
+    @property
+    def _global_batch(self) -> int:
+        return self._division.size * self._division.shard.count

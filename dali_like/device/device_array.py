@@ -1,0 +1,115 @@
+"""Arrays in the memory of a GPU: where they are, what keeps them, and what must have passed before they are read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.device.interface import Device, DeviceFence, GpuArray
+
+
+@dataclass(frozen=True)
+class DeviceArray:
+    """A C-contiguous array on a GPU.
+
+    Attributes:
+        device: the GPU.
+        address: of the first element.
+        shape, dtype: as NumPy's.
+        owner: keeps the memory.
+        ready: passes when the array has been filled.
+    """
+
+    device: Device
+    address: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    owner: Any
+    ready: DeviceFence
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def on_gpu(self) -> GpuArray:
+        """The array as the device sees it."""
+        return GpuArray(self.address, self.shape, self.dtype, self.owner)
+
+    def at(self, index: int) -> DeviceArray:
+        """One of the arrays along the first dimension."""
+        part = replace(self, shape=self.shape[1:])
+        return replace(part, address=self.address + index * part.nbytes)
+
+    def viewed(self, shape: Sequence[int] | None = None, dtype: np.dtype[Any] | None = None) -> DeviceArray:
+        """The same memory, taken for another shape, or for elements of another type of the same size."""
+        return replace(self, shape=self.shape if shape is None else tuple(shape), dtype=dtype or self.dtype)
+
+    def let_wait(self, stream: int | None) -> None:
+        """Let a stream wait until the array has been filled; None: all streams in use."""
+        self.device.hold(self.ready, stream)
+
+    def to_host(self) -> NDArray[Any]:
+        """A copy in host memory."""
+        return arrays_to_host([self])[0]
+
+    @property
+    def interface(self) -> dict[str, Any]:
+        """The CUDA Array Interface, version 3; its ``stream`` is None: the streams in use have been told to wait."""
+        self.let_wait(None)
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address, False),
+            "version": 3,
+            "strides": None,
+            "stream": None,
+        }
+
+
+def arrays_to_host(arrays: Sequence[DeviceArray]) -> list[NDArray[Any]]:
+    """Copies in host memory, behind all that is on the streams in use: the user may have written into the arrays.
+
+    Raises:
+        DeviceError: a copy has failed.
+    """
+    copies = [np.empty(array.shape, array.dtype) for array in arrays]
+    if not arrays:
+        return copies
+    device = arrays[0].device
+    device.hold(device.fence())
+    for array, copy in zip(arrays, copies, strict=True):
+        device.hold(array.ready)
+        device.download(copy.__array_interface__["data"][0], array.address, array.nbytes)
+    finish(device.record())
+    return copies
+
+
+def copy_to(address: int, arrays: Iterable[DeviceArray], device: Device, stream: int | None, *, waits: bool) -> None:
+    """Copy arrays, one behind the other, to memory of the GPU, in the order of a stream; None: of all streams in use."""
+    device.hold(device.fence_of(stream))
+    for array in arrays:
+        device.hold(array.ready)
+        device.move(address, array.address, array.nbytes)
+        address += array.nbytes
+    fence = device.record()
+    device.hold(fence, stream)
+    if waits:
+        finish(fence)
+
+
+def finish(fence: DeviceFence) -> None:
+    """Wait for a fence.
+
+    Raises:
+        DeviceError: something has gone wrong before it.
+    """
+    fence.wait()
+    if fence.error is not None:
+        raise fence.error

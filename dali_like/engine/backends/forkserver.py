@@ -1,0 +1,305 @@
+"""The forkserver: a small single-threaded process that workers are forked from.
+
+Workers are never forked from the main process itself, except through the forkserver, which is made once. Under ``fork`` the
+forkserver is a fork of the main process as it was when the pipeline started its workers, with the sources as they were;
+under ``spawn`` it is a fresh interpreter that has imported NumPy, this package and the modules that the sources refer to,
+and each worker unpickles the sources for itself. So replacements of dead workers are like the first ones, whatever the main
+process has become, and come in milliseconds. Only `Message.RENEW` changes what workers get that start after it.
+
+::
+
+    main process --(socket: start, stop, signal, renew)--> forkserver --(fork)--> workers
+                 <--(socket: started, ended)--
+
+Who watches whom: the forkserver watches the main process through a pidfd and ends with it, however it ends; the kernel kills
+the workers when the forkserver, which has one thread, is gone (PR_SET_PDEATHSIG). The forkserver waits for the workers, so
+that the main process learns how each one ended and none stays a zombie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple, NoReturn
+
+import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in each worker
+
+from dali_like.engine.backends.inherited import enter_process, finish_queues
+from dali_like.engine.backends.source_bundle import SourceBundle
+from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.limits import within_process_limits
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.worker.exceptions import pack_exception
+from dali_like.engine.worker.malloc import keep_freed_memory
+from dali_like.engine.worker.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
+from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.worker import (
+    START_FAILED,
+    Channels,
+    answer_with_stack,
+    leave_message,
+    limit_threads,
+    run_worker,
+)
+
+#: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
+#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW come the descriptors of a bundle,
+#: and how many further ones other such messages bring.
+MESSAGE = struct.Struct("<iii")
+
+#: As many descriptors as the kernel lets one message have (SCM_MAX_FD).
+MOST_FDS = 253
+
+#: Loaded here, once for all workers.
+_libc = ctypes.CDLL(None)
+
+_PR_SET_NAME = 15
+#: See PR_SET_PDEATHSIG(2const).
+PR_SET_PDEATHSIG = 1
+
+
+class Message(IntEnum):
+    START = 1
+    STOP = 2
+    SIGNAL = 3
+    STARTED = 4
+    ENDED = 5
+    RENEW = 6
+
+
+class Boot(NamedTuple):
+    """What the main process tells a forkserver under spawn, besides the descriptors."""
+
+    main_pid: int
+    control_fd: int
+    tasks_fd: int
+    own_tasks_fds: tuple[int, ...]
+    done_fd: int
+    space_fd: int
+    space_bytes: int
+    limit_bytes: int
+    num_workers: int
+    measures: bool
+    threads: int | None
+    logging: LoggingSetup
+    bundle_fds: tuple[int, ...]
+
+
+def spawned(boot: Boot) -> NoReturn:
+    """The life of a forkserver that is a fresh interpreter."""
+    _reset_signals()
+    for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.bundle_fds):
+        os.set_inheritable(fd, False)  # programs that callbacks run are not to have them
+    space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
+    channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers, boot.measures)
+    _close_stdin()
+    log_as_in(boot.logging)
+    bundle = SourceBundle(*boot.bundle_fds)
+    bundle.import_modules()
+    serve(boot.main_pid, boot.control_fd, channels, bundle, boot.threads)
+
+
+def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[Source], threads: int | None) -> NoReturn:
+    """The life of a forkserver that is a fork of the main process; the caller has closed what is not the forkserver's."""
+    _reset_signals()
+    _close_stdin()
+    serve(main_pid, control, channels, sources, threads)
+
+
+def serve(
+    main_pid: int, control: int, channels: Channels, sources: Sequence[Source] | SourceBundle, threads: int | None
+) -> NoReturn:
+    """Start workers when told, report their ends, and end with the main process."""
+    try:
+        main = os.pidfd_open(main_pid)
+    except ProcessLookupError:
+        os._exit(0)
+    if os.getppid() != main_pid:
+        os._exit(0)
+    _name_process("dali_like:start")
+    limit_threads(threads)
+    keep_freed_memory(channels.num_workers)
+    gc.freeze()  # workers then leave alone, and share, what was there before
+    forkserver = _Forkserver(main_pid, main, control, channels, sources)
+    status = 0
+    try:
+        forkserver.serve()
+    except ConnectionError:
+        pass  # the main process has closed its end, or is gone: it no longer wants to know
+    except BaseException:
+        status = 1
+        sys.excepthook(*sys.exc_info())
+    finally:
+        flush_streams()
+        os._exit(status)
+
+
+class _Forkserver:
+    def __init__(
+        self, main_pid: int, main: int, control: int, channels: Channels, sources: Sequence[Source] | SourceBundle
+    ) -> None:
+        self._main_pid = main_pid
+        self._main = main
+        self._control = socket.socket(fileno=control)
+        self._control.settimeout(None)  # whatever the program has set as the default
+        self._channels = channels
+        self._sources = sources
+        self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: index, pid
+        self._poll = select.poll()
+        self._poll.register(main, select.POLLIN)
+        self._poll.register(control, select.POLLIN)
+        self._arrived: list[int] = []  # of the descriptors of a bundle
+        self._stopping = False
+        self._deadline: float | None = None  # when workers that have not ended by then are killed
+
+    def serve(self) -> None:
+        while not self._stopping or self._workers:
+            ready = [fd for fd, _ in self._poll.poll(self._timeout_ms())]
+            if self._main in ready:
+                return
+            for fd in ready:
+                if fd == self._control.fileno():
+                    # Descriptors would be lost to a mere read.
+                    message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
+                    if not message:
+                        return
+                    self._obey(*MESSAGE.unpack(message), *fds)
+                elif fd in self._workers:
+                    self._report_end(fd)
+            if self._timeout_ms() == 0:
+                self._deadline = None
+                for _, pid in self._workers.values():
+                    os.kill(pid, signal.SIGKILL)
+
+    def _timeout_ms(self) -> float | None:
+        return None if self._deadline is None else max(0.0, self._deadline - time.monotonic()) * 1000
+
+    def _obey(self, kind: int, worker: int, value: int, *fds: int) -> None:
+        if kind == Message.START:
+            self._start(worker)
+        elif kind == Message.STOP:
+            self._stopping = True
+            self._deadline = time.monotonic() + value / 1000
+        elif kind == Message.SIGNAL:
+            for index, pid in self._workers.values():
+                if index == worker:
+                    os.kill(pid, value)
+        elif kind == Message.RENEW:
+            self._arrived += fds
+            if not value:
+                self._renew(SourceBundle(*self._arrived))
+                self._arrived = []
+
+    def _start(self, index: int) -> None:
+        forkserver = os.getpid()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of forks with threads about, which libraries may have; see `SourceBundle.import_modules`.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                pid = within_process_limits(os.fork)
+            except OSError as error:
+                self._report_failure(index, error)
+                return
+        if pid == 0:
+            self._become_worker(index, forkserver)
+        pidfd = os.pidfd_open(pid)
+        self._workers[pidfd] = (index, pid)
+        self._poll.register(pidfd, select.POLLIN)
+        self._control.send(MESSAGE.pack(Message.STARTED, index, pid))
+
+    def _report_failure(self, index: int, error: OSError) -> None:
+        leave_message(index, self._channels, pack_exception(error))
+        self._control.send(MESSAGE.pack(Message.STARTED, index, 0))
+        self._control.send(MESSAGE.pack(Message.ENDED, index, START_FAILED << 8))
+
+    def _renew(self, bundle: SourceBundle) -> None:
+        bundle.import_modules()
+        gc.freeze()
+        if isinstance(self._sources, SourceBundle):
+            self._sources.close()
+        self._sources = bundle
+
+    def _make_sources(self) -> Sequence[Source]:
+        if not isinstance(self._sources, SourceBundle):
+            return self._sources
+        sources = self._sources.unpack()
+        settle_logging()
+        return sources
+
+    def _report_end(self, pidfd: int) -> None:
+        index, pid = self._workers.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        self._control.send(MESSAGE.pack(Message.ENDED, index, status))
+
+    def _become_worker(self, index: int, forkserver: int) -> NoReturn:
+        status = 1
+        try:
+            _die_with_parent(forkserver)
+            _name_process(f"dali_like:{index}")
+            others = (fd for worker, fd in enumerate(self._channels.own_tasks) if worker != index)
+            self._control.close()
+            for fd in (*self._workers, *others):
+                os.close(fd)
+            enter_process(index, self._main_pid, self._main)
+            mark_output(index)
+            answer_with_stack(index, self._channels)
+            status = run_worker(index, self._channels, self._make_sources)
+            finish_queues()
+        except SystemExit as stop:
+            status = _exit_status(stop)
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            end_output()
+            os._exit(status)
+
+
+def _exit_status(stop: SystemExit) -> int:
+    if stop.code is None:
+        return 0
+    if isinstance(stop.code, int):
+        return stop.code & 0xFF
+    print(stop.code, file=sys.stderr)  # as Python does
+    return 1
+
+
+def _reset_signals() -> None:
+    """Undo what the main process has set up, some of which a fresh interpreter has, too; Ctrl-C is its affair alone."""
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # workers are told otherwise that nobody reads
+    signal.pthread_sigmask(signal.SIG_SETMASK, set())
+
+
+def _close_stdin() -> None:
+    """What is typed is for the main process."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    if null != 0:
+        os.dup2(null, 0)
+        os.close(null)
+
+
+def _die_with_parent(parent: int) -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def _name_process(name: str) -> None:
+    _libc.prctl(_PR_SET_NAME, name.encode()[:15])

@@ -1,0 +1,226 @@
+"""The seam between those who want batches and those who compute them.
+
+A pool makes batches of numbered sources. There are two: `dali_like.engine.pool.pool.WorkerPool`, which has workers, mostly
+processes, and `InlinePool`, which computes in the calling thread. Both write by the same code, that of
+`dali_like.engine.worker.runner`, into slots of the same kind, and so give the same batches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from dali_like.common.interrupts import interruptible
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.memory.protocol import Status
+from dali_like.engine.memory.ring import Lease, SampleList, Slot
+from dali_like.engine.memory.slot_layout import OutputSchema
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.pool.assembler import ArrayAssembler, Assembler
+from dali_like.engine.pool.batch import Batch, Output
+from dali_like.engine.pool.inline_runner import InlineRunner
+from dali_like.engine.worker.exceptions import without_frames
+from dali_like.engine.worker.meters import Reading
+from dali_like.engine.worker.source import Pickled, Source
+from dali_like.errors import (
+    ClosedError,
+    CorruptionError,
+    DaliLikeError,
+    OutOfMemoryError,
+)
+from dali_like.types import current_call
+
+
+class Pool(Protocol):
+    """Computes batches. One thread at a time may use it."""
+
+    def submit(self, key: BatchKey) -> Batch:
+        """Begin a batch. Batches are computed in the order of their submission, as far as workers are free."""
+
+    def poll(self) -> None:
+        """Take note of what has been completed, without waiting."""
+
+    def wait(self, batch: Batch) -> Sequence[Output]:
+        """Wait for a batch and return its outputs, or raise what its callback raised (StopIteration among it)."""
+
+    def cancel(self, batch: Batch) -> None:
+        """Forget a batch. Its slot is used again when no worker writes to it any more."""
+
+    def close(self) -> None:
+        """End the workers and give all memory back that nobody holds. May be called twice."""
+
+
+class InlinePool:
+    """Computes batches in the calling thread, when they are submitted.
+
+    Args:
+        sources: with what is declared about the outputs of each.
+        capacity: the largest batch.
+    """
+
+    def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputSchema]]], capacity: int, space: SharedSpace) -> None:
+        self._assemblers = [ArrayAssembler(space, source, capacity, declared, 0) for source, declared in sources]
+        self._space = space
+        self._runner = InlineRunner(space, [source for source, _ in sources])
+        self._due: deque[Batch] = deque()
+        #: The first samples of the batch that is due. The source may not be able to make them again.
+        self._samples: deque[Any] = deque()
+        self._closed = False
+
+    @property
+    def num_replaced(self) -> int:
+        """How many samples were replaced by what a source's ``on_error`` says."""
+        return self._runner.num_replaced
+
+    @property
+    def assemblers(self) -> Sequence[Assembler]:
+        """What is known of each source."""
+        return self._assemblers
+
+    @property
+    def readings(self) -> list[Reading]:
+        """How long the sources have taken."""
+        return self._runner.readings
+
+    def submit(self, key: BatchKey) -> Batch:
+        if self._closed:
+            raise ClosedError("the pipeline has been closed")
+        self._runner.set_up()
+        batch = Batch(key)
+        self._due.append(batch)
+        try:
+            self._compute_due()
+        except BaseException:
+            self._due.remove(batch)
+            raise
+        return batch
+
+    def poll(self) -> None:
+        pass
+
+    def wait(self, batch: Batch) -> Sequence[Output]:
+        error = self._compute_due()
+        if error is not None and batch in self._due:
+            self._space.reclaim()
+            error = self._compute_due()
+        if error is not None and batch in self._due:
+            try:
+                raise error
+            finally:
+                del error  # its traceback keeps this frame, and with it the batch
+        self._assemblers[batch.key.source].check(batch)
+        return result_of(batch)
+
+    def cancel(self, batch: Batch) -> None:
+        batch.outcome = None
+        batch.cancelled = True
+        if batch in self._due:
+            if batch is self._due[0]:
+                self._samples.clear()
+            self._due.remove(batch)
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._due.clear()
+        self._samples.clear()
+        with contextlib.ExitStack() as stack:  # all of it happens, even if a teardown raises
+            for assembler in self._assemblers:
+                stack.callback(assembler.ring.close)
+            stack.callback(self._runner.close)
+
+    def _compute_due(self) -> OutOfMemoryError | None:
+        """Compute what has been submitted, in that order; or why there is no memory to do so."""
+        while self._due:
+            batch = self._due[0]
+            try:
+                while batch.outcome is None:
+                    self._compute(batch, self._assemblers[batch.key.source])
+            except OutOfMemoryError as error:
+                return without_frames(error)
+            self._due.popleft()
+        return None
+
+    def _compute(self, batch: Batch, assembler: Assembler) -> None:
+        """Compute a batch, or come closer to it."""
+        slot = assembler.begin(batch, 0)
+        call = current_call.get()  # this may be in the callback of another pipeline
+        try:
+            with interruptible():
+                status, value = self._runner.run(slot.page, 0, self._samples)
+        except BaseException:
+            self._samples.clear()
+            assembler.ring.release(slot)
+            raise
+        finally:
+            current_call.set(call)
+            batch.slot = None
+        if status in (Status.DENSE, Status.DESCRIBED):
+            try:
+                batch.size = assembler.end_of(batch, slot)
+            except CorruptionError as error:
+                assembler.ring.release(slot)
+                batch.outcome = error
+                return
+            if status is Status.DESCRIBED:
+                batch.described = 1
+                batch.region_bytes = batch.largest_region_bytes = value
+            batch.outcome = assembler.finish(batch, slot)
+        elif status is Status.TOO_LARGE:
+            self._samples = self._made(slot, assembler)
+            try:
+                assembler.enlarge(value, slot.slot_layout.task_size)
+            except DaliLikeError as error:
+                self._samples.clear()
+                batch.outcome = error
+        elif status is Status.NO_MEMORY:
+            batch.missing_bytes = value + slot.committed_bytes
+            batch.num_shortages += 1
+            self._samples = self._made(slot, assembler)
+        else:
+            self._samples.clear()
+            assembler.ring.release(slot)
+            batch.outcome = StopIteration() if status is Status.STOPPED else self._runner.take_error(batch, value)
+
+    def _made(self, slot: Slot, assembler: Assembler) -> deque[Any]:
+        """The samples that lie in a slot which has become too small, and the one that it was too small for."""
+        unplaced, self._runner.unplaced = self._runner.unplaced, None
+        if assembler.source.batch or assembler.source.concurrency is not None:
+            assembler.ring.release(slot)
+            return deque([unplaced] if assembler.source.batch and unplaced is not None else [])
+        lease = Lease(assembler.ring, slot)
+        count = self._runner.sample
+        outputs: list[Sequence[Any]] = [
+            SampleList(lease, slot.space.address + slot.offset, slot.descriptors[:count, j])
+            for j in range(len(slot.slot_layout.outputs))
+        ]
+        outputs = [
+            [Pickled(data) for data in output] if assembler.source.is_object(j) else output
+            for j, output in enumerate(outputs)
+        ]
+        single = assembler.source.num_outputs is None
+        made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))
+        made.append(_leave_slot(unplaced, slot) if single else tuple(_leave_slot(value, slot) for value in unplaced))
+        made.extend(self._samples)  # those of an earlier attempt that had not been reached
+        return made
+
+
+def _leave_slot(value: Any, slot: Slot) -> Any:
+    """A value as it is, or a copy of an array that was made in the slot; see `SampleInfo.empty`."""
+    if isinstance(value, np.ndarray) and np.may_share_memory(value, slot.space.bytes):
+        return value.copy()
+    return value
+
+
+def result_of(batch: Batch) -> Sequence[Output]:
+    """The outputs of a batch whose outcome is known; or its exception is raised."""
+    if isinstance(batch.outcome, Exception):
+        raise batch.outcome
+    assert batch.outcome is not None
+    outputs: Sequence[Output] = batch.outcome
+    return outputs

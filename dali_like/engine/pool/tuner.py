@@ -1,0 +1,299 @@
+"""Measures a pool while it works, and chooses its settings: `py_num_workers="auto"` and the like.
+
+Workers that are measured add the wall clock and CPU time of tasks up in their cells (`dali_like.engine.worker.worker`). The
+main process reads them when it comes to wait for a batch anyway, or while it waits. It looks soon after the first task has
+been made, and then ever more rarely: each time has four times as much to go by as the one before. Where the last look has
+changed nothing, workers do not measure quick tasks for a while, since that would be a per cent of what these take.
+
+What a worker has waited for is what its tasks took, less the CPU time, less the time for which it was ready to run and did
+not get a CPU (``/proc/PID/schedstat``, see the kernel's documentation on sched-stats). Where the kernel does
+not say so, it is believed only as long as there are no more workers than CPUs; and of threads only while there is one, or
+while they take little CPU time together, since waiting for the GIL would look the same.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from dali_like.engine.memory.limits import available_bytes, read_file
+from dali_like.engine.pool.settings import (
+    FIRST_DEPTH,
+    LEAST_WAITING,
+    MOST_WORKERS,
+    NOT_MEASURED,
+    ChosenSettings,
+    Limits,
+    Measurement,
+    adjusted,
+    decide,
+    first_workers,
+)
+
+#: The first look comes when workers have been busy for so long. Before, there is nothing to judge by.
+_FIRST_LOOK_S = 0.02
+_FACTOR = 4
+#: How long a pause in measuring is, by what came before it.
+_PAUSE = 15
+#: What one more worker is taken to need, where that cannot be found out, and at least.
+_LEAST_WORKER_BYTES = 1 << 20
+_TINY_S = 1e-9
+_MANY = 1 << 30
+#: After so many batches the depth is adjusted.
+_WAITS = 64
+#: Callbacks that are believed to wait at the first look; the later ones have more to go by.
+_SURELY_WAITING = 0.8
+#: Threads of which one has been running, or ready to run, for less than this part of the time do not wait for the GIL.
+_LEAST_SHARE_OF_GIL = 0.5
+
+
+class Totals(NamedTuple):
+    """What has been measured in a pool since it was made.
+
+    Attributes:
+        batches: how many have been made, begun ones in part.
+        busy_s, cpu_s: of all workers together.
+        tasks: how many tasks have ended.
+        squares_s2, cpu_squares_s2: the sums of the squares of what each has taken, and of its CPU time.
+    """
+
+    batches: float = 0.0
+    busy_s: float = 0.0
+    cpu_s: float = 0.0
+    tasks: float = 0
+    squares_s2: float = 0.0
+    cpu_squares_s2: float = 0.0
+
+    def late_s(self, *, on_cpu: bool) -> float:
+        """How long tasks take, all but a few: on a CPU, or altogether."""
+        sum_s, squares_s2 = (self.cpu_s, self.cpu_squares_s2) if on_cpu else (self.busy_s, self.squares_s2)
+        mean_s = sum_s / max(self.tasks, 1)
+        return mean_s + 3 * math.sqrt(max(squares_s2 / max(self.tasks, 1) - mean_s**2, 0.0))
+
+
+class Tunable(Protocol):
+    """A pool, as far as it is measured and grows."""
+
+    @property
+    def totals(self) -> Totals:
+        """What has been measured."""
+
+    @property
+    def forked_pids(self) -> list[int]:
+        """The ids of the workers that have started."""
+
+    @property
+    def tasks_per_batch(self) -> int:
+        """Into how many parts a batch can be divided at most."""
+
+    @property
+    def batch_bytes(self) -> int:
+        """How much memory a batch of each source takes together."""
+
+    @property
+    def limit_bytes(self) -> int:
+        """How much memory batches may take."""
+
+    def num_ready(self, source: int) -> int:
+        """How many batches of a source are complete, and have not been asked for."""
+
+    def measure(self, *, quick_tasks: bool) -> None:
+        """Say whether workers are to measure those tasks, too, of which that is a part that matters."""
+
+    def grow(self, num_workers: int) -> None:
+        """Start workers until there are so many."""
+
+
+class Tuner:
+    """Chooses the settings of a pool, or of one pool after the other.
+
+    Args:
+        cpus: how many there are to be used.
+        num_workers, depth: None: to be chosen; else how many there are.
+        per_worker: whether that depth is of each worker.
+        are_threads: whether workers are threads.
+
+    Attributes:
+        settings: what has been chosen so far.
+        most_workers: how many a pool must provide for.
+        on_deeper: told by how many batches the depth has grown; by a negative number, if it has become less.
+    """
+
+    def __init__(
+        self,
+        cpus: float,
+        *,
+        num_workers: int | None = None,
+        depth: int | None = None,
+        per_worker: bool = False,
+        are_threads: bool = False,
+    ) -> None:
+        self._cpus = cpus
+        self._are_threads = are_threads
+        self._tunes_workers = num_workers is None
+        self._tunes_depth = depth is None
+        # How much of its time a thread waits for the GIL, and not for a disk, shows only where there are no others.
+        first = num_workers or (1 if are_threads else first_workers(cpus))
+        self._depth_per_worker = depth if per_worker else None
+        self.settings = ChosenSettings(
+            first,
+            depth * first if depth and per_worker else depth or FIRST_DEPTH,
+            NOT_MEASURED if self._tunes_workers else "",
+            NOT_MEASURED if self._tunes_depth else "",
+        )
+        self._decided = self.settings
+        self.most_workers = num_workers or max(MOST_WORKERS, math.ceil(cpus))
+        self.on_deeper: Callable[[int], None] | None = None
+        self._waiting: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Another pool is to be measured."""
+        self._next_look_s = _FIRST_LOOK_S
+        self._not_before_s = 0.0
+        self._is_first = True
+        self._pauses = False
+        self._left_s: float | None = None
+        self._waits = 0
+        self._least_ready = _MANY
+        self._begin_interval(Totals(), 0.0)
+
+    def _begin_interval(self, seen: Totals, runqueue_s: float) -> None:
+        """What is measured from one look to the next begins anew."""
+        self._seen = seen
+        self._runqueue_s = runqueue_s
+        self._began_s = time.monotonic()
+        self._loops = 0
+        self._loop_s = 0.0
+
+    @property
+    def poll_ms(self) -> float:
+        """How long to wait for news before looking again: at first, a little; later only where there is news."""
+        return _FIRST_LOOK_S * 1000 if self._is_first else math.inf
+
+    def begin_wait(self, pool: Tunable, source: int) -> None:
+        """The loop comes to wait for a batch of a source; if there are several, for one of the first source first."""
+        if self._left_s is not None:
+            self._loop_s += time.monotonic() - self._left_s
+            self._loops += source == 0
+        if self._decided.prefetch_depth > FIRST_DEPTH and self._tunes_depth:
+            self._adjust(pool, source)
+        self.look(pool)
+
+    def end_wait(self) -> None:
+        """It has the batch."""
+        self._left_s = time.monotonic()
+
+    def _adjust(self, pool: Tunable, source: int) -> None:
+        """Make fewer batches ahead if all that were ready were never wanted, and more again if none was."""
+        self._waits += 1
+        if self._least_ready:
+            self._least_ready = min(self._least_ready, pool.num_ready(source))
+        if self._waits >= _WAITS:
+            self._set_depth(adjusted(self.settings.prefetch_depth, self._decided.prefetch_depth, self._least_ready))
+            self._waits, self._least_ready = 0, _MANY
+
+    def _set_depth(self, depth: int) -> None:
+        now, decided = self.settings.prefetch_depth, self._decided
+        why = decided.prefetch_depth_reason
+        if depth < decided.prefetch_depth:
+            why = f"{decided.prefetch_depth - depth} more were not missed"
+        self.settings = self.settings._replace(prefetch_depth=depth, prefetch_depth_reason=why)
+        if depth != now and self.on_deeper is not None:
+            self.on_deeper(depth - now)
+
+    def look(self, pool: Tunable) -> None:
+        """Measure and decide, if it is time to."""
+        now_s = time.monotonic()
+        if now_s < self._not_before_s:
+            return
+        totals = pool.totals
+        if self._pauses:
+            self._pauses = False
+            pool.measure(quick_tasks=True)
+            self._begin_interval(totals, _runqueue_of(pool))
+            return
+        since = Totals(*(new - old for new, old in zip(totals, self._seen, strict=True)))
+        if since.busy_s < self._next_look_s or since.batches <= 0:
+            # No worker can be busy for longer than time passes.
+            self._not_before_s = now_s + (self._next_look_s - since.busy_s) / self.settings.num_workers
+            return
+        before, runqueue_s, elapsed_s = self._decided, _runqueue_of(pool), now_s - self._began_s
+        measured = self._measure(since, max(0.0, runqueue_s - self._runqueue_s), elapsed_s)
+        self._begin_interval(totals, runqueue_s)
+        self._next_look_s *= _FACTOR
+        self._follow(decide(before, measured, self._limits(pool)), pool)
+        now = self._decided
+        if not self._is_first and (now.num_workers, now.prefetch_depth) == (before.num_workers, before.prefetch_depth):
+            self._pauses = True
+            self._not_before_s = now_s + _PAUSE * elapsed_s
+            pool.measure(quick_tasks=False)
+        self._is_first = False
+
+    def _follow(self, chosen: ChosenSettings, pool: Tunable) -> None:
+        now, depth_now = self._decided, self.settings.prefetch_depth
+        if not self._tunes_workers:
+            chosen = chosen._replace(num_workers=now.num_workers, num_workers_reason="")
+        if not self._tunes_depth:
+            depth = now.prefetch_depth if self._depth_per_worker is None else self._depth_per_worker * chosen.num_workers
+            chosen = chosen._replace(prefetch_depth=depth, prefetch_depth_reason="")
+        self._decided = chosen
+        self.settings = chosen._replace(prefetch_depth=depth_now)
+        if self._tunes_workers:
+            pool.grow(chosen.num_workers)
+        self._set_depth(depth_now if depth_now < now.prefetch_depth else chosen.prefetch_depth)
+
+    def _measure(self, since: Totals, runqueue_s: float, elapsed_s: float) -> Measurement:
+        ready_s = since.cpu_s + runqueue_s
+        waited_s = since.busy_s - ready_s
+        if self._are_threads:
+            is_credible = ready_s < elapsed_s * _LEAST_SHARE_OF_GIL
+        else:
+            is_credible = self.settings.num_workers <= self._cpus or runqueue_s > 0
+        if self._waiting is None or is_credible:
+            waited_s = max(waited_s, 0.0)
+            self._waiting = waited_s / max(waited_s + since.cpu_s, _TINY_S)
+            if self._is_first and self._waiting < _SURELY_WAITING:
+                self._waiting = 0.0  # it is to be seen again
+        return Measurement(
+            busy_s=since.busy_s / since.batches,
+            waiting=self._waiting,
+            # The first tasks may have had to import something, and all of their pages are new. And how long tasks that
+            # compute wait for a CPU says something of the machine, and nothing of the callback.
+            late_s=0.0 if self._is_first else since.late_s(on_cpu=self._waiting < LEAST_WAITING),
+            loop_s=self._loop_s / max(self._loops, 1),
+        )
+
+    def _limits(self, pool: Tunable) -> Limits:
+        pids = pool.forked_pids
+        worker_bytes = max(_private_bytes(pids[0]) if pids and not self._are_threads else 0, _LEAST_WORKER_BYTES)
+        return Limits(
+            cpus=self._cpus,
+            most_workers=self.most_workers,
+            tasks_per_batch=pool.tasks_per_batch,
+            worker_bytes=worker_bytes,
+            batch_bytes=pool.batch_bytes,
+            available_bytes=available_bytes(),
+            batches_bytes=pool.limit_bytes,
+        )
+
+
+def _runqueue_of(pool: Tunable) -> float:
+    """For how long the workers of a pool have been ready to run without running, all together."""
+    return sum(map(_runqueue_s, pool.forked_pids))
+
+
+def _runqueue_s(pid: int) -> float:
+    """For how long a worker has been ready to run without running."""
+    try:
+        return int(read_file(f"/proc/{pid}/schedstat").split()[1]) / 1e9
+    except (IndexError, ValueError):  # it has ended, or the kernel does not count
+        return 0.0
+
+
+def _private_bytes(pid: int) -> int:
+    """The memory of a worker that it shares with nobody."""
+    lines = read_file(f"/proc/{pid}/smaps_rollup").splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) * 1024

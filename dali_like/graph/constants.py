@@ -1,0 +1,237 @@
+"""Constants: values that are the same for every sample, with a type, a shape and a layout.
+
+They follow ``nvidia.dali.types`` 1.53; users find them in `dali_like.types`.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.errors import ArgumentError, ArgumentTypeError, DeviceError
+from dali_like.graph.expressions import Expression, Operand
+from dali_like.tensors.tensor_arguments import checked_layout
+from dali_like.types import (
+    BOOL,
+    FLOAT,
+    FLOAT16,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    UINT16,
+    UINT32,
+    UINT64,
+    DALIDataType,
+    numpy_dtype,
+    to_dali_type,
+)
+
+__all__ = ["Constant", "ScalarConstant"]
+
+
+class Constant(Expression):
+    """A value that is the same for every sample of every batch: an output of a pipeline, or an operand.
+
+    Numbers, lists of numbers and arrays that are given as outputs or operands become constants by themselves; this class is
+    for those who want another type, shape or layout. Python's operators make data nodes of it.
+
+    Args:
+        value: a number, a one-dimensional list or tuple of numbers, or an array.
+        dtype: of the samples. Without it Python's numbers become INT32, FLOAT and BOOL, and NumPy's types of 64 bits those
+            of 32, as in DALI; other arrays keep theirs.
+        shape: of each sample. A number fills it; the elements of anything else are as many as it has.
+        layout: a letter for each dimension.
+        device: where the data is wanted: "cpu" (the default) or "gpu".
+        name: of the node, where one is made of it; for messages.
+
+    Attributes:
+        array: one sample.
+        layout: its layout; empty where none was given.
+        device: where it is wanted.
+        name: of the node.
+
+    Raises:
+        ArgumentTypeError: the value is not of numbers.
+        ArgumentError: it has numbers that the type cannot hold (which DALI changes silently), or does not go with the shape
+            or the layout.
+        DeviceError: `device` is something else.
+
+    >>> Constant([1, 2, 3, 4], dtype=UINT8, shape=(2, 2), layout="HW").array
+    array([[1, 2],
+           [3, 4]], dtype=uint8)
+    """
+
+    def __init__(
+        self,
+        value: Any,
+        dtype: Any = None,
+        shape: Any = None,
+        layout: str | None = None,
+        device: str | None = None,
+        *,
+        name: str | None = None,
+    ) -> None:
+        if device not in (None, "cpu", "gpu"):
+            raise DeviceError(f'device={device!r}: a constant is on the "cpu" or on the "gpu"')
+        array = _array_of_numbers(value)
+        if dtype is not None:
+            array = _convert(array, numpy_dtype(to_dali_type(dtype)))
+        elif isinstance(value, _PLAIN):
+            array = _convert(array, _SHORT_TYPES.get(array.dtype, array.dtype))
+        if shape is not None:
+            array = _reshape(array, shape)
+        self.array = np.array(array, order="C")
+        self.layout = checked_layout(layout, array.ndim)
+        self.device = device or "cpu"
+        self.name = name or "constant"
+
+    @property
+    def dtype(self) -> DALIDataType:
+        """The element type."""
+        return to_dali_type(self.array.dtype)
+
+    @property
+    def value(self) -> Any:
+        """The number, or nested lists of numbers, as Python's."""
+        return self.array.tolist()
+
+    @property
+    def shape(self) -> list[int]:
+        """The extents of the dimensions of a sample."""
+        return list(self.array.shape)
+
+    def __eq__(self, other: Operand) -> Any:  # type: ignore[override]
+        """Of two single numbers, whether value and type are the same; of anything else a node."""
+        if isinstance(other, Constant) and not self.array.ndim and not other.array.ndim:
+            return self.dtype is other.dtype and bool(self.array == other.array)
+        return super().__eq__(other)
+
+    def __ne__(self, other: Operand) -> Any:  # type: ignore[override]
+        equal = self == other
+        return not equal if isinstance(equal, bool) else super().__ne__(other)
+
+    __hash__ = Expression.__hash__
+
+    def __bool__(self) -> builtins.bool:
+        return bool(self._number("biu", "truth value"))
+
+    def __int__(self) -> int:
+        return int(self._number("biu", "integer"))
+
+    def __float__(self) -> float:
+        return float(self._number("f", "floating-point number"))
+
+    def _number(self, kinds: str, what: str) -> float:
+        if self.array.ndim or self.array.dtype.kind not in kinds:
+            raise ArgumentTypeError(
+                f"{self!r} is no {what}; constants that are single numbers can be cast: .int32(), .float32()"
+            )
+        return self.array.item()  # type: ignore[no-any-return]
+
+    def cast(self, dtype: Any) -> Constant:
+        """The same value with another type."""
+        return Constant(self.array, dtype, layout=self.layout)
+
+    def bool(self) -> Constant:
+        """The same as BOOL; `uint8` to `float64` likewise."""
+        return self.cast(BOOL)
+
+    def uint8(self) -> Constant:
+        return self.cast(UINT8)
+
+    def uint16(self) -> Constant:
+        return self.cast(UINT16)
+
+    def uint32(self) -> Constant:
+        return self.cast(UINT32)
+
+    def uint64(self) -> Constant:
+        return self.cast(UINT64)
+
+    def int8(self) -> Constant:
+        return self.cast(INT8)
+
+    def int16(self) -> Constant:
+        return self.cast(INT16)
+
+    def int32(self) -> Constant:
+        return self.cast(INT32)
+
+    def int64(self) -> Constant:
+        return self.cast(INT64)
+
+    def float16(self) -> Constant:
+        return self.cast(FLOAT16)
+
+    def float32(self) -> Constant:
+        return self.cast(FLOAT)
+
+    def float64(self) -> Constant:
+        return self.cast(FLOAT64)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.array!r}, layout={self.layout!r})"
+
+
+class ScalarConstant(Constant):
+    """A single number as an operand, of a type that may not be Python's.
+
+    Args:
+        value: the number.
+        dtype: its type. Without it Python's numbers are INT32, FLOAT or BOOL, and NumPy's keep theirs.
+
+    Raises:
+        ArgumentTypeError: the value is no number.
+        ArgumentError: the type cannot hold it.
+    """
+
+    def __init__(self, value: Any, dtype: Any = None) -> None:
+        if not isinstance(value, _NUMBERS):
+            raise ArgumentTypeError(f"Expected scalar value of type 'bool', 'int' or 'float', got {type(value)}.")
+        own = value.dtype if isinstance(value, np.generic) else None
+        super().__init__(value, own if dtype is None else dtype)
+
+
+_NUMBERS = (bool, int, float, np.bool_, np.number)
+#: What loses its 64-bit types, unless it is to keep them.
+_PLAIN = (*_NUMBERS, list, tuple, np.ndarray)
+_SHORT_TYPES = {
+    np.dtype(np.int64): np.dtype(np.int32),
+    np.dtype(np.uint64): np.dtype(np.uint32),
+    np.dtype(np.float64): np.dtype(np.float32),
+}
+
+
+def _array_of_numbers(value: Any) -> NDArray[Any]:
+    numbers = value if isinstance(value, (list, tuple)) else (value,)
+    plain = all(isinstance(number, _NUMBERS) and not isinstance(number, enum.Enum) for number in numbers)
+    if not plain and not hasattr(value, "__array__"):
+        raise ArgumentTypeError(f"a constant is a number, a one-dimensional list of numbers or an array, not {value!r}")
+    array = np.asarray(value)
+    if plain and array.dtype == object:
+        raise ArgumentError(f"{value!r} is too large for a constant")
+    return array.astype(numpy_dtype(to_dali_type(array.dtype)), copy=False)
+
+
+def _convert(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The array with another type. Numbers may be rounded, but neither wrapped round nor made infinite."""
+    if dtype.kind != "b":
+        limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+        numbers = array[np.isfinite(array)] if dtype.kind == "f" else array
+        if numbers.size and not (limits.min <= numbers.min() and numbers.max() <= limits.max):
+            raise ArgumentError(f"{array!r} does not fit into {to_dali_type(dtype)}; say dtype=")
+    return array.astype(dtype)
+
+
+def _reshape(array: NDArray[Any], shape: Any) -> NDArray[Any]:
+    try:
+        return np.full(shape, array) if array.ndim == 0 else array.reshape(shape)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"a constant of {array.size} elements does not have the shape {shape!r}") from error

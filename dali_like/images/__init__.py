@@ -1,0 +1,4 @@
+"""Decoding of image files on the CPU, and image arithmetic on NumPy arrays.
+
+Imports the layers below: `device`, `engine`, `common`.
+"""

@@ -1,0 +1,376 @@
+"""Operators on colours: brightness, contrast, hue, saturation and colour models, as in ``nvidia.dali.fn``.
+
+Their arithmetic is DALI's, in single precision and in the same order, so that results are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeAlias
+
+import numpy as np
+
+from dali_like.errors import ArgumentError, SampleError
+from dali_like.graph.operator_interface import Array, OperatorCall
+from dali_like.graph.scratch import scratch
+from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
+from dali_like.operators.conversion import convert, convert_over
+from dali_like.operators.description import operator
+from dali_like.operators.parameters import FINITE, PerFrame
+from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
+
+_IMAGES = "HWC FHWC DHWC"
+#: In single precision; arithmetic of these stays in it.
+_float = np.float32
+_UINT8 = np.dtype(np.uint8)
+#: In degrees.
+_Angle: TypeAlias = Annotated[float, FINITE]
+
+
+def _check_dtype(given: Mapping[str, Any]) -> None:
+    if given.get("dtype") is not None:
+        check_result(given["dtype"])
+
+
+# Brightness and contrast
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+def brightness_contrast(
+    call: OperatorCall,
+    image: Array,
+    *,
+    brightness: PerFrame[float] = 1.0,
+    brightness_shift: PerFrame[float] = 0.0,
+    contrast: PerFrame[float] = 1.0,
+    contrast_center: PerFrame[float] | None = None,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Make images brighter or darker, and their contrast higher or lower.
+
+    ``out = brightness_shift * range + brightness * (contrast_center + contrast * (in - contrast_center))``, where the range
+    is the largest number of the result's dtype, or 1 for floats.
+
+    Args:
+        image: any dtype and number of channels.
+        brightness: the factor of the brightness.
+        brightness_shift: is added; 1 is the whole range.
+        contrast: the factor of the contrast; 0 makes everything gray.
+        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
+        dtype: of the result. Default: that of the image.
+    """
+    return _brightness_contrast(call, image, brightness, brightness_shift, contrast, contrast_center, dtype)
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+def brightness(
+    call: OperatorCall,
+    image: Array,
+    *,
+    brightness: PerFrame[float] = 1.0,
+    brightness_shift: PerFrame[float] = 0.0,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Make images brighter or darker: ``out = brightness_shift * range + brightness * in``.
+
+    Args:
+        image: any dtype and number of channels.
+        brightness: the factor of the brightness.
+        brightness_shift: is added; 1 is the largest number of the result's dtype, or 1 for floats.
+        dtype: of the result. Default: that of the image.
+    """
+    return _brightness_contrast(call, image, brightness, brightness_shift, 1.0, None, dtype)
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+def contrast(
+    call: OperatorCall,
+    image: Array,
+    *,
+    contrast: PerFrame[float] = 1.0,
+    contrast_center: PerFrame[float] | None = None,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Make the contrast of images higher or lower: ``out = contrast_center + contrast * (in - contrast_center)``.
+
+    Args:
+        image: any dtype and number of channels.
+        contrast: the factor of the contrast; 0 makes everything gray.
+        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
+        dtype: of the result. Default: that of the image.
+    """
+    return _brightness_contrast(call, image, 1.0, 0.0, contrast, contrast_center, dtype)
+
+
+def _brightness_contrast(
+    call: OperatorCall,
+    image: Array,
+    brightness: float,
+    brightness_shift: float,
+    contrast: float,
+    contrast_center: float | None,
+    dtype: np.dtype[Any] | None,
+) -> Array:
+    result = image.dtype if dtype is None else dtype
+    centre = _float(_half_range(image.dtype) if contrast_center is None else contrast_center)
+    whole = _float(np.iinfo(result).max if result.kind in "iu" else 1)
+    factor, shift = _float(brightness), _float(brightness_shift)
+    addend = shift * whole + factor * (centre - _float(contrast) * centre)
+    return _scale(call, image, factor * _float(contrast), addend, result)
+
+
+def _half_range(dtype: np.dtype[Any]) -> float:
+    if dtype.kind not in "iu":
+        return 0.5
+    return float(2 ** (8 * dtype.itemsize - (dtype.kind == "i") - 1))
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.float32, dtype: np.dtype[Any]) -> Array:
+    """Each element times a factor, plus an addend."""
+    check_result(dtype)
+    if image.dtype == np.uint8 and image.size > 256:
+        table = convert(np.arange(256, dtype=np.float32) * factor + addend, dtype)
+        out = call.empty(image.shape, dtype)
+        rows = (-1, math.prod(image.shape[-2:]))
+        look_up(image.reshape(rows), table, out.reshape(rows))
+        return out
+    out = call.empty(image.shape, dtype)
+    values = np.multiply(image, factor, dtype=np.float32, out=out if dtype == np.float32 else None)
+    values += addend
+    if values is not out:
+        np.copyto(out, convert(values, dtype))
+    return out
+
+
+# Hue and saturation
+
+#: From RGB to the colour model in which the hue is an angle and the saturation a length; and back, as rounded by DALI.
+_TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], np.float32)
+_FROM_YIQ = np.array(
+    [
+        [0.99966437, 0.9565412, 0.6208617],
+        [0.99962485, -0.27227446, -0.6474513],
+        [1.0028123, -1.106848, 1.7054056],
+    ],
+    np.float32,
+)
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, strided=True)
+def hsv(
+    call: OperatorCall,
+    image: Array,
+    *,
+    hue: PerFrame[_Angle] = 0.0,
+    saturation: PerFrame[float] = 1.0,
+    value: PerFrame[float] = 1.0,
+    dtype: np.dtype[Any] = _UINT8,
+) -> Array:
+    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+
+    Args:
+        image: any dtype, three channels.
+        hue: is added to the hue, in degrees.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        value: the factor of the brightness.
+        dtype: of the result. Default: UINT8.
+    """
+    return _twist(call, image, (), hue, saturation, value, 0.0, dtype)
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
+def hue(
+    call: OperatorCall,
+    image: Array,
+    *,
+    hue: PerFrame[_Angle] = 0.0,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Change the hue of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        hue: is added to the hue, in degrees.
+        dtype: of the result. Default: that of the image.
+    """
+    return _twist(call, image, (), hue, 1.0, 1.0, 0.0, dtype)
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
+def saturation(
+    call: OperatorCall,
+    image: Array,
+    *,
+    saturation: PerFrame[float] = 1.0,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Change the saturation of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        dtype: of the result. Default: that of the image.
+    """
+    return _twist(call, image, (), 0.0, saturation, 1.0, 0.0, dtype)
+
+
+@operator(layouts=_IMAGES, check=_check_dtype, ignored={"image_type": RGB}, strided=True)
+def color_twist(
+    call: OperatorCall,
+    image: Array,
+    *,
+    brightness: PerFrame[float] = 1.0,
+    contrast: PerFrame[float] = 1.0,
+    hue: PerFrame[_Angle] = 0.0,
+    saturation: PerFrame[float] = 1.0,
+    dtype: np.dtype[Any] | None = None,
+) -> Array:
+    """Change brightness, contrast, hue and saturation of RGB images.
+
+    Args:
+        image: any dtype, three channels.
+        brightness: the factor of the brightness.
+        contrast: the factor of the contrast, around 128 (0.5 for floats); 0 makes everything gray.
+        hue: is added to the hue, in degrees.
+        saturation: the factor of the saturation; 0 makes an image gray.
+        dtype: of the result. Default: that of the image.
+    """
+    half = _float(0.5 if image.dtype.kind == "f" else 128)
+    offset = float((half - half * _float(contrast)) * _float(brightness))
+    return _twist(call, image, (brightness, contrast), hue, saturation, 1.0, offset, dtype)
+
+
+def _twist(
+    call: OperatorCall,
+    image: Array,
+    factors: Sequence[float],
+    hue: float,
+    saturation: float,
+    value: float,
+    offset: float,
+    dtype: np.dtype[Any] | None,
+) -> Array:
+    if image.shape[-1] != 3:
+        raise SampleError(f"the image must have the three channels of RGB, not {image.shape[-1]}")
+    angle = float(_float(math.radians(_float(hue))))
+    turned = np.eye(3, dtype=np.float32)
+    turned[1:, 1:] = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+    matrix = np.eye(3, dtype=np.float32)
+    scales = [np.diag(np.full(3, factor, np.float32)) for factor in (*factors, value)]
+    saturated = np.diag(np.array([1, saturation, saturation], np.float32))
+    for next_one in (*scales[:-1], _FROM_YIQ, turned, saturated, scales[-1], _TO_YIQ):
+        matrix = _product(matrix, next_one)
+    return _transform(call, image, matrix, np.full(3, offset, np.float32), image.dtype if dtype is None else dtype)
+
+
+def _product(one: Array, other: Array) -> Array:
+    """The product of two matrices of 3 x 3, summed up in single precision from left to right."""
+    terms = one[:, :, np.newaxis] * other[np.newaxis]
+    product: Array = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
+    return product
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _transform(
+    call: OperatorCall, image: Array, matrix: Array, offset: Array, dtype: np.dtype[Any], before: Array | None = None
+) -> Array:
+    """Multiply the colour of each pixel, to which `before` has been added, by a matrix, and add an offset."""
+    check_result(dtype)
+    channels = planes(image)
+    *inputs, total, term = scratch("colours", (len(channels) + 2, *channels[0].shape), np.float32)
+    for plane, channel in zip(inputs, channels, strict=True):
+        np.copyto(plane, channel, casting="unsafe")
+    if before is not None:
+        for plane, addend in zip(inputs, before, strict=True):
+            np.add(plane, addend, out=plane)
+    is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # no sum is NaN
+    results = [*scratch("changed colours", (len(matrix), *channels[0].shape), dtype)]
+    for row, addend, result in zip(matrix, offset, results, strict=True):
+        np.multiply(inputs[0], row[0], out=total)
+        for plane, factor in zip(inputs[1:], row[1:], strict=True):
+            np.add(total, np.multiply(plane, factor, out=term), out=total)
+        if addend:
+            np.add(total, addend, out=total)
+        if is_simple:
+            convert_over(total, result)
+        else:
+            convert(total, dtype, result)
+    out = call.empty(image.shape, dtype)
+    merge(results, out)
+    return out
+
+
+# Colour models
+
+#: ITU-R BT.601 with the range of video: Y from 16 to 235, Cb and Cr from 16 to 240. The rows are Y, Cb and Cr.
+_TO_YCBCR = np.array(
+    [
+        [0.25678823529, 0.50412941176, 0.09790588235],
+        [-0.14822289945, -0.29099278682, 0.43921568627],
+        [0.43921568627, -0.36778831435, -0.07142737192],
+    ],
+    np.float32,
+)
+_YCBCR_OFFSET = np.array([16, 128, 128], np.float32)
+_LUMA = _float(255 / 219)
+#: The rows are R, G and B.
+_FROM_YCBCR = np.array([[_LUMA, 0, 1.59602679], [_LUMA, -0.39176229, -0.81296765], [_LUMA, 2.01723214, 0]], np.float32)
+
+
+def _check_models(given: Mapping[str, Any]) -> None:
+    for name in ("image_type", "output_type"):
+        if given[name] == ANY_DATA:
+            raise ArgumentError(f"{name} must be one of RGB, BGR, GRAY, YCbCr, not ANY_DATA")
+    if given["image_type"] == given["output_type"]:
+        raise ArgumentError("image_type and output_type are the same: conversion not supported")
+
+
+@operator(layouts="HWC FHWC DHWC FDHWC", check=_check_models, strided=True)
+def color_space_conversion(
+    call: OperatorCall,
+    image: Array,
+    *,
+    image_type: DALIImageType,
+    output_type: DALIImageType,
+) -> Array:
+    """Convert images from one colour model to another.
+
+    Args:
+        image: uint8, with one channel if it is GRAY, else three.
+        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
+        output_type: that of the result; another one.
+    """
+    channels = 1 if image_type == GRAY else 3
+    if image.dtype != np.uint8 or image.shape[-1] != channels:
+        raise SampleError(
+            f"{image_type.name} images must be of dtype uint8 and have {channels} channels, not {image.dtype} and "
+            f"{image.shape[-1]}"
+        )
+    if YCbCr in (image_type, output_type):
+        return _convert_ycbcr(call, image, image_type, output_type)
+    out = call.empty((*image.shape[:-1], 1 if output_type == GRAY else 3), np.uint8)
+    if image.size:
+        cv2 = opencv()
+        code = getattr(cv2, f"COLOR_{image_type.name}2{output_type.name}")
+        cv2.cvtColor(image.reshape(-1, *image.shape[-2:]), code, out.reshape(-1, *out.shape[-2:]))
+    return out
+
+
+def _convert_ycbcr(call: OperatorCall, image: Array, image_type: DALIImageType, output_type: DALIImageType) -> Array:
+    if image_type == GRAY:
+        out = call.empty((*image.shape[:-1], 3), np.uint8)
+        out[..., :1] = convert(np.arange(256, dtype=np.float32) * _float(219 / 255) + _float(16), out.dtype)[image]
+        out[..., 1:] = 128
+        return out
+    if output_type == GRAY:
+        out = call.empty((*image.shape[:-1], 1), np.uint8)
+        luma = convert((np.arange(256, dtype=np.float32) - _float(16)) * _LUMA, out.dtype)
+        out[...] = luma[image[..., :1]]
+        return out
+    if output_type == YCbCr:
+        rgb = image if image_type == RGB else np.ascontiguousarray(image[..., ::-1])
+        return _transform(call, rgb, _TO_YCBCR, _YCBCR_OFFSET, image.dtype)
+    matrix = _FROM_YCBCR[::-1] if output_type == BGR else _FROM_YCBCR
+    return _transform(call, image, matrix, np.zeros(3, np.float32), image.dtype, before=-_YCBCR_OFFSET)

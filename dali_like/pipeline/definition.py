@@ -1,0 +1,125 @@
+"""`pipeline_def`: makes pipelines of functions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, overload
+
+from dali_like.common.checks import list_unknown
+from dali_like.common.notices import warn
+from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.graph.nodes import contains_node
+from dali_like.pipeline.pipeline import Pipeline
+
+__all__ = ["do_not_convert", "pipeline_def"]
+
+_P = ParamSpec("_P")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline).parameters)
+#: What calls may say besides, as in DALI: without effect.
+_SWITCHES = frozenset({"debug", "enable_conditionals"})
+
+
+@overload
+def pipeline_def(fn: Callable[_P, Any]) -> Callable[..., Pipeline]: ...
+
+
+@overload
+def pipeline_def(
+    *, enable_conditionals: bool = False, **options: Any
+) -> Callable[[Callable[_P, Any]], Callable[..., Pipeline]]: ...
+
+
+def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: bool = False, **options: Any) -> Any:
+    """Make a function that returns data nodes into one that returns a `Pipeline` with these outputs.
+
+    With or without arguments of `Pipeline`. Calls of the decorated function take the function's own arguments, and those of
+    Pipeline as keywords, which override the decorator's; the function's come first where names are the same. While the
+    function runs, `Pipeline.current` is the pipeline that it defines.
+
+    Args:
+        fn: the function. A tuple that it returns has the outputs; a list without nodes is a constant.
+        enable_conditionals: without effect: ``if`` on a node raises in any case, and everything else is as it would be.
+        options: arguments of `Pipeline`.
+
+    Raises:
+        DefinitionError: unknown arguments, or the function has ``**kwargs``.
+
+    >>> import numpy as np
+    >>> from dali_like import fn, pipeline_def
+    >>> @pipeline_def(batch_size=4)
+    ... def squares():
+    ...     return fn.external_source(source=lambda info: np.int32(info.idx_in_epoch**2), batch=False)
+    >>> pipe = squares()
+    >>> pipe.run()[0].as_array()
+    array([0, 1, 4, 9], dtype=int32)
+    >>> pipe.close()
+    """
+    unknown = sorted(set(options) - _PIPELINE_ARGUMENTS)
+    if unknown:
+        raise DefinitionError(
+            f"pipeline_def got arguments that Pipeline does not have: {list_unknown(unknown, _PIPELINE_ARGUMENTS)}"
+        )
+    if fn is None:
+        return lambda function: _make_factory(function, options)
+    return _make_factory(fn, options)
+
+
+def do_not_convert(func: _F | None = None) -> Any:
+    """The function as it is. DALI rewrites functions for conditional execution, and not those; here none is rewritten.
+
+    Raises:
+        ArgumentError: it is one of `pipeline_def`.
+    """
+    if func is None:
+        return do_not_convert
+    if getattr(func, "_is_pipeline_def", False):
+        raise ArgumentError("Pipeline definition cannot be marked with @do_not_convert.")
+    return func
+
+
+def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Pipeline]:
+    parameters = inspect.signature(function).parameters
+    name = getattr(function, "__qualname__", repr(function))
+    _check_parameters(parameters.values(), name)
+
+    @functools.wraps(function)
+    def make_pipeline(*args: Any, **kwargs: Any) -> Pipeline:
+        own = {key: value for key, value in kwargs.items() if key in parameters}
+        others = {key: value for key, value in kwargs.items() if key not in own and key not in _SWITCHES}
+        unknown = sorted(set(others) - _PIPELINE_ARGUMENTS)
+        if unknown:
+            raise DefinitionError(
+                f"{name} got unexpected arguments: {list_unknown(unknown, [*parameters, *_PIPELINE_ARGUMENTS])}; neither "
+                "the function nor Pipeline has them"
+            )
+        pipeline = Pipeline(**{**options, **others})
+        with pipeline:
+            outputs = function(*args, **own)
+        pipeline.set_outputs(*_as_tuple(outputs))
+        return pipeline
+
+    vars(make_pipeline)["_is_pipeline_def"] = True
+    return make_pipeline
+
+
+def _check_parameters(parameters: Any, name: str) -> None:
+    for parameter in parameters:
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            raise DefinitionError(
+                f"pipeline_def: {name} must not have **{parameter.name}, since its keyword arguments are told apart from "
+                "those of Pipeline by their names"
+            )
+        if parameter.name in _PIPELINE_ARGUMENTS:
+            warn(f"pipeline_def: the argument `{parameter.name}` of {name} shadows an argument of Pipeline", UserWarning)
+
+
+def _as_tuple(outputs: Any) -> tuple[Any, ...]:
+    if outputs is None:
+        return ()
+    if isinstance(outputs, tuple) or contains_node(outputs):
+        return tuple(outputs)
+    return (outputs,)

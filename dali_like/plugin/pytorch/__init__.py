@@ -1,0 +1,57 @@
+"""PyTorch's ``DataLoader`` on this package's workers, and DALI's iterators for PyTorch.
+
+Code written for either moves over by changing the import:
+
+>>> from dali_like.plugin.pytorch import DataLoader  # in place of torch.utils.data
+>>> from dali_like.plugin.pytorch import DALIGenericIterator  # in place of nvidia.dali.plugin.pytorch
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dali_like.common.extras import optional
+from dali_like.common.lazy_names import importer
+
+optional("torch", "dali_like.plugin.pytorch", "pytorch")
+
+if TYPE_CHECKING:
+    from dali_like.ops import TorchPythonFunction
+    from dali_like.plugin.epoch_progress import LastBatchPolicy
+    from dali_like.plugin.pytorch import fn
+    from dali_like.plugin.pytorch.iterators import (
+        DALIClassificationIterator,
+        DALIGenericIterator,
+        DALIRaggedIterator,
+        feed_ndarray,
+        to_torch_type,
+    )
+    from dali_like.plugin.pytorch.loader import DataLoader
+
+__all__ = [
+    "DALIClassificationIterator",
+    "DALIGenericIterator",
+    "DALIRaggedIterator",
+    "DataLoader",
+    "LastBatchPolicy",
+    "TorchPythonFunction",
+    "feed_ndarray",
+    "fn",
+    "to_torch_type",
+]
+
+_PLACES = {
+    "dali_like.plugin.pytorch.fn": (),
+    "dali_like.plugin.pytorch.loader": ("DataLoader",),
+    "dali_like.ops": ("TorchPythonFunction",),
+    "dali_like.plugin.pytorch.iterators": (
+        "DALIClassificationIterator",
+        "DALIGenericIterator",
+        "DALIRaggedIterator",
+        "feed_ndarray",
+        "to_torch_type",
+    ),
+    "dali_like.plugin.epoch_progress": ("LastBatchPolicy",),
+}
+
+__getattr__, __dir__ = importer(__name__, _PLACES)

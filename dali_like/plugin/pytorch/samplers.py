@@ -1,0 +1,58 @@
+"""PyTorch's samplers as ones of ours, which draw the same and can be resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils.data as torch_data
+
+from dali_like.data import samplers as own_samplers
+from dali_like.data.generators import TorchRandomness
+from dali_like.data.index_iterators import BatchIterator
+from dali_like.data.sampler_iterators import resumable
+
+
+class _RandomSampler(own_samplers.RandomSampler):
+    randomness = TorchRandomness
+
+
+class _BatchSampler(own_samplers.BatchSampler[Any]):
+    def __iter__(self) -> BatchIterator[Any]:
+        return BatchIterator(lambda: resumable(own_sampler(self.sampler)), self.batch_size, self.drop_last)
+
+
+class _DistributedSampler(own_samplers.DistributedSampler):
+    randomness = TorchRandomness
+
+
+def own_sampler(sampler: Any) -> Any:
+    """Our sampler that gives what one of PyTorch's gives; others, subclasses among them, stay what they are."""
+    translate = _TRANSLATIONS.get(type(sampler))
+    return sampler if translate is None else translate(sampler)
+
+
+def _distributed(sampler: Any) -> Any:
+    own = _DistributedSampler(
+        sampler.dataset, sampler.num_replicas, sampler.rank, sampler.shuffle, sampler.seed, sampler.drop_last
+    )
+    own.set_epoch(sampler.epoch)
+    return own
+
+
+def _generator_of(sampler: Any) -> Any:
+    """PyTorch draws from its global generator where a sampler has none."""
+    return torch.default_generator if sampler.generator is None else sampler.generator
+
+
+_TRANSLATIONS: dict[type, Callable[[Any], Any]] = {
+    torch_data.SequentialSampler: lambda its: own_samplers.SequentialSampler(its.data_source),
+    torch_data.RandomSampler: lambda its: _RandomSampler(its.data_source, its.replacement, its._num_samples, its.generator),
+    torch_data.SubsetRandomSampler: lambda its: own_samplers.SubsetRandomSampler(its.indices, _generator_of(its)),
+    torch_data.WeightedRandomSampler: lambda its: own_samplers.WeightedRandomSampler(
+        its.weights, its.num_samples, its.replacement, _generator_of(its)
+    ),
+    torch_data.BatchSampler: lambda its: _BatchSampler(its.sampler, its.batch_size, its.drop_last),
+    torch_data.DistributedSampler: _distributed,
+}

@@ -1,0 +1,228 @@
+"""Pickling by value what workers could not import: cloudpickle, and what it leaves out.
+
+What can be imported by name travels as a name. What cannot, such as lambdas, local functions and classes, and everything
+defined in ``__main__`` or in a notebook's cell, travels with its code and the globals that it uses. cloudpickle does that
+for functions and classes, and leaves the rest to pickle, which would go wrong with
+
+- functions under ``functools.cache``, ``lru_cache`` or ``singledispatch``, and ``typing.NewType``: they travel by value;
+  caches are empty there;
+- ``functools.cached_property``, which has a lock in Python 3.11, and ``functools.singledispatchmethod``, which has weak
+  references from 3.13 on: those stay behind;
+- other objects that are pickled as a name in ``__main__``, which workers do not have: they are refused;
+- ``numpy.memmap``, whose content would go into the pickle: it can stay apart, as that of other arrays;
+- open text files: they are refused, where cloudpickle would quietly send their content;
+- primitives of `multiprocessing`, see `dali_like.engine.backends.inherited`;
+- the standard streams: in a worker they are the worker's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import pickle
+import sys
+import types
+import typing
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from dali_like.engine.backends.inherited import InheritedObjects
+from dali_like.errors import PicklingError
+
+_MAIN = "__main__"
+
+_CachedFunction: Any = type(functools.lru_cache(len))
+
+#: All functions that singledispatch makes have the same code, and these attributes.
+_generic: Any = functools.singledispatch(lambda _: None)
+_GENERIC_CODE = _generic.__code__
+_GENERIC_METHODS = frozenset(vars(_generic)) - {"__wrapped__"}
+
+_STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
+
+#: What travels as the name of a module, or as a name in one.
+_NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+
+_marked: weakref.WeakSet[types.FunctionType] = weakref.WeakSet()
+
+
+def mark(function: types.FunctionType) -> None:
+    """Let a function travel by value wherever it has been defined."""
+    _marked.add(function)
+
+
+def register(kind: type, reduce: Callable[[Any], Any]) -> None:
+    """Pickle the instances of a class in another way from now on; those of its subclasses are not concerned.
+
+    Args:
+        reduce: given an instance, what ``__reduce__`` may return.
+    """
+    _REDUCERS[kind] = reduce
+
+
+def dumps(
+    value: Any,
+    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+    note_module: Callable[[str], object] | None = None,
+    inherited: InheritedObjects | None = None,
+) -> bytes:
+    """What ``pickle.loads`` reads in a process that has not run the program's main module.
+
+    Args:
+        buffer_callback: as for ``pickle.dumps``.
+        note_module: called with the name of each module that is referred to, itself or for what is in it.
+        inherited: takes the descriptors of primitives of `multiprocessing`; None: these are refused.
+    """
+    with io.BytesIO() as file:
+        pickler = _Pickler(file, buffer_callback=buffer_callback)
+        pickler.note_module = note_module
+        pickler.inherited = inherited
+        with inherited or contextlib.nullcontext():
+            pickler.dump(value)
+        return file.getvalue()
+
+
+def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> None:
+    """As `dumps`, into a file, but for the buffers that are not to be kept in it, and only to be compared."""
+    pickler = _Pickler(file, buffer_callback=keep)
+    with InheritedObjects(for_spawned=False) as pickler.inherited:
+        pickler.dump(value)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
+    note_module: Callable[[str], object] | None = None
+    inherited: InheritedObjects | None = None
+
+    def reducer_override(self, value: Any) -> Any:
+        reduced = NotImplemented if self.inherited is None else self.inherited.reduce(value)
+        if reduced is NotImplemented:
+            reduced = self._reduce(value)
+        if self.note_module is not None and isinstance(value, _NAMED):
+            if isinstance(value, types.ModuleType):
+                self.note_module(value.__name__)
+            elif reduced is NotImplemented and isinstance(value.__module__, str):  # it travels by name
+                self.note_module(value.__module__)
+        return reduced
+
+    def _reduce(self, value: Any) -> Any:
+        if isinstance(value, types.FunctionType):
+            if value.__code__ is _GENERIC_CODE and not _travels_by_name(value):
+                return _reduce_generic(value)
+            if value in _marked:
+                return self._dynamic_function_reduce(value)  # cloudpickle has no other way to say it of one function
+        elif isinstance(value, io.IOBase):
+            return _reduce_file(value)
+        elif type(value) in _REDUCERS:
+            if not _travels_by_name(value):
+                return _REDUCERS[type(value)](value)
+        elif _is_pickled_by_code_of_main(value) and type(value) not in self.dispatch_table:
+            return _reduce_its_own_way(value)
+        return super().reducer_override(value)
+
+
+def _travels_by_name(value: Any) -> bool:
+    """Whether a worker can import it."""
+    name, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if name is None or path is None or name == _MAIN or name not in sys.modules or _is_module_by_value(name):
+        return False
+    found: Any = sys.modules[name]
+    for step in path.split("."):
+        found = getattr(found, step, None)
+    return found is value
+
+
+def _is_module_by_value(name: str) -> bool:
+    """Whether the user has told cloudpickle so."""
+    return any(name == module or name.startswith(f"{module}.") for module in cloudpickle.list_registry_pickle_by_value())
+
+
+def _reduce_cached_function(function: Any) -> tuple[Any, ...]:
+    attributes = {name: part for name, part in vars(function).items() if name != "cache_parameters"}
+    return _make_cached_function, (function.__wrapped__, function.cache_parameters()), attributes
+
+
+def _make_cached_function(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_cached_property(value: Any) -> tuple[Any, ...]:
+    attributes = {name: part for name, part in vars(value).items() if name != "lock"}
+    return functools.cached_property, (value.func,), attributes
+
+
+def _reduce_generic_method(value: Any) -> tuple[Any, ...]:
+    return functools.singledispatchmethod, (value.func,), {"dispatcher": value.dispatcher}
+
+
+def _reduce_new_type(value: Any) -> tuple[Any, ...]:
+    return typing.NewType, (value.__name__, value.__supertype__), vars(value)
+
+
+def _reduce_memmap(array: Any) -> tuple[Any, ...]:
+    return _make_memmap, (np.asarray(array),)
+
+
+def _make_memmap(array: Any) -> Any:
+    return array.view(np.memmap)
+
+
+_REDUCERS: dict[Any, Callable[[Any], tuple[Any, ...]]] = {
+    _CachedFunction: _reduce_cached_function,
+    functools.cached_property: _reduce_cached_property,
+    functools.singledispatchmethod: _reduce_generic_method,
+    typing.NewType: _reduce_new_type,
+    np.memmap: _reduce_memmap,
+}
+
+
+def _reduce_generic(function: Any) -> tuple[Any, ...]:
+    """A function under ``functools.singledispatch``.
+
+    Implementations may refer to it, so it comes first, and they are its state.
+    """
+    attributes = {name: part for name, part in vars(function).items() if name not in _GENERIC_METHODS}
+    attributes.update((name, getattr(function, name)) for name in ("__module__", "__name__", "__qualname__", "__doc__"))
+    state = (attributes, dict(function.registry))
+    return functools.singledispatch, (function.__wrapped__,), state, None, None, _set_generic
+
+
+def _set_generic(function: Any, state: tuple[dict[str, Any], dict[type, Callable[..., Any]]]) -> None:
+    attributes, registry = state
+    for name, value in attributes.items():
+        setattr(function, name, value)
+    for kind, implementation in registry.items():
+        function.register(kind, implementation)
+
+
+def _reduce_file(file: io.IOBase) -> Any:
+    for name in _STREAMS:
+        if file is getattr(sys, name):
+            return getattr, (sys, name)
+    if type(file) is io.TextIOWrapper and not file.closed:
+        raise PicklingError("an open file does not travel: open it in the worker")
+    return NotImplemented
+
+
+def _is_pickled_by_code_of_main(value: Any) -> bool:
+    """Whether a class says how its instances are pickled, and they are to be found in the main program."""
+    kind: Any = type(value)
+    return (
+        (kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__)
+        and not isinstance(value, type)
+        and getattr(value, "__module__", None) == _MAIN
+    )
+
+
+def _reduce_its_own_way(value: Any) -> Any:
+    reduced = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
+    if isinstance(reduced, str):
+        raise PicklingError(
+            f"it is pickled by its name, {reduced!r} in {_MAIN}, which workers do not have; "
+            "put it into a module that they can import"
+        )
+    return reduced

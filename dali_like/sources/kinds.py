@@ -1,0 +1,250 @@
+"""The kinds of sources that users give, made into the one kind that the engine knows.
+
+What is a callable, what an iterable, and what may be done with each, follows ``nvidia.dali`` 1.53: an object that can be
+iterated is an iterable, even if it can be called; an array is an iterable of its rows; a generator function is called for
+its items.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from dali_like.engine.worker.iterable_states import Remembered, knows_its_state
+from dali_like.engine.worker.streams import Grouped, Stream, Walk
+from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.sources.sharding import Division, Padded
+
+#: What ``cycle`` may be, by what it means.
+_CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
+
+
+class Kind(NamedTuple):
+    """What the engine is told of a user's source.
+
+    Attributes:
+        callback: what it calls.
+        in_order: see `dali_like.engine.worker.source.Source`.
+        persists: whether an epoch begins where the one before has left off.
+        is_async: whether the callback is a coroutine function.
+        ignores_info: whether it is called without being told what to make.
+        length: how many samples or batches an epoch has; None if that is not known.
+    """
+
+    callback: Callable[[Any], Any]
+    in_order: bool = False
+    persists: bool = False
+    is_async: bool = False
+    ignores_info: bool = False
+    length: int | None = None
+
+
+class Use(NamedTuple):
+    """How a source is to be used.
+
+    Attributes:
+        label: how messages call it.
+        batch: batch by batch, or sample by sample.
+        batch_info: whether a callable gets a BatchInfo rather than the number of the iteration.
+        parallel: in workers.
+        sharded: whether each worker walks through an iterable of its own.
+        cycle: what happens at the end of an iterable.
+    """
+
+    label: str
+    batch: bool
+    batch_info: bool
+    parallel: bool
+    sharded: bool
+    cycle: str | None
+
+
+def check_cycle(cycle: Any) -> str | None:
+    """``cycle`` in one of its schemas.
+
+    Raises:
+        ArgumentError: it has none of them.
+    """
+    try:
+        return _CYCLES[cycle]
+    except (KeyError, TypeError):
+        raise ArgumentError(f'cycle must be None, True, False, "no", "quiet" or "raise", not {cycle!r}') from None
+
+
+def kind_of(source: Any, use: Use) -> Kind:
+    """What a source is.
+
+    Raises:
+        ArgumentError, DefinitionError: it is nothing that can be used that way.
+    """
+    if _is_generator_function(source) or is_iterable(source):
+        return _iterable_kind(source, use)
+    if use.cycle is not None:
+        raise ArgumentError(f"{use.label}: `cycle` can only be specified if `source` is iterable")
+    if use.sharded:
+        raise ArgumentError(f"{use.label}: sharded=True is for iterables; a callable is told what to make")
+    if not callable(source):
+        raise DefinitionError(
+            f"{use.label}: the `source` must be callable, iterable or a parameterless generator function, not a "
+            f"{type(source).__qualname__}"
+        )
+    if isinstance(source, type) and any("__call__" in vars(kind) for kind in source.__mro__):
+        raise DefinitionError(
+            f"{use.label}: the `source` is a class whose instances can be called; give one of them, {source.__name__}(...)"
+        )
+    return _callable_kind(source, use)
+
+
+def is_iterable(source: Any) -> bool:
+    """Whether a source is walked through rather than called."""
+    kind = type(source)
+    return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
+
+
+def is_async(function: Any) -> bool:
+    """Whether a function, or an object that can be called, is a coroutine function."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
+
+
+def _ways_out(iterable: Any) -> str:
+    """How workers can share the samples of an iterable all the same."""
+    if is_iterable(iterable) and callable(iterable):
+        return "It is walked through, since it has __iter__ or __getitem__; to have it called: source=yours.__call__"
+    if hasattr(iterable, "__getitem__") and hasattr(iterable, "__len__"):
+        return "To divide its samples among the workers: source=lambda info: dataset[info.idx_in_epoch], size=len(dataset)"
+    return "Or let each worker walk through samples of its own: sharded=True"
+
+
+def _iterable_kind(source: Any, use: Use) -> Kind:
+    is_function = not is_iterable(source)
+    what = "a generator function" if is_function else "an iterable"
+    if is_function and not _accepts(inspect.signature(source), 0):
+        raise DefinitionError(f"{use.label} is a generator function with arguments; it is called without any")
+    if use.parallel and not use.batch and not use.sharded:
+        raise DefinitionError(
+            f"{use.label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
+            f"external source definition and make sure your source returns batches). {_ways_out(source)}"
+        )
+    if inspect.isgenerator(source) and use.cycle in ("quiet", "raise"):
+        raise DefinitionError(
+            f"{use.label}: Cannot cycle through a generator. If it comes from a generator function, pass that function "
+            "instead"
+        )
+    persists = use.cycle == "no" or _cannot_begin_anew(source)
+    walk = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
+    length = None if persists or use.cycle == "quiet" else _length_of(source)
+    owner = source if knows_its_state(source) else None
+    return Kind(Stream(walk, once=persists, owner=owner), in_order=True, persists=persists, length=length)
+
+
+def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
+    if inspect.isasyncgenfunction(source):
+        raise DefinitionError(f"{use.label} is an async generator function; an async source returns one sample a call")
+    owner = None if use.parallel else _knower(source)
+
+    def kind(callback: Callable[[Any], Any], *, ignores_info: bool = False) -> Kind:
+        callback = callback if owner is None else Remembered(callback, owner)
+        return Kind(callback, is_async=is_async(source), ignores_info=ignores_info, length=_length_of(source))
+
+    told = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
+    try:
+        signature = inspect.signature(source)
+    except (TypeError, ValueError):  # some built-in functions have none
+        signature = None
+    if signature is None or _accepts(signature, 1):
+        return kind(_WithIteration(source) if use.batch and not use.batch_info else source)
+    if not _accepts(signature, 0):
+        raise DefinitionError(
+            f"{use.label} has the signature {signature}; a source is called with one positional argument, {told}"
+        )
+    if use.parallel:
+        raise DefinitionError(
+            f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {told}, so that each "
+            "worker can be told what to make"
+        )
+    if is_async(source) and not use.batch:
+        raise DefinitionError(
+            f"{use.label} takes no argument, and is a coroutine function; since several samples are made at once, it must "
+            f"be told which, by {told}"
+        )
+    return kind(_IgnoreInfo(source), ignores_info=True)
+
+
+class _IgnoreInfo:
+    """A source that takes no argument, as one that does."""
+
+    def __init__(self, source: Callable[[], Any]) -> None:
+        self.source = source
+
+    def __call__(self, info: Any) -> Any:
+        return self.source()
+
+
+class _WithIteration:
+    """A source that is given the number of the iteration, as one that is given the BatchInfo."""
+
+    def __init__(self, source: Callable[[int], Any]) -> None:
+        self.source = source
+
+    def __call__(self, info: Any) -> Any:
+        return self.source(info.iteration)
+
+
+def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) -> Kind:
+    """A kind of iterable of samples, as one of batches."""
+    assert isinstance(kind.callback, Stream)
+    walk = Grouped(kind.callback.begin, size, num_outputs, drop_last=drop_last)
+    return Kind(Stream(walk, once=kind.persists), kind.in_order, kind.persists)
+
+
+def padded(kind: Kind, division: Division) -> Kind:
+    """A kind that begins again where it is asked for more items than there are."""
+    if isinstance(kind.callback, Stream):
+        kind.callback.length = division.length
+        return kind
+    return kind._replace(callback=Padded(kind.callback, division))
+
+
+def _knower(source: Any) -> Any:
+    """What knows the state of a callable: itself, or the object that it is a method of; None if nobody does."""
+    return next(filter(knows_its_state, (source, getattr(source, "__self__", None))), None)
+
+
+def _is_generator_function(source: Any) -> bool:
+    return inspect.isgeneratorfunction(source) or inspect.isgeneratorfunction(_call_of(source))
+
+
+def _call_of(source: Any) -> Any:
+    """What runs when an object of a Python class is called."""
+    return type(source).__dict__.get("__call__") or getattr(type(source), "__call__", None)  # noqa: B004
+
+
+def _cannot_begin_anew(source: Any) -> bool:
+    """Whether what has been taken from an iterable is gone.
+
+    That holds for generators and for the iterators of the interpreter. One whose class has a method ``__iter__`` of its own
+    may well begin anew when it is asked for its iterator, as those in DALI's examples do.
+    """
+    if not isinstance(source, Iterator):
+        return False
+    begin = getattr(type(source), "__iter__", None)
+    return inspect.isgenerator(source) or not inspect.isfunction(begin) or begin is Iterator.__iter__
+
+
+def _length_of(source: Any) -> int | None:
+    try:
+        return len(source)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _accepts(signature: inspect.Signature, num_arguments: int) -> bool:
+    try:
+        signature.bind(*[None] * num_arguments)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""Which of several processes this one is: as the user says, as the frameworks know, or as the launcher has said."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from dali_like.common.checks import not_negative, positive
+from dali_like.errors import ArgumentClashError, ArgumentError
+from dali_like.sources.sharding import ALONE, Rest, Shard
+
+__all__ = ["choose_shard", "detect_shard"]
+
+#: What launchers say of a process: its rank, and of how many. MPI comes before Slurm, which may have started ``mpirun``.
+_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+
+
+def choose_shard(shard: Any, shard_id: Any, num_shards: Any, rest: Any) -> tuple[Shard | None, Rest]:
+    """The shard that the arguments of a source name, None where they name none; and what becomes of what is left over.
+
+    Args:
+        shard: "auto", for what `detect_shard` finds; or None.
+        shard_id, num_shards: which, of how many; or None.
+        rest: the value of a `Rest`; None: "drop".
+
+    Raises:
+        ArgumentError: there is no such shard, or no such rest.
+        ArgumentClashError: only one of two numbers is given; or they are given, and "auto"; or there is a rest of nothing.
+    """
+    if (shard_id is None) != (num_shards is None):
+        raise ArgumentClashError(f"shard_id and num_shards belong together; got {shard_id!r} and {num_shards!r}")
+    if shard not in (None, "auto"):
+        raise ArgumentError(f'shard must be "auto" or None, not {shard!r}; numbers are given as shard_id and num_shards')
+    if rest not in (None, *(member.value for member in Rest)):
+        names = ", ".join(repr(member.value) for member in Rest)
+        raise ArgumentError(f"shard_rest must be one of {names}, not {rest!r}")
+    if shard is not None and shard_id is not None:
+        raise ArgumentClashError('shard="auto" finds out shard_id and num_shards; give either it or them')
+    chosen: Shard | None = None
+    if shard is not None:
+        chosen = detect_shard()
+    elif shard_id is not None:
+        chosen = _checked(not_negative("shard_id", shard_id), positive("num_shards", num_shards), "shard_id", "num_shards")
+    elif rest is not None:
+        raise ArgumentClashError('shard_rest is for shards: give shard="auto", or shard_id and num_shards')
+    return chosen, Rest(rest or "drop")
+
+
+def detect_shard() -> Shard:
+    """Which rank this process is, and of how many.
+
+    From torch.distributed, or else JAX, if this process has initialised them; else from the first pair of variables that the
+    environment has: RANK and WORLD_SIZE (torchrun), OMPI_COMM_WORLD_* (Open MPI), PMI_* (MPICH, Intel MPI), SLURM_PROCID and
+    SLURM_NTASKS (srun). Where there is nothing of all that, the process is alone.
+
+    Raises:
+        ArgumentError: a variable is set, and its partner is not; or one is no number, or none that goes with the other.
+    """
+    return _of_torch() or _of_jax() or _of_environment(os.environ) or ALONE
+
+
+def _of_torch() -> Shard | None:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return Shard(int(distributed.get_rank()), int(distributed.get_world_size()))
+
+
+def _of_jax() -> Shard | None:
+    """What ``jax.distributed.initialize`` was told. To ask ``jax.process_index`` would begin to use the GPUs."""
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if getattr(state, "client", None) is None:
+        return None
+    return Shard(int(state.process_id), int(state.num_processes))  # type: ignore[union-attr]
+
+
+def _of_environment(variables: Mapping[str, str]) -> Shard | None:
+    for rank, size in _VARIABLES:
+        if rank in variables:
+            if size not in variables:
+                raise ArgumentError(f'shard="auto": {rank} is set in the environment, and {size} is not')
+            return _checked(_number(rank, variables), _number(size, variables), rank, size)
+    return None
+
+
+def _number(name: str, variables: Mapping[str, str]) -> int:
+    try:
+        return int(variables[name])
+    except ValueError:
+        raise ArgumentError(f'shard="auto": {name} in the environment is no number, but {variables[name]!r}') from None
+
+
+def _checked(shard_id: int, num_shards: int, id_name: str, count_name: str) -> Shard:
+    if not 0 <= shard_id < num_shards:
+        raise ArgumentError(f"{id_name} must be from 0 to {count_name} - 1, which is {num_shards - 1}, not {shard_id}")
+    return Shard(shard_id, num_shards)

@@ -1,0 +1,354 @@
+"""Files that lie elsewhere, for coroutine functions as sources: in an object store, on an HTTP server, on any file system.
+
+fsspec reads them, tenacity says when to try again, and diskcache keeps what has come, all in the process that asks: the
+sources' workers. A `RemoteFiles` is what they are told; connections are opened in each process when it first reads, belong
+to its event loop, and end with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+import zlib
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.common.checks import positive
+from dali_like.common.extras import optional
+from dali_like.engine.worker.coroutines import EventLoop
+from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraError
+
+__all__ = ["RemoteFiles", "is_transient"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+#: The longest waits before the second, third, ... attempt are this much, twice as much, ...; they are random below that.
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 20.0
+#: Request timeout, too early, too many requests; and what servers say when they are overloaded, or restarted.
+_TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}
+#: Errors about the file and not the way to it, though of a kind that may be transient. HTTP servers say so by the status.
+_LASTING_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+#: Errors of connections that are none of Python's, by the module that defines them.
+_CONNECTION_ERRORS = {
+    "aiohttp": ("ClientConnectionError", "ClientPayloadError"),
+    "botocore.exceptions": ("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseStreamingError"),
+}
+#: How long a process waits for another one that writes into the cache, before it does without.
+_CACHE_TIMEOUT_S = 10.0
+
+
+class RemoteFiles:
+    """The files below a URL, to be read by a coroutine function that is a source::
+
+        files = RemoteFiles("s3://bucket/train", cache_dir="/local/cache", cache_bytes=200 << 30)
+        names = files.names("*.jpg")
+
+        async def source(info):
+            return await files.read(names[info.idx_in_epoch])
+
+    What fails for want of a connection, or because the server is busy, is tried again, after random waits that get longer
+    ("full jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/); see `is_transient`.
+
+    The cache is a directory that all processes of this machine may share, those of other programs too. It keeps what comes
+    first, until it is full: where an epoch has more than fits, making room for each new file would cost one that the next
+    epoch wants as much. It takes what is in it for what is in the store, so change names where contents change.
+
+    Args:
+        url: of the folder, as fsspec takes it: ``s3://bucket/folder``, ``https://host/folder``, ``/folder``, ...
+        storage_options: for fsspec's file system: credentials, endpoints and the like.
+        attempts: how often to try, from 1 on.
+        timeout_s: how long one attempt may take.
+        cache_dir: where to keep what has been read; None keeps nothing. It must be the user's own: who can write there can
+            run code here.
+        cache_bytes: how much may be kept. Each process may exceed it by the one file that it is writing.
+
+    Raises:
+        MissingExtraError: fsspec, tenacity or diskcache is not installed, or what fsspec needs for such URLs.
+        ArgumentError: an argument is out of range, fsspec knows no such URLs, only one of those of the cache is given, or
+            the cache is damaged.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+        attempts: int = 6,
+        timeout_s: float = 60.0,
+        cache_dir: str | Path | None = None,
+        cache_bytes: int | None = None,
+    ) -> None:
+        if not timeout_s > 0:
+            raise ArgumentError(f"timeout_s must be a positive number of seconds, not {timeout_s!r}")
+        if (cache_dir is None) != (cache_bytes is None):
+            raise ArgumentError("cache_dir and cache_bytes go together: where to keep files, and how many bytes of them")
+        optional("tenacity", "RemoteFiles", "remote")
+        self.url = url.rstrip("/")
+        self._options = dict(storage_options or {})
+        self._attempts = positive("attempts", attempts)
+        self._timeout_s = timeout_s
+        self._kind = _kind_of(url)
+        self._cache = None if cache_dir is None else _open_cache(Path(cache_dir))
+        self._cache_bytes = None if cache_bytes is None else positive("cache_bytes", cache_bytes)
+        self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
+
+    async def read(self, name: str, start: int | None = None, stop: int | None = None) -> NDArray[np.uint8]:
+        """A file, or a part of it.
+
+        Args:
+            name: of the file, below the URL.
+            start, stop: which bytes, from 0 on; None is the beginning, or the end.
+
+        Returns:
+            The bytes, of shape (number of bytes,). They may not be written to.
+
+        Raises:
+            IncompleteReadError: there are fewer bytes than asked for, or the server does not serve parts.
+            Exception: what the store's file system raises, FileNotFoundError say; if it is transient, that of the last
+                attempt.
+        """
+        session = self._session()
+        key = f"{self.url}/{name}" + ("" if start is None and stop is None else f"[{start}:{stop}]")
+        data = await session.cached(key)
+        if data is None:
+            data = await self._insist(lambda: session.read(f"{self.url}/{name}", start, stop), key)
+            await session.keep(key, data, self._cache_bytes)
+        return np.frombuffer(data, np.uint8)
+
+    def names(self, pattern: str = "*") -> list[str]:
+        """The names of the files below the URL, in order; for programs, not for coroutines.
+
+        Args:
+            pattern: which, as for a shell; ``**/*.jpg`` looks into folders, too.
+        """
+        loop = EventLoop()
+        try:
+            found: list[str] = loop.finish(self._names(pattern))
+        finally:
+            loop.close()
+        return found
+
+    async def _names(self, pattern: str) -> list[str]:
+        session = self._session()
+        found: list[str] = await self._insist(lambda: session.names(self.url, pattern), f"{self.url}/{pattern}")
+        return found
+
+    async def _insist(self, attempt: Any, what: str) -> Any:
+        """Try until it succeeds, or is in vain."""
+        import tenacity  # noqa: PLC0415
+
+        retrying = tenacity.AsyncRetrying(
+            stop=tenacity.stop_after_attempt(self._attempts),
+            wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
+            retry=tenacity.retry_if_exception(is_transient),
+            before_sleep=tenacity.before_sleep_log(logger, logging.INFO),
+            reraise=True,
+        )
+
+        async def limited() -> Any:
+            async with asyncio.timeout(self._timeout_s):
+                return await attempt()
+
+        try:
+            return await retrying(limited)
+        except Exception as error:
+            error.add_note(f"raised by attempt {retrying.statistics['attempt_number']} of {self._attempts} to read {what}")
+            raise
+
+    def _session(self) -> _Session:
+        loop = asyncio.get_running_loop()
+        if loop not in self._sessions:
+            self._sessions[loop] = _Session(self._kind, self._options, self._cache, self._sessions)
+        return self._sessions[loop]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sessions": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._cache is not None:
+            self._cache.close()  # it opens its database when it is unpickled, in a thread that will not use it
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether it may help to try again: a connection is lost or late, or the server is busy.
+
+    Not where the file is not there or may not be read, whatever else a server refuses, or what fsspec makes of an argument.
+    """
+    transient: tuple[type[BaseException], ...] = (ConnectionError, TimeoutError, *_connection_errors())
+    for each in _causes(error):
+        if isinstance(each, transient):
+            return True
+        if isinstance(each, _LASTING_ERRORS):
+            return False
+        if (status := _status_of(each)) is not None:
+            return status in _TRANSIENT_STATUSES
+    return False
+
+
+class _Session:
+    """The connections of an event loop, and a thread for its dealings with the cache.
+
+    It ends when the loop does: then loops close what generators are about.
+    """
+
+    def __init__(self, kind: type, options: dict[str, Any], cache: Any, sessions: dict[Any, _Session]) -> None:
+        self._kind = kind
+        self._options = options
+        self._cache = cache
+        self._sessions = sessions
+        self._thread = ThreadPoolExecutor(1, "dali_like_cache") if cache is not None else None
+        self._has_warned = False
+        self._lock = asyncio.Lock()
+        self._opened: tuple[Any, AsyncGenerator[Any, None]] | None = None
+
+    async def read(self, url: str, start: int | None, stop: int | None) -> bytes:
+        """A file, or a part of it, from the store."""
+        system = await self._system()
+        data: bytes = await system._cat_file(system._strip_protocol(url), start=start, end=stop)
+        if stop is not None and len(data) != stop - (start or 0):
+            raise IncompleteReadError(f"{url}: asked for bytes {start or 0} to {stop}, the store sent {len(data)} bytes")
+        return data
+
+    async def names(self, url: str, pattern: str) -> list[str]:
+        """The names of files."""
+        system = await self._system()
+        root = system._strip_protocol(url)
+        found = await system._glob(f"{root}/{pattern}", detail=True)
+        return sorted(name[len(root) + 1 :] for name, about in found.items() if about["type"] == "file")
+
+    async def cached(self, key: str) -> bytes | None:
+        """What the cache has of a file. What has been damaged, as when the machine has lost its power, it has not."""
+        data, checksum = await self._ask(lambda: self._cache.get(key, tag=True), (None, None))
+        return data if data is not None and zlib.crc32(data) == checksum else None
+
+    async def keep(self, key: str, data: bytes, most_bytes: int | None) -> None:
+        """Let the cache have a file, if there is room for it."""
+
+        def keep() -> None:
+            if self._cache.volume() + len(data) <= most_bytes:
+                self._cache.set(key, data, tag=zlib.crc32(data))
+
+        await self._ask(keep, None)
+
+    async def _ask(self, question: Any, otherwise: T) -> T:
+        """Ask the cache; another process may hold it up for too long, the disk may be full, the database damaged."""
+        if self._thread is None:
+            return otherwise
+        import sqlite3  # noqa: PLC0415
+
+        import diskcache  # noqa: PLC0415
+
+        loop = asyncio.get_running_loop()
+        await self._system()  # so that the thread ends with the loop
+        try:
+            answer: T = await loop.run_in_executor(self._thread, question)
+        except (diskcache.Timeout, sqlite3.Error, OSError) as error:
+            if not self._has_warned:
+                self._has_warned = True
+                logger.warning("doing without the cache in %s, for this file at least: %r", self._cache.directory, error)
+            return otherwise
+        return answer
+
+    async def _system(self) -> Any:
+        """fsspec's file system, with its connections."""
+        async with self._lock:
+            if self._opened is None:
+                opening = self._open()
+                self._opened = await anext(opening), opening
+        return self._opened[0]
+
+    async def _open(self) -> AsyncGenerator[Any, None]:
+        system = _make_system(self._kind, self._options)
+        connections: Any = None
+        try:
+            if hasattr(system, "set_session"):
+                connections = await system.set_session()
+            yield system
+        finally:
+            self._sessions.pop(asyncio.get_running_loop(), None)
+            if hasattr(connections, "close"):
+                await connections.close()
+            if self._thread is not None:
+                self._thread.submit(self._cache.close)
+                self._thread.shutdown()
+
+
+def _kind_of(url: str) -> type:
+    """fsspec's class for a URL.
+
+    Raises:
+        MissingExtraError, ArgumentError: there is none.
+    """
+    fsspec = optional("fsspec", "RemoteFiles", "remote")
+    protocol = fsspec.core.split_protocol(url)[0] or "file"
+    try:
+        kind: type = fsspec.get_filesystem_class(protocol)
+    except ImportError as error:
+        raise MissingExtraError(f"RemoteFiles({url!r}): {error}") from error
+    except ValueError as error:
+        raise ArgumentError(f"RemoteFiles({url!r}): {error}") from error
+    return kind
+
+
+def _make_system(kind: Any, options: dict[str, Any]) -> Any:
+    """A file system for the running loop, of which nobody else has a copy."""
+    if not kind.async_impl:
+        from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper  # noqa: PLC0415
+
+        return AsyncFileSystemWrapper(kind(**options, skip_instance_cache=True), asynchronous=True)
+    system = kind(**options, asynchronous=True, skip_instance_cache=True)
+    if hasattr(system, "retries"):
+        system.retries = 1  # one place is enough to try again
+    return system
+
+
+def _open_cache(directory: Path) -> Any:
+    diskcache = optional("diskcache", "RemoteFiles(cache_dir=...)", "remote")
+    import sqlite3  # noqa: PLC0415
+
+    cache = diskcache.Cache.__new__(diskcache.Cache)
+    try:
+        # Nothing is ever thrown out, so that nothing is to be looked for either.
+        cache.__init__(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
+    except sqlite3.DatabaseError as error:
+        raise ArgumentError(
+            f"cache_dir: the cache in {directory} cannot be opened ({error}); if it is damaged, delete the folder"
+        ) from error
+    finally:
+        cache.close()  # databases that are open do not survive a fork, and one that is damaged is open as well
+    return cache
+
+
+def _status_of(error: Any) -> int | None:
+    """The HTTP status that an exception is about, as aiohttp, botocore, requests and gcsfs have it."""
+    with contextlib.suppress(AttributeError, TypeError, KeyError):
+        return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+    for owner, name in ((error, "status"), (getattr(error, "response", None), "status_code"), (error, "code")):
+        status = getattr(owner, name, None)
+        if isinstance(status, int):
+            return status
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _connection_errors() -> tuple[type[BaseException], ...]:
+    """Those of modules that have been imported: others have raised nothing."""
+    loaded: list[tuple[Any, tuple[str, ...]]]
+    loaded = [(sys.modules[module], names) for module, names in _CONNECTION_ERRORS.items() if module in sys.modules]
+    return tuple(getattr(module, name) for module, names in loaded for name in names if hasattr(module, name))

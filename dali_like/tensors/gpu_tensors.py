@@ -1,0 +1,241 @@
+"""What `Pipeline.run` returns of outputs on a GPU: batches of tensors in its memory.
+
+The methods follow ``nvidia.dali.tensors`` 1.53. Nothing here copies unless it says so. Batches are filled by copies that may
+not have ended: whoever gets at the memory by DLPack, by the CUDA Array Interface or by `Pipeline.run` works on a stream that
+has been told to wait for them. Whoever takes an address, by `data_ptr`, has to do that himself, on the `stream` given.
+
+A batch keeps its memory, and so does everything that has been made of it. When it is dropped, that memory is used again as
+soon as the GPU has done what is on its default stream and on the current streams of PyTorch and CuPy in that thread. Work on
+other streams has to have ended, or the batch has to be held until then: the rule that PyTorch has for its own tensors.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Self
+
+import numpy as np
+
+from dali_like.device.copier import Copier, Samples
+from dali_like.device.cuda_streams import DEFAULT_STREAM, stream_handle
+from dali_like.device.device_array import DeviceArray, copy_to
+from dali_like.device.opening import check_device, shared_device
+from dali_like.errors import ArgumentTypeError
+from dali_like.tensors.cpu_tensors import TensorCPU
+from dali_like.tensors.tensor_arguments import (
+    axes_of_extent_1,
+    checked_address,
+    checked_layout,
+    type_to_reinterpret,
+    without_axes,
+)
+from dali_like.types import DALIDataType, to_dali_type
+
+__all__ = ["TensorGPU"]
+
+
+def adopted(data: Any, device_id: int) -> DeviceArray:
+    """An array of the user's on a GPU.
+
+    Raises:
+        ArgumentTypeError: it is no array on that GPU.
+    """
+    if isinstance(data, TensorGPU):
+        return data._array
+    device_id = max(device_id, 0)
+    check_device(device_id, "a tensor on a GPU")
+    device = shared_device(device_id)
+    device.hold(device.fence_of(None))
+    array = device.adopt(data)
+    return DeviceArray(device, *array, device.record())
+
+
+def sent(samples: Samples) -> Any:
+    """A copy of samples in host memory on the first GPU: of one array, or of a sequence of arrays.
+
+    Raises:
+        DeviceError: there is no GPU, or the copy could not be begun.
+        MissingExtraError: CuPy is not installed.
+        OutOfMemoryError: the GPU does not have so much memory.
+    """
+    check_device(0, "a copy on a GPU")
+    copier = Copier(shared_device(0), lambda nbytes: np.empty(nbytes, np.uint8))
+    (made,) = copier.send([samples])
+    copier.close()  # what has been copied may be overwritten from now on
+    return made
+
+
+class TensorGPU:
+    """One sample, or a dense batch as one tensor, on a GPU.
+
+    It has the CUDA Array Interface and the DLPack interface, so that ``cupy.asarray(tensor)``,
+    ``torch.from_dlpack(tensor)`` and ``jax.dlpack.from_dlpack(tensor)`` are views of it.
+
+    Args:
+        object: an array on the GPU that has one of these interfaces.
+        layout: a letter for each dimension, such as "HWC", or nothing.
+        device_id: which GPU it is on. Default: the first.
+
+    Raises:
+        ArgumentError: the layout has another number of dimensions, or the dtype is none of `DALIDataType`.
+        ArgumentTypeError: it is no array on that GPU.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_layout")
+
+    def __init__(self, object: Any, layout: str | None = None, device_id: int = -1) -> None:
+        self._hold(adopted(object, device_id), layout)
+
+    @classmethod
+    def of(cls, array: DeviceArray, layout: str | None) -> Self:
+        """The tensor of an array."""
+        tensor = cls.__new__(cls)
+        tensor._hold(array, layout)
+        return tensor
+
+    def _hold(self, array: DeviceArray, layout: str | None) -> None:
+        to_dali_type(array.dtype)
+        self._array = array
+        self._layout = checked_layout(layout, len(array.shape))
+
+    def shape(self) -> list[int]:
+        """The extents of the dimensions."""
+        return list(self._array.shape)
+
+    @property
+    def dtype(self) -> DALIDataType:
+        """The element type."""
+        return to_dali_type(self._array.dtype)
+
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self._array.shape)
+
+    def layout(self) -> str:
+        """The layout; empty where none was given."""
+        return self._layout
+
+    def set_layout(self, layout: str | None) -> None:
+        """Give it another layout, or none.
+
+        Raises:
+            ArgumentError: the layout has another number of dimensions.
+        """
+        self._layout = checked_layout(layout, self.ndim())
+
+    def squeeze(self, dim: int | None = None) -> bool:
+        """Remove the dimensions of extent 1, or that one dimension if it is; and say whether there were any.
+
+        Raises:
+            ArgumentClashError: there is no dimension `dim`.
+        """
+        shape = self._array.shape
+        removed = axes_of_extent_1(shape, dim)
+        self._array = self._array.viewed([extent for axis, extent in enumerate(shape) if axis not in removed])
+        self._layout = without_axes(self._layout, removed)
+        return bool(removed)
+
+    def reinterpret(self, dtype: Any) -> None:
+        """Take its bytes for elements of another type.
+
+        Raises:
+            ArgumentClashError: those have another size.
+        """
+        self._array = reinterpreted(self._array, dtype)
+
+    def source_info(self) -> str:
+        """Where the data comes from: empty, since no source of this version says so."""
+        return ""
+
+    def get_property(self, name: str) -> str | None:
+        """What is known besides: "layout", if there is one; None for everything else."""
+        return self._layout or None if name == "layout" else None
+
+    def device_id(self) -> int:
+        """The number of the GPU."""
+        return self._array.device.device_id
+
+    @property
+    def stream(self) -> int:
+        """The handle of the stream that it has been filled on."""
+        return self._array.device.stream
+
+    def data_ptr(self) -> int:
+        """The address of the first element. The tensor has been filled when its `stream` has come so far."""
+        return self._array.address
+
+    def copy_to_external(
+        self,
+        ptr: ctypes.c_void_p | int,
+        cuda_stream: Any = None,
+        non_blocking: bool = False,
+        use_copy_kernel: bool = False,
+    ) -> None:
+        """Copy the elements, one behind the other, to memory of the GPU, where there must be room for them.
+
+        Args:
+            ptr: the address.
+            cuda_stream: the copy comes behind what is on it, and what is put on it later behind the copy. Default: the
+                GPU's default stream.
+            non_blocking: whether to return before the copy has ended.
+            use_copy_kernel: without effect: the copy engine copies.
+
+        Raises:
+            ArgumentError: it is no address.
+            DeviceError: the copy has failed.
+        """
+        copy_to_external([self._array], ptr, cuda_stream, non_blocking=non_blocking)
+
+    def as_cpu(self) -> TensorCPU:
+        """A copy in host memory.
+
+        Raises:
+            DeviceError: the copy has failed.
+        """
+        return TensorCPU(self._array.to_host(), self._layout)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return self._array.interface
+
+    def __dlpack__(self, *, stream: int | None = None, dl_device: tuple[int, int] | None = None, **options: Any) -> Any:
+        array = self._array
+        if dl_device is not None and tuple(dl_device) != array.device.dlpack_device:
+            return array.to_host().__dlpack__()
+        if stream != -1:  # which stands for no synchronisation; None for the default stream, and for those in use
+            array.let_wait(stream)
+        return array.device.export(array.on_gpu, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.device.dlpack_device
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise ArgumentTypeError("a tensor on a GPU cannot be pickled; as_cpu() can be")
+
+    def __repr__(self) -> str:
+        layout = f', layout="{self._layout}"' if self._layout else ""
+        return f"TensorGPU(dtype={self.dtype}{layout}, shape={self.shape()}, device_id={self.device_id()})"
+
+    def __str__(self) -> str:
+        return str(self.as_cpu()).replace("TensorCPU(", "TensorGPU(", 1)
+
+
+def copy_to_external(arrays: list[DeviceArray], pointer: Any, cuda_stream: Any, *, non_blocking: bool) -> None:
+    """Copy arrays to an address on the GPU; see `TensorGPU.copy_to_external`."""
+    stream = stream_handle(cuda_stream)
+    copy_to(
+        checked_address(pointer),
+        arrays,
+        arrays[0].device,
+        DEFAULT_STREAM if stream is None else stream,
+        waits=not non_blocking,
+    )
+
+
+def reinterpreted(array: DeviceArray, dtype: Any) -> DeviceArray:
+    """An array whose bytes are taken for elements of another type.
+
+    Raises:
+        ArgumentClashError: those have another size.
+    """
+    return array.viewed(dtype=type_to_reinterpret(np.dtype(array.dtype), dtype))

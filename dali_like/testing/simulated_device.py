@@ -1,0 +1,376 @@
+"""A stand-in for a GPU, in plain memory: for tests on machines without one, the library's and those of its users.
+
+What is put on a stream is carried out only when somebody waits for it, or when the test says so: `SimulatedDevice.run`.
+Until then a copy has neither read its source nor written its target, as with a GPU that is behind. So a slot that is used
+again before its copy has ended shows as a wrong batch, every time.
+
+Copies from memory that is not page-locked take their bytes at once, as the driver of a GPU does. Everything is checked that
+a GPU would not take well: that pages are unlocked only when no copy is to read them any more, that memory that has been
+given back is not touched, and that copies stay within their block.
+
+>>> from dali_like.device.opening import substitute
+>>> with substitute(SimulatedDevice):
+...     pass  # pipelines that are built here find a GPU
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.device.interface import OWN_STREAM, GpuArray
+from dali_like.engine.memory.space import mib
+from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
+
+#: The stream that users' work is on unless they say otherwise.
+DEFAULT_STREAM = 0
+#: What memory of the device reads as that has not been written, or has been given back.
+_POISON = 0xDD
+
+
+class Marker:
+    """A place on a stream, which has passed when the stream has come to it."""
+
+    def __init__(self, stream: SimulatedStream) -> None:
+        self.stream = stream
+        self.is_done = False
+        self.passed_ns = 0
+        self.error: DeviceError | None = None
+
+
+class SimulatedFence:
+    """See `dali_like.device.interface.DeviceFence`."""
+
+    def __init__(self, markers: Sequence[Marker]) -> None:
+        self.markers = markers
+
+    def passed(self) -> bool:
+        """Whether the streams have come to it. They do not move by being asked."""
+        return all(marker.is_done for marker in self.markers)
+
+    def wait(self) -> None:
+        """Let the streams come to it."""
+        for marker in self.markers:
+            marker.stream.run_to(marker)
+
+    @property
+    def error(self) -> DeviceError | None:
+        """What has failed before it, since the fence before."""
+        return next((marker.error for marker in self.markers if marker.error is not None), None)
+
+
+class SimulatedStamp(SimulatedFence):
+    """See `dali_like.device.interface.Stamp`."""
+
+    def time_ns(self) -> int | None:
+        """When the stream came to it."""
+        return self.markers[0].passed_ns or None
+
+
+class SimulatedStream:
+    """What is to be carried out, in order: functions, and fences to be waited for."""
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._waiting: deque[Callable[[], None] | SimulatedFence | Marker] = deque()
+        self._error: DeviceError | None = None
+
+    def __len__(self) -> int:
+        """How much there is on it, fences and places included."""
+        return len(self._waiting)
+
+    def put(self, step: Callable[[], None] | SimulatedFence) -> None:
+        """Put something on it."""
+        with self._lock:
+            self._waiting.append(step)
+
+    def mark(self) -> Marker:
+        """A place behind all that is on it now."""
+        with self._lock:
+            marker = Marker(self)
+            if self._waiting:
+                self._waiting.append(marker)
+            else:
+                self._pass(marker)
+            return marker
+
+    def run_to(self, marker: Marker | None) -> None:
+        """Carry out everything up to a place; None: everything."""
+        with self._lock:
+            while self._waiting and not (marker is not None and marker.is_done):
+                self.step()
+
+    def step(self) -> None:
+        """Carry out what comes next. If it is a fence, other streams come to it first."""
+        with self._lock:
+            step = self._waiting[0]
+            if isinstance(step, SimulatedFence):
+                step.wait()
+            elif isinstance(step, Marker):
+                self._pass(step)
+            else:
+                try:
+                    step()
+                except DeviceError as error:
+                    self._error = error
+            if self._waiting and self._waiting[0] is step:
+                self._waiting.popleft()
+
+    def _pass(self, marker: Marker) -> None:
+        marker.is_done = True
+        marker.passed_ns = time.monotonic_ns()
+        marker.error, self._error = self._error, None
+
+
+class SimulatedBlock:
+    """See `dali_like.device.interface.Block`."""
+
+    def __init__(self, device: SimulatedDevice, nbytes: int) -> None:
+        self.memory: NDArray[np.uint8] = np.full(nbytes, _POISON, np.uint8)
+        self.address: int = self.memory.__array_interface__["data"][0]
+        self._device = device
+        device.blocks[self.address] = self.memory
+
+    def __del__(self) -> None:
+        # What is not yet carried out must not touch it any more; the memory itself stays, for that to be seen.
+        self.memory[:] = _POISON
+        self._device.dropped.append(self._device.blocks.pop(self.address))
+
+
+class SimulatedDevice:
+    """A GPU of plain memory; see `dali_like.device.interface.Device`.
+
+    Args:
+        device_id: its number.
+        capacity_bytes: how much memory it has.
+        refuses_to_lock: whether it page-locks nothing.
+
+    Attributes:
+        current_stream: the stream that is the user's current one.
+        registered: the page-locked extents: their sizes by their addresses.
+        num_registrations: how many extents have been page-locked so far.
+        copies: of each upload, how many bytes, and whether it was from page-locked memory.
+        faults: what has been done that a GPU would not have taken well.
+        decode: decodes an image, given the file, and whether it is to be gray and upright; None: it cannot be decoded.
+    """
+
+    def __init__(self, device_id: int = 0, *, capacity_bytes: int = 1 << 30, refuses_to_lock: bool = False) -> None:
+        self.device_id = device_id
+        self.capacity_bytes = capacity_bytes
+        self.refuses_to_lock = refuses_to_lock
+        self.current_stream = DEFAULT_STREAM
+        self.registered: dict[int, int] = {}
+        self.num_registrations = 0
+        self.copies: list[tuple[int, bool]] = []
+        self.faults: list[str] = []
+        self.blocks: dict[int, NDArray[np.uint8]] = {}
+        self.dropped: list[NDArray[np.uint8]] = []
+        self.is_closed = False
+        self.decode: Callable[[bytes, bool, bool], Any] = lambda file, is_gray, is_upright: None
+        self._failures: deque[bool] = deque()
+        self._lock = threading.RLock()
+        self._handles = itertools.count(1000)
+        self._streams = {DEFAULT_STREAM: SimulatedStream(self._lock)}
+        self.stream = self.make_stream()
+        self._readers: dict[int, tuple[int, int]] = {}
+        self._numbers = itertools.count()
+
+    # For tests
+
+    def make_stream(self) -> int:
+        """Another stream; its handle."""
+        handle = next(self._handles)
+        self._streams[handle] = SimulatedStream(self._lock)
+        return handle
+
+    def run(self, stream: int = OWN_STREAM, steps: int | None = None) -> None:
+        """Carry out what is on a stream, or the first few steps of it."""
+        waiting = self._stream(stream)
+        if steps is None:
+            waiting.run_to(None)
+        for _ in range(steps or 0):
+            waiting.step()
+
+    def num_waiting(self, stream: int = OWN_STREAM) -> int:
+        """How much there is on a stream that has not been carried out."""
+        return len(self._stream(stream))
+
+    def launch(self, kernel: Callable[[], None], stream: int = DEFAULT_STREAM) -> None:
+        """Put a kernel on a stream: any function."""
+        self._stream(stream).put(kernel)
+
+    def fail(self, *, when_carried_out: bool = False) -> None:
+        """Let the next upload fail: when it is begun, or later, when it is carried out."""
+        self._failures.append(when_carried_out)
+
+    @property
+    def free_bytes(self) -> int:
+        """How much memory is left."""
+        return self.capacity_bytes - sum(memory.nbytes for memory in self.blocks.values())
+
+    # See `dali_like.device.interface.Device`
+
+    def register(self, address: int, nbytes: int) -> None:
+        """See `Pinning.register`."""
+        if self.refuses_to_lock:
+            raise DeviceError("cudaErrorMemoryAllocation: out of memory")
+        with self._lock:
+            if any(begin < address + nbytes and address < begin + size for begin, size in self.registered.items()):
+                self.faults.append(f"{address:#x} was page-locked twice")
+            self.registered[address] = nbytes
+            self.num_registrations += 1
+
+    def unregister(self, address: int) -> None:
+        """See `Pinning.unregister`."""
+        with self._lock:
+            nbytes = self.registered.pop(address, 0)
+            if not nbytes:
+                self.faults.append(f"{address:#x} was unlocked, and had not been locked")
+            if any(begin < address + nbytes and address < begin + size for begin, size in self._readers.values()):
+                self.faults.append(f"{address:#x} was unlocked before it had been copied")
+
+    def allocate(self, nbytes: int) -> SimulatedBlock:
+        """See `Device.allocate`."""
+        if nbytes > self.free_bytes:
+            raise OutOfMemoryError(
+                f"GPU {self.device_id} has {mib(self.free_bytes)} of memory left, and {mib(nbytes)} are needed"
+            )
+        return SimulatedBlock(self, nbytes)
+
+    def upload(self, target: int, source: int, nbytes: int) -> None:
+        """See `Device.upload`."""
+        fails_later = self._failures.popleft() if self._failures else None
+        if fails_later is False:
+            raise DeviceError("cudaErrorInvalidValue: invalid argument")
+        self._check_block(target, nbytes)
+        is_locked = self._is_locked(source, nbytes)
+        self.copies.append((nbytes, is_locked))
+        if not is_locked:
+            taken = ctypes.string_at(source, nbytes)
+            self._stream(OWN_STREAM).put(lambda: self._write(target, taken))
+            return
+        number = next(self._numbers)
+        self._readers[number] = source, nbytes
+
+        def copy() -> None:
+            del self._readers[number]
+            if fails_later:
+                raise DeviceError("cudaErrorLaunchFailure: unspecified launch failure")
+            self._write(target, ctypes.string_at(source, nbytes))
+
+        self._stream(OWN_STREAM).put(copy)
+
+    def download(self, target: int, source: int, nbytes: int) -> None:
+        """See `Device.download`."""
+        self._move(target, source, nbytes)
+
+    def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
+        """See `Device.move`."""
+        self._move(target, source, nbytes)
+
+    def record(self) -> SimulatedFence:
+        """See `Device.record`."""
+        return SimulatedFence([self._stream(OWN_STREAM).mark()])
+
+    def stamp(self) -> SimulatedStamp:
+        """See `Device.stamp`."""
+        return SimulatedStamp([self._stream(OWN_STREAM).mark()])
+
+    def fence(self) -> SimulatedFence:
+        """See `Pinning.fence`."""
+        return SimulatedFence([self._streams[handle].mark() for handle in {*self._in_use(), self.stream}])
+
+    def fence_of(self, stream: int | None) -> SimulatedFence:
+        """See `Device.fence_of`."""
+        return SimulatedFence([self._stream(handle).mark() for handle in self._in_use(stream)])
+
+    def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
+        """See `Device.hold`."""
+        for handle in self._in_use(stream):
+            if not fence.passed():
+                self._stream(handle).put(fence)
+
+    def adopt(self, value: Any) -> GpuArray:
+        """See `Device.adopt`."""
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is None:
+            raise ArgumentTypeError(f"a {type(value).__qualname__} is no array on a GPU")
+        return GpuArray(interface["data"][0], tuple(interface["shape"]), np.dtype(interface["typestr"]), value)
+
+    def export(self, array: GpuArray, **options: Any) -> Any:
+        """See `Device.export`. As NumPy reads it at once, the streams in use carry out what is on them."""
+        for handle in self._in_use():
+            self._stream(handle).run_to(None)
+        return as_numpy(array).__dlpack__()
+
+    def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
+        """See `Device.decode_images`. What can be decoded is decided by `decode`."""
+        return [self.decode(file, is_gray, is_upright) for file in encoded]
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """See `Device.dlpack_device`."""
+        return 1, 0
+
+    def close(self) -> None:
+        """See `Device.close`."""
+        self._stream(OWN_STREAM).run_to(None)
+        self.is_closed = True
+
+    def _stream(self, handle: int) -> SimulatedStream:
+        return self._streams[self.stream if handle == OWN_STREAM else handle]
+
+    def _in_use(self, stream: int | None = None) -> set[int]:
+        return {DEFAULT_STREAM, self.current_stream} if stream is None else {stream}
+
+    def _move(self, target: int, source: int, nbytes: int) -> None:
+        def move() -> None:
+            ctypes.memmove(target, source, nbytes)
+
+        self._stream(OWN_STREAM).put(move)
+
+    def _is_locked(self, address: int, nbytes: int) -> bool:
+        return any(begin <= address and address + nbytes <= begin + size for begin, size in self.registered.items())
+
+    def _check_block(self, address: int, nbytes: int) -> None:
+        if not any(begin <= address and address + nbytes <= begin + block.nbytes for begin, block in self.blocks.items()):
+            self.faults.append(f"a copy of {nbytes} bytes to {address:#x} is in no block")
+
+    def _write(self, target: int, data: bytes) -> None:
+        self._check_block(target, len(data))
+        ctypes.memmove(target, data, len(data))
+
+
+class SimulatedArray:
+    """An array of the user's in the memory of the stand-in, as CuPy's or PyTorch's would be in that of a GPU."""
+
+    def __init__(self, array: Any) -> None:
+        self.array: NDArray[Any] = np.ascontiguousarray(array)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        array = self.array.__array_interface__
+        return {"shape": array["shape"], "typestr": array["typestr"], "data": array["data"], "version": 3}
+
+
+def as_numpy(array: GpuArray) -> NDArray[Any]:
+    """The memory of the stand-in itself, as an array."""
+
+    class _Exported:
+        __array_interface__ = {  # noqa: RUF012
+            "data": (array.address, False),
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "version": 3,
+        }
+        owner = array.owner
+
+    return np.asarray(_Exported())

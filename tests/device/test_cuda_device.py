@@ -1,0 +1,295 @@
+"""The device that CuPy makes, with a stand-in for CuPy."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import fn, pipeline_def
+from dali_like.device.copier import Copier
+from dali_like.device.cuda import CudaDevice
+from dali_like.device.opening import substitute
+from dali_like.device.pinned import PinnedMemory
+from dali_like.errors import ArgumentTypeError, DeviceError, MissingExtraError, OutOfMemoryError
+from dali_like.tensors import TensorGPU
+from tests import nvimgcodec_stand_in
+from tests.cupy_stand_in import Array, CupyStandIn
+from tests.nvimgcodec_stand_in import ColorSpec, DecodeParams
+
+BATCH = 4
+
+
+@pytest.fixture
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[CupyStandIn]:
+    module = CupyStandIn()
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    with substitute(CudaDevice):
+        yield module
+    gc.collect()
+    assert not module.registered
+
+
+def number(info: Any) -> Any:
+    return np.full((3, 5), info.idx_in_epoch, np.int32)
+
+
+def ragged(info: Any) -> Any:
+    return np.full((info.idx_in_epoch % 3 + 1, 5), info.idx_in_epoch, np.int32)
+
+
+def make(source: Any = number, **options: Any) -> Any:
+    @pipeline_def(batch_size=BATCH, num_threads=1, device_id=0)
+    def pipeline() -> Any:
+        node = fn.external_source(source, batch=False, **options)
+        return node.gpu(), node.cpu()
+
+    return pipeline()
+
+
+@pytest.mark.parametrize("source", [number, ragged])
+def test_batches_are_copied(source: Any, cupy: CupyStandIn) -> None:
+    with closing(make(source)) as pipe:
+        for _ in range(30):
+            on_gpu, on_cpu = pipe.run()
+            for copied, original in zip(on_gpu.as_cpu(), on_cpu, strict=True):
+                assert np.array_equal(copied, original)
+        assert cupy.registered
+
+
+def test_the_default_stream_waits_for_the_copy(cupy: CupyStandIn) -> None:
+    with closing(make()) as pipe:
+        on_gpu, on_cpu = pipe.run()
+        assert np.array_equal(np.from_dlpack(on_gpu.as_tensor()), on_cpu.as_array())
+        assert on_gpu.as_tensor().__cuda_array_interface__["data"][0] == on_gpu.data_ptr()
+
+
+def test_buffers_wait_for_the_users_kernels(cupy: CupyStandIn) -> None:
+    seen: list[int] = []
+
+    def look(address: int) -> None:
+        seen.append(ctypes.c_int32.from_address(address).value)
+
+    with closing(make()) as pipe:
+        for _ in range(12):
+            on_gpu, _ = pipe.run()
+            cupy.launch(functools.partial(look, on_gpu.data_ptr()))
+            del on_gpu
+        pipe._runtime.device._stream.synchronize()
+        cupy.run()
+
+    assert seen == list(range(0, 48, 4))
+
+
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_arrays_on_the_gpu_are_taken_in(by_kernel: bool, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = np.arange(24, dtype=np.float32).reshape(4, 6)
+    strided = base[:, ::2]
+
+    class OnGpu:
+        __cuda_array_interface__ = {**strided.__array_interface__, "stream": 0}  # noqa: RUF012
+
+        def __len__(self) -> int:
+            return 4
+
+    @pipeline_def(batch_size=4, num_threads=1, device_id=0)
+    def pipeline() -> Any:
+        return fn.external_source(lambda i: OnGpu(), device="gpu", use_copy_kernel=by_kernel)
+
+    kernels: list[Array] = []
+    add = cupy.add
+    monkeypatch.setattr(cupy, "add", lambda *args, **options: kernels.append(args[0]) or add(*args, **options))
+
+    with closing(pipeline()) as pipe:
+        assert np.array_equal(pipe.run()[0].as_cpu().as_array(), strided)
+    assert bool(kernels) == by_kernel
+
+
+def test_what_is_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
+    array = np.arange(6)
+    by_dlpack = Array(cupy, array, None)
+
+    tensor = TensorGPU(by_dlpack)
+    assert np.array_equal(tensor.as_cpu(), array)
+    assert tensor.__dlpack_device__() == (2, 0)
+    with pytest.raises(ArgumentTypeError, match="no array on a GPU"):
+        TensorGPU(object())
+
+
+def test_arrays_on_another_gpu_are_refused(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = Array(cupy, np.arange(6), None, device=1)
+    monkeypatch.setattr(cupy, "from_dlpack", lambda value: value)
+    with pytest.raises(ArgumentTypeError, match="an array on GPU 1 was given to a pipeline with device_id=0"):
+        CudaDevice(0).adopt(elsewhere)
+
+
+@pytest.mark.parametrize("is_gray", [False, True])
+@pytest.mark.parametrize("is_upright", [False, True])
+def test_images_are_decoded_by_one_codec_in_the_order_of_the_devices_stream(
+    is_gray: bool, is_upright: bool, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia.nvimgcodec", nvimgcodec_stand_in)
+    monkeypatch.setattr(nvimgcodec_stand_in.Decoder, "made", [], raising=False)
+    device = CudaDevice(1)
+
+    for _ in range(2):
+        assert device.decode_images([b"one", b"two"], is_gray=is_gray, is_upright=is_upright) == [None, None]
+
+    (decoder,) = nvimgcodec_stand_in.Decoder.made
+    params = DecodeParams(apply_exif_orientation=is_upright, color_spec=ColorSpec.GRAY if is_gray else ColorSpec.SRGB)
+    assert decoder.device_id == 1
+    assert decoder.asked == [([b"one", b"two"], params, device.stream)] * 2
+
+
+def test_a_codec_that_cannot_be_used_is_named(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**options: Any) -> Any:
+        raise RuntimeError("CUDA driver version is insufficient")
+
+    monkeypatch.setitem(sys.modules, "nvidia.nvimgcodec", SimpleNamespace(Decoder=refuse, ColorSpec=ColorSpec))
+    with pytest.raises(DeviceError, match="GPU 0: nvImageCodec has failed: CUDA driver version is insufficient"):
+        CudaDevice(0).decode_images([b"one"], is_gray=False, is_upright=False)
+
+
+def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
+    cupy.limit = 1 << 20
+    with pytest.raises(OutOfMemoryError, match=r"needs 2\.0 MiB of GPU 0, of whose 2\.0 MiB 1\.0 MiB are free"):
+        CudaDevice(0).allocate(2 << 20)
+
+
+def test_a_gpu_that_cannot_be_used_is_named(cupy: CupyStandIn) -> None:
+    with pytest.raises(DeviceError, match="GPU 7 cannot be used: cudaErrorInvalidDevice"):
+        CudaDevice(7)
+
+
+def test_without_cupy_the_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(MissingExtraError, match=r"needs cupy: pip install 'dali_like\[cuda13\]' or"):
+        CudaDevice(0)
+
+
+def test_refused_pages_are_no_error(cupy: CupyStandIn) -> None:
+    cupy.refuses = True
+    with closing(make()) as pipe, pytest.warns(UserWarning, match="cudaErrorMemoryAllocation"):
+        pipe.run()
+
+
+def test_a_gpu_that_fails_is_an_error_and_not_a_hang(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
+    copier.send([np.ones(3)])
+    (flight,) = copier._flights
+    cupy.failed[flight.fence.events[0].ptr] = 719  # type: ignore[attr-defined]
+
+    with pytest.raises(DeviceError, match="failed before the end of a copy"):
+        copier.settle()
+    copier.close()
+
+
+def test_current_streams_are_in_use(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = CudaDevice(0)
+    streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+    torch = SimpleNamespace(
+        cuda=SimpleNamespace(
+            is_initialized=lambda: True,
+            current_stream=lambda device_id: SimpleNamespace(cuda_stream=streams[0].ptr),
+        )
+    )
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    with streams[1]:
+        cupy.launch(lambda: None, device.stream)
+        device.hold(device.record(), None)
+
+    assert [cupy.num_waiting(stream.ptr) for stream in streams] == [1, 1]
+    assert cupy.num_waiting(0) == 1
+
+
+def test_the_devices_own_stream_is_in_use(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    cupy.launch(lambda: None, device.stream)
+
+    fence = device.fence()
+
+    assert not fence.passed()
+    device.close()
+    assert fence.passed()
+
+
+def test_arrays_are_taken_in_behind_the_stream_that_they_name(cupy: CupyStandIn) -> None:
+    device, stream, array = CudaDevice(0), cupy.cuda.Stream(non_blocking=True), np.zeros(3)
+    cupy.launch(lambda: array.fill(7), stream.ptr)
+
+    class OnGpu:
+        __cuda_array_interface__ = {**array.__array_interface__, "stream": stream.ptr}  # noqa: RUF012
+
+    device.adopt(OnGpu())
+    device.close()  # waits for its own stream
+
+    assert array.tolist() == [7, 7, 7]
+
+
+def test_a_finalizer_amid_an_allocation_sees_the_users_stream(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = CudaDevice(0)
+    users = cupy.cuda.Stream(non_blocking=True)
+    cupy.launch(lambda: None, users.ptr)
+    fences: list[Any] = []
+    alloc = cupy.cuda.alloc
+    monkeypatch.setattr(cupy.cuda, "alloc", lambda size: fences.append(device.fence()) or alloc(size))
+
+    with users:
+        device.allocate(512)
+
+    assert not fences[0].passed()
+    users.synchronize()
+    assert fences[0].passed()
+
+
+def test_fences_that_cannot_be_made_wait_for_everything(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = CudaDevice(0)
+    done: list[bool] = []
+    cupy.launch(lambda: done.append(True))
+    monkeypatch.setattr(cupy.runtime, "eventRecord", lambda event, stream: 1 / 0)
+
+    assert device.fence().passed()
+    assert done
+
+
+def test_at_the_end_of_the_interpreter_nothing_is_raised(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    pinned = PinnedMemory(device, fenced=True)
+    pinned.made(4096, 4096)
+    cupy.registered.clear()
+
+    pinned.freed(4096)
+    device.close()
+
+
+def test_copies_are_timed_by_events(cupy: CupyStandIn) -> None:
+    with closing(make()) as pipe:
+        with pipe.trace() as trace:
+            for _ in range(3):
+                pipe.run()
+        copies = [span for span in trace.records.spans if span.name == "to the GPU"]
+    assert len(copies) >= 3
+    ends = [end_ns for copy in copies for end_ns in (copy.begin_ns, copy.end_ns)]
+    assert ends == sorted(ends)
+
+
+def test_a_copy_on_a_gpu_that_has_failed_ends_where_times_are_counted_from(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    begin_ns = time.monotonic_ns()
+    stamp = device.stamp()
+    end_ns = time.monotonic_ns()
+    cupy.failed[stamp._event.ptr] = 700
+    stamp.wait()
+    time_ns = stamp.time_ns()
+    assert time_ns is not None
+    assert begin_ns <= time_ns <= end_ns

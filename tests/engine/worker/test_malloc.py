@@ -1,0 +1,107 @@
+"""Workers keep the memory of what callbacks make, and do not have the system give and zero it again for each sample."""
+
+from __future__ import annotations
+
+import resource
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dali_like import Pipeline
+from dali_like.engine.worker import malloc as allocator
+from dali_like.engine.worker.malloc import keep_freed_memory, kept_bytes
+from dali_like.types import SampleInfo
+
+MIB = 1 << 20
+GIB = 1 << 30
+#: With pages of 4 KiB as many faults as there are pages; with huge ones still more than this.
+FEW_FAULTS = 20
+BATCH_SIZE = 8
+
+
+def frees_much(_: SampleInfo) -> NDArray[Any]:
+    """Takes 120 MB in five arrays, and frees them; how many page faults the process has had."""
+    arrays = [np.ones(6_000_000, np.float32) for _ in range(5)]
+    del arrays
+    return np.array([resource.getrusage(resource.RUSAGE_SELF).ru_minflt])
+
+
+def faults_a_sample(pipe: Pipeline) -> float:
+    pipe.run()  # in which the memory is taken
+    (batch,) = pipe.run()
+    faults = batch.as_array()[:, 0]
+    return statistics.median((faults[1:] - faults[:-1]).tolist())
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_what_one_sample_has_freed_is_there_for_the_next(
+    start_method: str, make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dali_like.engine.worker.malloc.available_bytes", lambda: 8 * GIB)
+    pipe = make_pipeline(frees_much, start_method, workers=1, batch_size=BATCH_SIZE)
+
+    assert faults_a_sample(pipe) <= FEW_FAULTS
+
+
+def test_users_may_say_how_much_is_kept(make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", str(MIB))
+    pipe = make_pipeline(frees_much, "spawn", workers=1, batch_size=BATCH_SIZE)
+
+    assert faults_a_sample(pipe) > FEW_FAULTS
+
+
+@pytest.mark.parametrize("tunables", ["glibc.malloc.trim_threshold=1048576", "glibc.cpu.hwcaps=x:glibc.malloc.arena_max=1"])
+def test_users_may_say_it_by_tunables(
+    tunables: str, make_pipeline: Callable[..., Pipeline], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLIBC_TUNABLES", tunables)
+    pipe = make_pipeline(frees_much, "spawn", workers=1, batch_size=BATCH_SIZE)
+
+    assert faults_a_sample(pipe) > FEW_FAULTS
+
+
+@pytest.mark.parametrize(
+    ("num_workers", "available", "kept"),
+    [
+        (1, 8 * GIB, GIB),
+        (2, 8 * GIB, GIB // 2),
+        (64, 64 * GIB, 128 * MIB),
+        (64, 8 * GIB, 64 * MIB),
+        (1, 0, 64 * MIB),
+        (1, 1 << 60, GIB),
+    ],
+    ids=["one", "two", "many", "least", "nothing left", "most"],
+)
+def test_all_together_keep_an_eighth_of_what_is_available(num_workers: int, available: int, kept: int) -> None:
+    assert kept_bytes(num_workers, available) == kept
+
+
+@pytest.mark.parametrize(
+    ("most", "asked"),
+    [(GIB, [(-3, 512 * MIB), (-1, GIB)]), (32 * MIB, [(-3, 512 * MIB), (-3, 32 * MIB), (-1, GIB)])],
+    ids=["all of it", "no more than 32 MiB"],
+)
+def test_as_much_is_asked_for_as_glibc_takes(most: int, asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    class Library:
+        def mallopt(self, what: int, nbytes: int) -> bool:
+            calls.append((what, nbytes))
+            return nbytes <= most
+
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: Library())
+    monkeypatch.setattr(allocator, "available_bytes", lambda: 8 * GIB)
+
+    keep_freed_memory(1)
+
+    assert calls == asked
+
+
+def test_another_allocator_than_that_of_glibc_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator.ctypes, "CDLL", lambda name: object())
+
+    keep_freed_memory(1)

@@ -1,0 +1,169 @@
+"""Objects from workers: what comes of them, where their arrays lie, and what is no pickled at all."""
+
+from __future__ import annotations
+
+import copyreg
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dali_like.engine.memory.protocol import PAGE_BYTES, WORD_BYTES
+from dali_like.engine.memory.ring import Lease, Ring, Slot
+from dali_like.engine.memory.slot_layout import SlotLayout
+from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES, OutOfBandPickle, write_out_of_band
+from dali_like.engine.worker.task import Region, RegionFullError, SlotView
+from dali_like.errors import CorruptionError, SampleTypeError
+
+REGION_BYTES = 1 << 20
+LARGE = np.arange(LEAST_BUFFER_BYTES, dtype=np.uint8)
+
+
+def make_slot() -> Slot:
+    return Ring(SharedSpace.create(), SlotLayout(1, 1, REGION_BYTES, ())).acquire(0)
+
+
+def write(value: Any, slot: Slot, reducers: dict[type, Callable[[Any], Any]] | None = None) -> OutOfBandPickle:
+    region = Region(slot.space, SlotView(slot.space, slot.offset, slot.header.tolist()), 0)
+    write_out_of_band(value, region, reducers or {})
+    return OutOfBandPickle(slot, 0)
+
+
+def words_of(slot: Slot) -> NDArray[np.int64]:
+    """The table of a pickled."""
+    start = slot.offset + slot.slot_layout.region_offset(0)
+    return slot.space.array(start, (REGION_BYTES // WORD_BYTES,), np.dtype(np.int64))
+
+
+class Registered:
+    """Of a type that `copyreg` knows."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "num_parts"), [(LEAST_BUFFER_BYTES, 2), (LEAST_BUFFER_BYTES - 1, 1)], ids=["large", "small"]
+)
+def test_large_arrays_lie_beside_the_pickle(nbytes: int, num_parts: int) -> None:
+    slot = make_slot()
+    pickled = write({"x": LARGE[:nbytes], "y": 5}, slot)
+
+    value = pickled.load()
+
+    assert len(pickled._parts) == num_parts
+    assert (value["x"].tolist(), value["y"]) == (LARGE[:nbytes].tolist(), 5)
+
+
+def test_without_a_lease_they_are_copies() -> None:
+    slot = make_slot()
+    value = write(LARGE, slot).load()
+
+    words_of(slot)[:] = -1
+
+    assert (value == LARGE).all()
+
+
+def test_under_a_lease_they_are_views_of_the_slot() -> None:
+    ring = Ring(SharedSpace.create(), SlotLayout(1, 1, REGION_BYTES, ()))
+    slot = ring.acquire(0)
+    value = write(LARGE, slot).load(Lease(ring, slot))
+
+    words_of(slot)[:] = -1
+
+    assert set(value.tolist()) == {255}
+    ring.close()
+
+
+@pytest.mark.parametrize(
+    "view",
+    [memoryview(bytes(range(6))), memoryview(np.arange(6.0).reshape(2, 3)), memoryview(LARGE)],
+    ids=["bytes", "of two dimensions", "large"],
+)
+def test_views_of_memory_stay_views_of_the_same_shape_and_type(view: memoryview) -> None:
+    slot = make_slot()
+    value = write([view], slot).load()[0]
+
+    assert type(value) is memoryview
+    assert (value.format, value.shape, value.tolist()) == (view.format, view.shape, view.tolist())
+
+
+def test_what_cannot_be_found_by_name_goes_by_value_and_its_arrays_once() -> None:
+    slot = make_slot()
+    array = LARGE
+    pickled = write([array, lambda: 5], slot)
+
+    value = pickled.load()
+
+    assert len(pickled._parts) == 2
+    assert ((value[0] == LARGE).all(), value[1]()) == (True, 5)
+
+
+def test_types_that_are_registered_for_pickling_are_pickled_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    slot = make_slot()
+    monkeypatch.setitem(copyreg.dispatch_table, Registered, lambda value: (int, (value.number,)))
+
+    assert write([Registered(3)], slot).load() == [3]
+    assert write([Registered(3)], slot, {Registered: lambda value: (str, (value.number,))}).load() == ["3"]
+
+
+def test_what_cannot_be_pickled_at_all_is_an_error() -> None:
+    slot = make_slot()
+    with pytest.raises(SampleTypeError, match=r"what a worker made cannot be pickled: .*generator"):
+        write((number for number in range(3)), slot)
+
+
+def test_what_finds_no_room_says_how_much_it_would_need() -> None:
+    slot = make_slot()
+    with pytest.raises(RegionFullError) as caught:
+        write(np.zeros(REGION_BYTES, np.uint8), slot)
+
+    assert caught.value.needed > REGION_BYTES
+
+
+@pytest.mark.parametrize("mark", [-1, 0, WORD_BYTES - 1, REGION_BYTES + 1])
+def test_a_region_of_another_size_has_no_parcel(mark: int) -> None:
+    slot = make_slot()
+    write(LARGE, slot)
+    slot.marks[0] = mark
+
+    with pytest.raises(CorruptionError, match="what a worker has left"):
+        OutOfBandPickle(slot, 0)
+
+
+@pytest.mark.parametrize("room", [PAGE_BYTES, PAGE_BYTES + WORD_BYTES])
+def test_a_table_does_not_go_beyond_its_region(room: int) -> None:
+    slot = make_slot()
+    most = (room - WORD_BYTES) // (2 * WORD_BYTES)
+    write(LARGE, slot)
+    slot.marks[0] = room
+    words_of(slot)[:] = 0
+
+    words_of(slot)[0] = most
+    assert len(OutOfBandPickle(slot, 0)._parts) == most
+    for count in (-1, 0, most + 1, 1 << 62):
+        words_of(slot)[0] = count
+        with pytest.raises(CorruptionError):
+            OutOfBandPickle(slot, 0)
+
+
+@pytest.mark.parametrize(
+    "part", [(-8, 8), (0, -1), (0, PAGE_BYTES + 1), (PAGE_BYTES, 1), (PAGE_BYTES + 1, 0), (8, PAGE_BYTES)]
+)
+def test_neither_do_its_parts(part: tuple[int, int]) -> None:
+    slot = make_slot()
+    write(LARGE, slot)
+    slot.marks[0] = PAGE_BYTES
+    words_of(slot)[:5] = 2, 0, PAGE_BYTES, *part
+
+    with pytest.raises(CorruptionError):
+        OutOfBandPickle(slot, 0)
+
+    words_of(slot)[3:5] = PAGE_BYTES, 0
+    assert len(OutOfBandPickle(slot, 0)._parts) == 2

@@ -1,0 +1,320 @@
+"""Which modules are imported, and when: what is not needed costs nothing, in programs and in spawned workers alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dali_like
+
+#: Not imported by a program that only defines a pipeline.
+NOT_FOR_DEFINING = (
+    *("cli", "data", "device", "images", "plugin", "testing", "engine.backends", "graph.computation", "graph.executor"),
+    *("graph.lockstep", "graph.placement", "graph.program", "monitor.report", "monitor.statistics", "monitor.trace"),
+    *("operators.description", "operators.functions", "pipeline.checkpoints", "pipeline.runtime", "pipeline.serialization"),
+    *("engine.pool.dispatch", "engine.pool.pool", "engine.pool.recovery", "engine.worker.runner", "engine.worker.worker"),
+    *("sources.by_value", "sources.callback_pickler", "sources.remote_files", "tensors.gpu_tensor_lists"),
+)
+
+#: Imported by a spawned worker that calls a source: these packages and modules, and nothing else.
+FOR_WORKING = (
+    *("common", "engine.memory", "engine.worker", "errors", "types"),
+    *(
+        "engine",
+        "engine.backends",
+        "engine.backends.forkserver",
+        "engine.backends.inherited",
+        "engine.backends.source_bundle",
+    ),
+)
+
+#: Imported besides by a spawned worker of a loader.
+FOR_FETCHING = (
+    *FOR_WORKING,
+    *("data", "data.array_backends", "data.collate", "data.fetcher", "data.iterable_walk", "data.messages"),
+    "data.sample_schema",
+)
+
+#: Not imported by a program that runs a pipeline of sources in forked workers.
+NOT_FOR_RUNNING = (
+    *("cli", "data", "images", "plugin", "testing", "device.copier", "device.cuda", "device.opening", "device.device_array"),
+    *("engine.backends.threads", "engine.backends.ray_workers", "graph.gpu_sources"),
+    *("graph.inputs", "monitor.report", "monitor.statistics", "monitor.trace", "operators.functions"),
+    *("pipeline.checkpoints", "pipeline.serialization", "sources.by_value", "sources.callback_pickler"),
+    *("sources.remote_files", "tensors.gpu_tensor_lists"),
+)
+
+#: Not imported by a program that iterates over a map-style dataset with forked workers.
+NOT_FOR_LOADING = (
+    *("cli", "fn", "graph", "images", "operators", "ops", "pipeline", "plugin", "testing", "tensors", "device.copier"),
+    *("device.cuda", "device.opening", "engine.backends.threads", "engine.backends.ray_workers"),
+    *("monitor.report", "monitor.statistics", "monitor.trace", "sources.callback_pickler", "sources.remote_files"),
+)
+
+#: Modules of the standard library, and NumPy's, that take long, and are there for few programs.
+HEAVY = {
+    *("asyncio", "concurrent.futures", "ctypes.util", "email", "http", "json", "multiprocessing", "numpy.testing"),
+    *("pathlib", "sqlite3", "ssl", "subprocess", "unittest", "xml"),
+}
+
+
+def run_python(program: str) -> str:
+    """What a program writes."""
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=Path(str(dali_like.__file__)).parents[1],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.stderr == ""
+    return result.stdout
+
+
+def parts(modules: set[str]) -> set[str]:
+    """Return the modules of this package, without its name."""
+    return {name.removeprefix("dali_like.") for name in modules if name.startswith("dali_like.")}
+
+
+def within(modules: set[str], places: tuple[str, ...]) -> set[str]:
+    """Return the modules that are one of these places, or inside one."""
+    leaves = ("engine", "engine.backends", "data")  # the package, and not its modules
+    return {
+        name
+        for name in parts(modules)
+        if name in places or any(name.startswith(f"{place}.") for place in places if place not in leaves)
+    }
+
+
+def test_the_package_alone_imports_next_to_nothing() -> None:
+    modules = set(run_python("import sys, dali_like; print(*sys.modules)").split())
+
+    assert parts(modules) == {"common", "common.lazy_names"}
+    assert "numpy" not in modules
+
+
+@pytest.fixture(scope="module")
+def for_defining() -> set[str]:
+    """The modules of a program that defines a pipeline."""
+    program = """if True:
+        import sys
+        from dali_like import fn, pipeline_def, types
+
+        @pipeline_def(batch_size=4, py_num_workers=2)
+        def pipeline():
+            return fn.external_source(source=lambda info: 1, batch=False, parallel=True, dtype=types.INT64)
+
+        pipe = pipeline()
+        print(*sys.modules)
+    """
+    return set(run_python(program).split())
+
+
+def test_defining_a_pipeline_imports_neither_workers_nor_operators(for_defining: set[str]) -> None:
+    assert within(for_defining, NOT_FOR_DEFINING) == set()
+
+
+def test_defining_a_pipeline_imports_nothing_heavy(for_defining: set[str]) -> None:
+    assert for_defining & (HEAVY | {"numpy.random"}) == set()
+
+
+@pytest.fixture(scope="module")
+def for_working() -> set[str]:
+    """The modules of a spawned worker."""
+    program = """if True:
+        import sys
+        from dali_like import fn, pipeline_def, types
+
+        def modules(info):
+            return " ".join(sys.modules)
+
+        @pipeline_def(batch_size=1, py_start_method="spawn")
+        def pipeline():
+            return fn.external_source(source=modules, batch=False, parallel=True, dtype=types.OBJECT)
+
+        pipe = pipeline()
+        print(pipe.run()[0][0])
+        pipe.close()
+    """
+    return set(run_python(program).split())
+
+
+def test_a_spawned_worker_imports_the_engine_and_nothing_above(for_working: set[str]) -> None:
+    assert parts(for_working) - within(for_working, FOR_WORKING) == set()
+
+
+def test_a_spawned_worker_imports_nothing_heavy(for_working: set[str]) -> None:
+    assert for_working & HEAVY == set()
+
+
+@pytest.fixture(scope="module")
+def for_running() -> set[str]:
+    """The modules of a program that has got a batch from forked workers."""
+    program = """if True:
+        import sys
+        from dali_like import fn, pipeline_def, types
+
+        @pipeline_def(batch_size=1)
+        def pipeline():
+            return fn.external_source(source=lambda info: 1, batch=False, parallel=True, dtype=types.INT64)
+
+        pipe = pipeline()
+        pipe.run()
+        print(*sys.modules)
+        pipe.close()
+    """
+    return set(run_python(program).split())
+
+
+def test_running_a_pipeline_imports_nothing_for_gpus_pickling_states_and_statistics(
+    for_running: set[str],
+) -> None:
+    assert within(for_running, NOT_FOR_RUNNING) == set()
+
+
+def test_running_a_pipeline_imports_nothing_heavy_but_futures(for_running: set[str]) -> None:
+    assert for_running & HEAVY <= {"concurrent.futures", "ctypes.util"}
+
+
+@pytest.fixture(scope="module")
+def for_loading() -> set[str]:
+    """The modules of a program that has got a batch from the forked workers of a loader."""
+    program = """if True:
+        import sys
+        from dali_like.data import DataLoader
+
+        for batch in DataLoader([1], num_workers=1, multiprocessing_context="fork"):
+            pass
+        print(*sys.modules)
+    """
+    return set(run_python(program).split())
+
+
+def test_a_loader_imports_neither_pipelines_nor_transforms(for_loading: set[str]) -> None:
+    assert within(for_loading, NOT_FOR_LOADING) == set()
+
+
+def test_a_loader_imports_nothing_heavy_but_the_contexts_of_multiprocessing(for_loading: set[str]) -> None:
+    assert for_loading & HEAVY <= {"ctypes.util", "multiprocessing"}
+
+
+def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> None:
+    program = """if True:
+        from dali_like.data import DataLoader
+
+        class Modules:
+            def __len__(self):
+                return 1
+
+            def __getitem__(self, index):
+                import sys
+                return " ".join(sys.modules)
+
+        for modules in DataLoader(Modules(), num_workers=1, multiprocessing_context="spawn"):
+            print(*modules)
+    """
+    for_fetching = set(run_python(program).split())
+
+    assert parts(for_fetching) - within(for_fetching, FOR_FETCHING) == set()
+    assert for_fetching & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "import dali_like; dali_like.fn.resize",
+        "import dali_like; dali_like.fn.decoders.image",
+        "from dali_like import fn; fn.random.uniform",
+        "import dali_like.fn as fn; fn.resize",
+        "from dali_like.fn import resize",
+        "from dali_like.fn.decoders import image",
+        "from dali_like.fn import *; resize",
+        "from dali_like import *; ops.Resize",
+        "from dali_like.ops import *; Resize; random.Uniform",
+        "import dali_like.ops.reductions; dali_like.ops.reductions.Mean",
+        "import pickle; from dali_like import fn; assert pickle.loads(pickle.dumps(fn.resize)) is fn.resize",
+        "from dali_like import fn; assert 'resize' in dir(fn)",
+        "from dali_like import fn; assert 'resize' in fn.__all__",
+        "import dali_like; assert 'Pipeline' in dir(dali_like)",
+        "import dali_like.backend; dali_like.backend.TensorListGPU",
+        "import dali_like; dali_like.backend_impl.TensorListGPU",
+        "from dali_like import data; data.ImageFolder; data.transforms.Resize",
+        "import dali_like.data; dali_like.data.samplers.RandomSampler",
+        "from dali_like.data import *; DataLoader; get_worker_info",
+        "from dali_like import plugin; plugin.LastBatchPolicy; plugin.base_iterator.BaseIterator",
+        "import dali_like.data; assert 'DataLoader' in dir(dali_like.data)",
+        "import dali_like as dali; dali.pipeline.Pipeline; dali.pipeline.pipeline_def",
+        "import dali_like as dali; dali.backend.TensorCPU; dali.data_node.DataNode; dali.external_source.external_source",
+        "import dali_like as dali; dali.math.sqrt; dali.pickling.pickle_by_value; dali.types.FLOAT",
+        "import dali_like as dali; dali.tensors.TensorListCPU; dali.plugin.base_iterator; dali.remote.RemoteFiles",
+        "import dali_like as dali; dali.ops.ExternalSource; dali.fn.external_source; dali.errors.DaliLikeError",
+    ],
+)
+def test_operators_are_there_when_they_are_asked_for(use: str) -> None:
+    assert run_python(use) == ""
+
+
+def test_help_shows_operators() -> None:
+    text = run_python("import pydoc; from dali_like import fn; print(pydoc.render_doc(fn, renderer=pydoc.plaintext))")
+
+    assert "resize(" in text
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["dali_like", "dali_like.fn", "dali_like.ops.random", "dali_like.backend", "dali_like.backend_impl", "dali_like.data"],
+)
+def test_what_is_not_there_is_an_attribute_error_that_says_so(module: str) -> None:
+    program = f"""if True:
+        import {module}
+        try:
+            {module}.nothing
+        except AttributeError as error:
+            print(error)
+    """
+
+    assert run_python(program) == f"module '{module}' has no attribute 'nothing'\n"
+
+
+def test_special_names_are_looked_for_without_importing_operators() -> None:
+    """As many tools do, with every module."""
+    program = "import sys; from dali_like import fn; hasattr(fn, '__wrapped__'); print('dali_like.operators' in sys.modules)"
+
+    assert run_python(program) == "False\n"
+
+
+def test_operators_are_made_once_whatever_threads_ask_for_them() -> None:
+    program = """if True:
+        import threading, time
+        from dali_like import fn
+        from dali_like.operators import functions
+
+        made, asking = [], []
+        publish = functions.publish
+
+        def publish_slowly(name):
+            made.append(name)
+            while len(asking) < 8:
+                time.sleep(0)
+            for _ in range(1000):
+                time.sleep(0)  # the others have their turn
+            return publish(name)
+
+        def ask():
+            asking.append(1)
+            fn.resize
+
+        functions.publish = publish_slowly
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        print(made)
+    """
+
+    assert run_python(program) == "['dali_like.fn']\n"

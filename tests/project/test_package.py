@@ -1,0 +1,289 @@
+"""The package as users import it: what it offers, what importing it costs, and that what it says of itself is true."""
+
+from __future__ import annotations
+
+import doctest
+import functools
+import importlib
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import dali_like
+from dali_like import data, errors, fn, ops, pickling, pipeline, plugin, tensors, types
+from dali_like.fn import decoders
+from dali_like.operators.description import descriptions
+from dali_like.pipeline import definition
+
+PACKAGE = Path(str(dali_like.__file__)).parent
+FILES = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in PACKAGE.rglob("*.py")}
+#: JAX warns of every fork as soon as it is imported; tests/parity/test_jax.py looks at these.
+FOR_JAX = "dali_like.plugin.jax"
+MODULES = sorted({name.removesuffix(".__init__") for name in FILES if not name.startswith(FOR_JAX)} - {"dali_like"})
+#: These cannot be imported without PyTorch.
+FOR_PYTORCH = "dali_like.plugin.pytorch"
+if importlib.util.find_spec("torch") is None:
+    MODULES = [name for name in MODULES if not name.startswith(FOR_PYTORCH)]
+
+
+def parts_of_fn(name: str, module: str = "") -> set[str]:
+    """The operators that stand in a module of ``fn`` or ``ops``, and the modules in it."""
+    paths = [getattr(description, name) for description in descriptions().values()]
+    return {path.removeprefix(module).split(".")[0] for path in paths if path.startswith(module)}
+
+
+#: What is public, by module.
+PUBLIC = {
+    "dali_like": {
+        *("OperatorConcurrency", "Pipeline", "StreamPolicy", "WorkerInfo", "__version__"),
+        *(
+            "backend",
+            "backend_impl",
+            "data_node",
+            "errors",
+            "fn",
+            "get_worker_info",
+            "math",
+            "newaxis",
+            "ops",
+            "pickling",
+            "pipeline_def",
+            "tensors",
+            "types",
+        ),
+    },
+    "dali_like.backend": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
+    "dali_like.backend_impl": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
+    "dali_like.data": {
+        *("ArrayDataset", "ChainDataset", "ConcatDataset", "Dataset", "DatasetFolder", "ImageFolder", "IterableDataset"),
+        "DataLoader",
+        *("StackDataset", "Subset", "random_split"),
+        *("BatchSampler", "DistributedSampler", "RandomSampler", "Sampler", "SamplerIterator", "SequentialSampler"),
+        "ShardedBatchSampler",
+        *("SubsetRandomSampler", "WeightedRandomSampler", "resumable", "BlockPermutation", "Permutation"),
+        *("default_collate", "default_collate_fn_map", "default_convert"),
+        *("CenterCrop", "Compose", "InterpolationMode", "Normalize", "RandomHorizontalFlip", "RandomResizedCrop"),
+        *("Resize", "ToTensor"),
+        *("WorkerInfo", "get_worker_info"),
+    },
+    "dali_like.data_node": {"DataNode"},
+    "dali_like.fn": {"external_source", *parts_of_fn("path")},
+    "dali_like.fn.decoders": parts_of_fn("path", "decoders."),
+    "dali_like.ops": {"Compose", "ExternalSource", *parts_of_fn("class_path")},
+    "dali_like.pickling": {"pickle_by_value"},
+    "dali_like.plugin": {"BaseIterator", "DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"},
+    "dali_like.tensors": {"TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU"},
+    "dali_like.types": {
+        *("ANY_DATA", "BGR", "GRAY", "RGB", "YCbCr"),
+        *("INTERP_CUBIC", "INTERP_GAUSSIAN", "INTERP_LANCZOS3", "INTERP_LINEAR", "INTERP_NN", "INTERP_TRIANGULAR"),
+        *("BOOL", "FLOAT", "FLOAT16", "FLOAT64", "INT8", "INT16", "INT32", "INT64", "NO_TYPE", "OBJECT"),
+        *("UINT8", "UINT16", "UINT32", "UINT64"),
+        *("BatchInfo", "CPU_ONLY_DEVICE_ID", "Constant", "DALIDataType", "DALIImageType", "DALIInterpType"),
+        *("NCHW", "NFCHW", "NFHWC", "NHWC", "SAME"),
+        *("PipelineAPIType", "SampleInfo", "ScalarConstant"),
+        *("to_dali_type", "to_numpy_type"),
+    },
+}
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_public_names(module: str) -> None:
+    exported = importlib.import_module(module).__all__
+
+    assert set(exported) == PUBLIC[module]
+    assert len(exported) == len(set(exported))
+
+
+@pytest.mark.parametrize("name", ["dali_like", *MODULES])
+def test_all_names_are_there(name: str) -> None:
+    module = importlib.import_module(name)
+
+    assert [member for member in getattr(module, "__all__", []) if not hasattr(module, member)] == []
+
+
+def test_star_import_gives_what_is_public() -> None:
+    namespace: dict[str, object] = {}
+
+    exec("from dali_like import *", namespace)
+
+    assert set(namespace) - {"__builtins__"} == PUBLIC["dali_like"]
+
+
+@pytest.mark.parametrize("module", [fn, decoders, tensors, types])
+def test_dir_shows_what_is_public(module: ModuleType) -> None:
+    assert set(dir(module)) == PUBLIC[module.__name__]
+
+
+def test_names_are_where_programs_for_dali_look_for_them() -> None:
+    from dali_like.backend import TensorListCPU  # noqa: PLC0415
+    from dali_like.backend_impl import TensorCPU  # noqa: PLC0415
+    from dali_like.data_node import DataNode  # noqa: PLC0415
+    from dali_like.pipeline import Pipeline, do_not_convert, pipeline_def  # noqa: PLC0415
+
+    assert (Pipeline, pipeline_def) == (dali_like.Pipeline, dali_like.pipeline_def)
+    assert DataNode is pipeline.DataNode
+    assert (TensorListCPU, TensorCPU) == (tensors.TensorListCPU, tensors.TensorCPU)
+    assert do_not_convert is definition.do_not_convert
+    with pytest.raises(AttributeError, match="no attribute 'conditionals'"):
+        _ = pipeline.conditionals
+
+
+def test_public_functions_and_classes_are_documented() -> None:
+    modules = [dali_like, data, errors, fn, decoders, ops, pickling, plugin, tensors, types]
+
+    undocumented = [
+        name
+        for module in modules
+        for name in module.__all__
+        if callable(member := getattr(module, name)) and not inspect.getdoc(member)
+    ]
+
+    assert undocumented == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_say_what_they_are_for(name: str) -> None:
+    module = importlib.import_module(name)
+
+    assert module.__doc__ or Path(str(module.__file__)).read_text() == ""
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    try:
+        version = metadata.version("dali-like")
+    except metadata.PackageNotFoundError:
+        pytest.skip("runs from a source tree that is not installed")
+
+    assert version == dali_like.__version__
+
+
+@pytest.mark.parametrize(
+    "module", ["cv2", "torch", "jax", "simplejpeg", "multiprocessing", "threadpoolctl", "nvidia", "PIL"]
+)
+def test_import_is_light(module: str) -> None:
+    assert module not in modules_after_import()
+
+
+def test_import_without_optional_modules() -> None:
+    """Nothing but the decoders needs the extra."""
+    program = (
+        "import sys; sys.modules['cv2'] = sys.modules['simplejpeg'] = sys.modules['torch'] = None\n"
+        "import numpy as np; from dali_like import fn, pipeline_def\n"
+        "@pipeline_def(batch_size=2, py_num_workers=1)\n"
+        "def pipeline(): return fn.external_source(source=lambda info: np.array(7), batch=False, parallel=True)\n"
+        "pipe = pipeline(); print(pipe.run()[0].as_array().tolist()); pipe.close()\n"
+    )
+
+    assert run_python(program) == "[7, 7]\n"
+
+
+@pytest.mark.parametrize(("framework", "module"), [("pytorch", "torch"), ("jax", "jax")])
+def test_plugins_say_what_they_need(framework: str, module: str) -> None:
+    program = (
+        f"import sys; sys.modules['{module}'] = None\n"
+        f"try: import dali_like.plugin.{framework}\n"
+        "except ImportError as error: print(error)\n"
+    )
+
+    expected = f"dali_like.plugin.{framework} needs {module}: pip install 'dali_like[{framework}]'\n"
+    assert run_python(program) == expected
+
+
+@functools.cache
+def modules_after_import() -> set[str]:
+    """The modules that pipelines and operators load."""
+    return set(
+        run_python("import sys, dali_like.pipeline.runtime; from dali_like import *; fn.resize; print(*sys.modules)").split()
+    )
+
+
+def run_python(program: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=Path(dali_like.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.stderr == ""
+    return result.stdout
+
+
+# The exceptions
+
+
+def exceptions() -> dict[str, type[BaseException]]:
+    """All that the module defines."""
+    return {
+        name: member
+        for name, member in vars(errors).items()
+        if inspect.isclass(member) and issubclass(member, BaseException) and member.__module__ == errors.__name__
+    }
+
+
+def tree_of_docstring() -> dict[str, tuple[str | None, list[str]]]:
+    """From the drawing in the module's docstring: the parent of each exception, and the builtins in brackets."""
+    tree: dict[str, tuple[str | None, list[str]]] = {}
+    path: list[str] = []
+    for line in str(errors.__doc__).splitlines():
+        match = re.match(r"    ((?:[| ]   )*(?:[|`]-- )?)(\w+)(?:\(([\w, ]+)\))?(?:\s|$)", line)
+        if match:
+            depth = len(match[1]) // 4
+            del path[depth:]
+            tree[match[2]] = (path[-1] if path else None, match[3].split(", ") if match[3] else [])
+            path.append(match[2])
+    return tree
+
+
+def test_every_exception_is_exported() -> None:
+    assert set(errors.__all__) == set(exceptions())
+
+
+def test_every_exception_is_in_the_tree() -> None:
+    assert set(tree_of_docstring()) == set(exceptions())
+
+
+@pytest.mark.parametrize("name", exceptions())
+def test_tree_shows_the_bases(name: str) -> None:
+    parent, builtins = tree_of_docstring()[name]
+
+    bases = [base.__name__ for base in exceptions()[name].__bases__]
+
+    assert bases == [parent or "Exception", *builtins]
+
+
+def test_exceptions_share_a_base_class() -> None:
+    assert all(issubclass(exception, errors.DaliLikeError) for exception in exceptions().values())
+
+
+# Examples
+
+
+@pytest.mark.parametrize("name", ["dali_like", *MODULES])
+def test_examples_in_docstrings(name: str) -> None:
+    module: ModuleType = importlib.import_module(name)
+
+    result = doctest.testmod(module)
+
+    assert result.failed == 0
+
+
+def test_there_are_examples() -> None:
+    finder = doctest.DocTestFinder(exclude_empty=True)
+
+    documented = {
+        test.name
+        for name in MODULES
+        for test in finder.find(importlib.import_module(name))
+        if test.examples and ".".join(test.name.split(".")[:-1]) == name
+    }
+
+    assert {name.rpartition(".")[2] for name in documented} >= {"pipeline_def", "TensorCPU", "TensorListCPU", "to_dali_type"}

@@ -1,0 +1,187 @@
+"""Tries the built package as users get it: in empty environments, with each interpreter there is, and with each extra alone.
+
+    python tests/project/try_release.py dist/*.whl dist/*.tar.gz [--python python3.11 python3.14] [--extras images pytorch]
+
+It builds nothing: see `make dist`. Needs a network. The exit status is 1 if something does not work.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+#: With nothing but what the package needs.
+BARE = """
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.data import DataLoader
+
+for method in ("fork", "spawn"):
+
+    @pipeline_def(batch_size=4, num_threads=1, py_num_workers=2, py_start_method=method)
+    def pipeline():
+        images = fn.external_source(lambda info: np.full((8, 8, 3), info.idx_in_epoch), batch=False, parallel=True)
+        return fn.flip(images)
+
+    with pipeline() as pipe:
+        assert pipe.run()[0].as_array()[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+
+assert [batch.tolist() for batch in DataLoader(range(6), batch_size=3, num_workers=2)] == [[0, 1, 2], [3, 4, 5]]
+"""
+#: With one extra. Those for GPUs say that there is none, where there is none.
+OF_EXTRAS = {
+    "images": """
+import io
+import numpy as np
+import simplejpeg
+from dali_like import fn, pipeline_def
+
+jpeg = np.frombuffer(simplejpeg.encode_jpeg(np.zeros((8, 16, 3), np.uint8)), np.uint8)
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    return fn.resize(fn.decoders.image(fn.external_source(lambda info: jpeg, batch=False)), size=[4, 4])
+
+with pipeline() as pipe:
+    assert pipe.run()[0].as_array().shape == (2, 4, 4, 3)
+""",
+    "pytorch": """
+import torch
+from dali_like.plugin.pytorch import DataLoader
+
+batches = list(DataLoader(torch.arange(6), batch_size=3, num_workers=2))
+assert [batch.tolist() for batch in batches] == [[0, 1, 2], [3, 4, 5]]
+""",
+    "jax": """
+import numpy as np
+from dali_like import fn
+from dali_like.plugin.jax import data_iterator
+
+@data_iterator(output_map=["x"], size=4)
+def batches():
+    return fn.external_source(lambda info: np.float32(info.idx_in_epoch), batch=False)
+
+assert [batch["x"].tolist() for batch in batches(batch_size=2, num_threads=1)] == [[0, 1], [2, 3]]
+""",
+    "ray": """
+import numpy as np
+from dali_like import fn, pipeline_def
+
+@pipeline_def(batch_size=2, num_threads=1, py_num_workers=1, py_start_method="ray")
+def pipeline():
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False, parallel=True)
+
+with pipeline() as pipe:
+    assert pipe.run()[0].as_array().tolist() == [0, 1]
+""",
+    "remote": """
+import asyncio, pathlib
+from dali_like.remote import RemoteFiles
+
+pathlib.Path("name").write_bytes(b"content")
+files = RemoteFiles(pathlib.Path.cwd().as_uri())
+assert bytes(asyncio.run(files.read("name"))) == b"content"
+""",
+    "progress": """
+import numpy as np
+from dali_like import fn, pipeline_def
+from dali_like.plugin import DALIGenericIterator
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False)
+
+assert sum(1 for _ in DALIGenericIterator(pipeline(), ["x"], size=4, progress=True)) == 2
+""",
+    **dict.fromkeys(
+        ("plot", "nvtx"),
+        """
+import importlib.util
+import numpy as np
+from dali_like import fn, pipeline_def
+
+@pipeline_def(batch_size=2, num_threads=1)
+def pipeline():
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False)
+
+with pipeline() as pipe:
+    with pipe.trace(nvtx=importlib.util.find_spec("nvtx") is not None):
+        pipe.run()
+    if importlib.util.find_spec("matplotlib"):
+        pipe.plot("run.png")
+""",
+    ),
+    "top": """
+from rich.live import Live
+from dali_like import cli
+
+assert cli.main(["top"]) == 2  # nothing runs that could be shown
+""",
+    **dict.fromkeys(
+        ("cuda12", "cuda13"),
+        """
+import warnings
+import numpy as np
+from dali_like import errors, fn, pipeline_def
+from dali_like.device.accelerator import accelerator_is_available
+
+warnings.simplefilter("ignore")  # CuPy looks for what is not needed
+import cupy, pynvml
+from nvidia import nvimgcodec
+
+@pipeline_def(batch_size=2, num_threads=1, device_id=0)
+def pipeline():
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False).gpu()
+
+try:
+    with pipeline() as pipe:
+        assert pipe.run()[0].as_cpu().as_array().tolist() == [0, 1]
+except errors.DeviceError as error:
+    assert not accelerator_is_available() and "sees none" in str(error)
+""",
+    ),
+}
+
+
+def try_one(python: str, package: Path, extra: str, program: str) -> bool:
+    """Whether a program runs where nothing but the package, and perhaps an extra, has been installed."""
+    what = f"{python}, {package.name}{f'[{extra}]' if extra else ''}"
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    with tempfile.TemporaryDirectory() as folder:
+        of_environment = f"{folder}/bin/python"
+        commands = [
+            [python, "-m", "venv", folder],
+            [of_environment, "-m", "pip", "install", "--quiet", f"{package}{f'[{extra}]' if extra else ''}"],
+            [of_environment, "-c", program],
+            [of_environment, "-m", "dali_like", "doctor"],
+        ]
+        for command in commands:
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            if done.returncode:
+                print(f"{what}: FAILED\n{done.stdout}{done.stderr}", flush=True)
+                return False
+    print(f"{what}: ok", flush=True)
+    return True
+
+
+def main() -> int:
+    """Try everything; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("packages", type=Path, nargs="+", help="a wheel, a source distribution, or both")
+    parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters")
+    parser.add_argument(
+        "--extras", nargs="*", default=list(OF_EXTRAS), choices=OF_EXTRAS, help="tried with the first of them"
+    )
+    given = parser.parse_args()
+    packages = [package.resolve() for package in given.packages]
+    results = [try_one(python, package, "", BARE) for python in given.python for package in packages]
+    results += [try_one(given.python[0], packages[0], extra, OF_EXTRAS[extra]) for extra in given.extras]
+    return int(not all(results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

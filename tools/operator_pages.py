@@ -1,0 +1,201 @@
+"""The documentation of operators, one page for each group, written from the descriptions.
+
+``python -m tools.operator_pages [folder]`` writes them, to ``docs/operators`` if nothing else is said.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import sys
+import typing
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+
+from dali_like.operators.description import Description, descriptions
+from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
+from tools.operator_pictures import EXAMPLES, name_of
+
+_NOTE = "<!-- Written by tools.operator_pages from the descriptions of the operators; not to be edited. -->"
+_KINDS: dict[Any, str] = {
+    bool: "True or False",
+    int: "integer",
+    float: "number",
+    str: "string",
+    Ints: "integers",
+    Floats: "numbers",
+    Strings: "strings",
+    np.dtype[Any]: "data type",
+}
+_COMMON = """\
+Every operator also takes `device` ("cpu"), `name` (of the node, for messages), `preserve` (compute it although nobody needs
+the result) and `bytes_per_sample_hint` (without effect); random ones take `seed`. Where a table says "or node", the argument
+may be a `DataNode`, with a value for each sample; "by frame", also with one for each frame of sequences, see
+[`fn.per_frame`](shaping.md#fnper_frame). None stands for an argument that is not given. A list of nodes in place of an input
+gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
+when it is called with the inputs; `ops.Compose` makes one of several that follow each other.
+
+Operators and arguments that DALI has renamed have their older names as well, with a DeprecationWarning: `fn.image_decoder`,
+`fn.coin_flip`, `fn.uniform`, `fn.normal_distribution`, `output_dtype` for `dtype`. A `seed` where there are no random
+numbers is taken with such a warning, too, and so are `image_type`, `split_stages` and `use_chunk_allocator` where they have
+no effect.
+
+Operators run in the workers, right behind a parallel source, or in threads; results are the same. `Pipeline.operator_places`
+says which runs where, and [architecture.md](../architecture.md#operators) why.
+
+A wrong argument is an error when the graph is built. What only the data can show, such as a window that is larger than an
+image, or an axis that data without a layout does not have, is an error when the pipeline runs."""
+
+
+def pages() -> dict[str, str]:
+    """The text of each page, by its file name."""
+    groups: dict[str, list[Description]] = defaultdict(list)
+    for description in descriptions().values():
+        groups[description.function.__module__].append(description)
+    ordered = {module: sorted(groups[module], key=lambda description: description.path) for module in sorted(groups)}
+    texts = {f"{_name_of(module)}.md": _page(sys.modules[module], members) for module, members in ordered.items()}
+    return {"index.md": _index(ordered), **texts}
+
+
+def _index(groups: Mapping[str, list[Description]]) -> str:
+    lines = [_NOTE, "# Operators", "", "As in `nvidia.dali.fn`, on the CPU.", "", "| group | operators |", "|---|---|"]
+    for module, members in groups.items():
+        links = ", ".join(f"[`fn.{member.path}`]({_name_of(module)}.md#{_anchor(member)})" for member in members)
+        lines.append(f"| {_name_of(module).replace('_', ' ')} | {links} |")
+    lines.append("| expressions | [arithmetic, comparisons, logic, `math.*`, indices](../arithmetic.md), constants |")
+    return "\n".join([*lines, "", _COMMON, ""])
+
+
+def _page(module: ModuleType, members: list[Description]) -> str:
+    title = _name_of(module.__name__).capitalize().replace("_", " ")
+    lines = [_NOTE, f"# {title}", "", _as_markdown(_first_line(module)), ""]
+    for member in members:
+        lines += _section(member)
+    return "\n".join([*lines, "See [the index](index.md) for the arguments that all of them have.", ""])
+
+
+def _section(description: Description) -> Iterator[str]:
+    text, arguments, returned = _parts_of(inspect.getdoc(description.function) or "")
+    yield f"## fn.{description.path}"
+    yield ""
+    yield _as_markdown(text)
+    yield ""
+    if description.path in EXAMPLES:
+        yield f"![A photograph, and what fn.{description.path} makes of it](pictures/{name_of(description.path)})"
+        yield ""
+        yield f"Here with {_example(description.path)}."
+        yield ""
+    if description.layouts:
+        yield f"Layouts: {', '.join(description.layouts.split())}."
+        yield ""
+    yield "| argument | kind | default | |"
+    yield "|---|---|---|---|"
+    for names, what in arguments:
+        yield from _rows(description, names, what)
+    ignored = [name for name in description.common if name not in ("device", "name", "preserve", "bytes_per_sample_hint")]
+    yield ""
+    if returned:
+        yield f"Returns: {_as_markdown(returned)}"
+        yield ""
+    if ignored:
+        yield f"Without effect: {', '.join(f'`{name}`' for name in ignored)}."
+        yield ""
+
+
+def _example(path: str) -> str:
+    arguments = [f"`{name}={getattr(value, 'name', value)}`" for name, value in EXAMPLES[path].items()]
+    return ", ".join(arguments) if arguments else "the defaults"
+
+
+def _rows(description: Description, names: list[str], what: str) -> Iterator[str]:
+    """Arguments that share a line of the docstring: a row for those that are of the same kind and have the same default."""
+    if names[0] in description.inputs:
+        yield f"| {_as_code(names)} | input | | {_as_markdown(what)} |"
+        return
+    alike: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name in names:
+        parameter = description.parameters.get(name)
+        alike[("", "") if parameter is None else (_kind(parameter), _default(parameter))].append(name)
+    for (kind, default), members in alike.items():
+        yield f"| {_as_code(members)} | {kind} | {default} | {_as_markdown(what)} |"
+        what = "likewise."
+
+
+def _as_code(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _parts_of(doc: str) -> tuple[str, list[tuple[list[str], str]], str]:
+    """The text of a docstring, its arguments (several names may share a line), and what it says of the result."""
+    text, _, rest = doc.partition("\nArgs:\n")
+    described, _, returned = rest.partition("\nReturns:\n")
+    entries: list[tuple[list[str], str]] = []
+    for line in described.splitlines():
+        match = re.match(r"    (\w[\w, ]*): (.*)", line)
+        if match:
+            entries.append((match[1].split(", "), match[2]))
+        elif line.strip() and line.startswith("        "):
+            names, what = entries.pop()
+            entries.append((names, f"{what} {line.strip()}"))
+    result = returned.partition("\n\n")[0]
+    return text.strip(), entries, " ".join(result.split())
+
+
+def _kind(parameter: Parameter) -> str:
+    annotation = parameter.annotation
+    if typing.get_origin(annotation) is Literal:
+        kind = " or ".join(f'"{value}"' for value in typing.get_args(annotation))
+    elif isinstance(annotation, type) and issubclass(annotation, enum.Enum):
+        kind = f"`types.{annotation.__name__}`"
+    else:
+        kind = _KINDS.get(annotation, "")
+    rules = [rule.text for rule in parameter.rules]
+    kind = (", " if kind.endswith("s") else " ").join([kind, *rules])
+    node = "or node, by frame" if parameter.per_frame else "or node"
+    return f"{kind}{', ' if ', ' in kind else ' '}{node}" if parameter.per_sample else kind
+
+
+def _default(parameter: Parameter) -> str:
+    default = parameter.default
+    if default is REQUIRED:
+        return "required"
+    if default is None:
+        return ""
+    if isinstance(default, enum.Enum):
+        return default.name
+    if isinstance(default, tuple):
+        return str([float(f"{part:.4g}") if isinstance(part, float) else part for part in default])
+    return f'"{default}"' if isinstance(default, str) else str(default)
+
+
+def _as_markdown(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _name_of(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def _anchor(description: Description) -> str:
+    return f"fn{description.path.replace('.', '')}"
+
+
+def _first_line(module: ModuleType) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def write(folder: Path) -> None:
+    """Write all pages into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "docs" / "operators"))

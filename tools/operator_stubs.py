@@ -1,0 +1,214 @@
+"""What type checkers and editors read of ``fn`` and ``ops``: stubs, written from the descriptions.
+
+``python -m tools.operator_stubs`` writes them all; a test holds them against the descriptions.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import textwrap
+import typing
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import dali_like
+from dali_like.operators.description import Description, descriptions
+from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
+
+_HEAD = '''\
+"""{title} Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dali_like.graph.nodes import DataNode
+from dali_like.types import Constant as _Fixed
+from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
+{imports}
+_Constant: TypeAlias = _Fixed | float | Sequence[float] | NDArray[Any]
+_Ints: TypeAlias = int | Sequence[int] | NDArray[Any]
+_Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
+_Strings: TypeAlias = str | Sequence[str]
+_DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
+'''
+#: What else there is, and in which modules.
+_OURS = {
+    "fn": {"external_source": "_external_source"},
+    "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
+}
+_NAMES: dict[Any, str] = {
+    Ints: "_Ints",
+    Floats: "_Floats",
+    FloatArray: "_Floats",
+    Strings: "_Strings",
+    np.dtype[Any]: "_DataType",
+    Any: "Any",
+}
+
+
+def stubs() -> dict[str, str]:
+    """The text of each stub, by its path in the package."""
+    texts = {}
+    for root in ("fn", "ops"):
+        modules: dict[str, list[Description]] = defaultdict(list)
+        for description in descriptions().values():
+            modules[description.path.rpartition(".")[0]].append(description)
+        for module, members in modules.items():
+            write = _function if root == "fn" else _class
+            title = f"``nvidia.dali.{root}{'.' + module if module else ''}``."
+            imports = "" if module else _imports(root, modules)
+            parts = [_HEAD.format(title=title, imports=imports), *map(write, members)]
+            texts[f"{root}/{module.replace('.', '/') or '__init__'}.pyi"] = "\n".join(parts)
+    return texts
+
+
+def _imports(root: str, modules: dict[str, list[Description]]) -> str:
+    lines = [f"from dali_like.{root} import {module} as {module}" for module in sorted(modules) if module]
+    lines += [f"from dali_like.{root}.{module} import {name} as {name}" for name, module in _OURS[root].items()]
+    return "\n".join([*lines, ""])
+
+
+def _function(description: Description) -> str:
+    arguments = [f"    {name}," for name in _keywords(description)]
+    name = description.path.rpartition(".")[2]
+    return "\n".join(_overloads(description, name, arguments, "", single=description.max_inputs == 0))
+
+
+def _class(description: Description) -> str:
+    name = description.class_path.rpartition(".")[2]
+    optional = [f"    {text}," for text in _keywords(description, all_optional=True)]
+    lines = [f"class {name}:", *_doc(description, "    ")]
+    lines += [
+        "    def __init__(",
+        "        self,",
+        "        *,",
+        *("    " + line for line in optional),
+        "    ) -> None: ...",
+    ]
+    lines += ["    " + line for line in _overloads(description, "__call__", optional, "self, ", documented=False)]
+    return "\n".join([*lines, ""])
+
+
+def _overloads(
+    description: Description, name: str, arguments: list[str], first: str, *, single: bool = False, documented: bool = True
+) -> Iterator[str]:
+    if flags := _flags_of_outputs(description):
+        (flag,) = flags
+        with_more = [f"    {flag}: Literal[True]," if f" {flag}: " in line else line for line in arguments]
+        more = replace(description, num_outputs=2)
+        yield from _overloads(more, name, with_more, first, documented=False)
+        arguments = [line.replace(f"{flag}: bool", f"{flag}: Literal[False]") for line in arguments]
+        description = replace(description, num_outputs=1)
+    one = _result(description.num_outputs)
+    if description.max_inputs == 0 or not description.inputs:
+        yield from (f"def {name}(", *([f"    {first.rstrip(' ,')},"] if first else []), "    *,", *arguments, f") -> {one}:")
+        yield from _body(description, documented)
+        return
+    for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
+        yield "@overload"
+        overlapping = description.takes_constants and kind == "DataNode"  # a list of numbers, and one of nodes
+        yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
+        if first:
+            yield "    self,"
+        yield from _inputs(description, kind)
+        yield from arguments
+        yield f") -> {result}:"
+        yield from _body(description, documented and kind == "DataNode")
+
+
+def _result(num_outputs: object) -> str:
+    if not isinstance(num_outputs, int):
+        return "Any"
+    return "DataNode" if num_outputs == 1 else "list[DataNode]"
+
+
+def _flags_of_outputs(description: Description) -> list[str]:
+    """The arguments that are True or False, of which it depends how many outputs there are."""
+    count = description.num_outputs
+    if isinstance(count, int):
+        return []
+    defaults = {name: parameter.default for name, parameter in description.parameters.items()}
+    flags = [name for name, parameter in description.parameters.items() if parameter.annotation is bool]
+    return [name for name in flags if count({**defaults, name: True}) != count(defaults)]
+
+
+def _body(description: Description, documented: bool) -> Iterator[str]:
+    yield from _doc(description, "    ") if documented else ["    ..."]
+    yield ""
+
+
+def _doc(description: Description, indent: str) -> list[str]:
+    doc = inspect.getdoc(description.function) or ""
+    return textwrap.indent(f'"""{doc}\n"""' if "\n" in doc else f'"""{doc}"""', indent).splitlines()
+
+
+def _inputs(description: Description, kind: str) -> Iterator[str]:
+    parameters = inspect.signature(description.function).parameters
+    if description.max_inputs is None:
+        yield f"    *{description.inputs[0]}: {kind}{' | _Fixed | float' if kind == 'DataNode' else ''},"
+        return
+    for i, name in enumerate(description.inputs):
+        default = " = None" if parameters[name].default is None else ""
+        takes_any = i or not description.min_inputs or description.takes_constants
+        others = " | _Constant" if takes_any else " | _Fixed" if kind == "DataNode" else ""
+        none = " | None" if default else ""
+        yield f"    {name}: {kind}{others}{none}{default},"
+    yield "    /,"
+    yield "    *,"
+
+
+def _keywords(description: Description, *, all_optional: bool = False) -> Iterator[str]:
+    """Those without a default first, as Python does not demand but readers like."""
+    for name, parameter in description.all_parameters.items():
+        text = _type(parameter)
+        if parameter.default is REQUIRED and not all_optional:
+            yield f"{name}: {text}"
+        else:
+            default = "..." if parameter.default is REQUIRED or all_optional else _literal(parameter.default)
+            yield f"{name}: {text} = {default}"
+
+
+def _type(parameter: Parameter) -> str:
+    parts = [_name(parameter.annotation)]
+    if parameter.per_sample:
+        parts.append("DataNode")
+    if (parameter.optional or parameter.default is None) and parts != ["Any"]:
+        parts.append("None")
+    return " | ".join(parts)
+
+
+def _name(annotation: Any) -> str:
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    if typing.get_origin(annotation) is Literal:
+        return f"Literal[{', '.join(map(repr, typing.get_args(annotation)))}]".replace("'", '"')
+    if isinstance(annotation, type):
+        return annotation.__name__
+    return "Callable[..., Any]" if "Callable" in str(annotation) else "Any"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return f"{type(value).__name__}.{value.name}"
+    if isinstance(value, np.dtype):
+        return "..."
+    return repr(value).replace("'", '"')
+
+
+def write() -> None:
+    """Write all stubs."""
+    for path, text in stubs().items():
+        (Path(dali_like.__file__).parent / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

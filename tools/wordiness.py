@@ -1,0 +1,82 @@
+"""Count indirect phrases in comments, docstrings and documentation pages, per 1,000 words.
+
+Prose that leaves out its nouns ("what was made", "who waits", "those that are told") is hard to read. This script counts
+one symptom of it. Its figure is a guide for editors, not a grade: ordinary uses are fine.
+
+Run ``python -m tools.wordiness`` for the package and the pages, or ``python -m tools.wordiness PATH ...`` for a list by
+file.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+PHRASES = re.compile(
+    r"\b(what|whatever|who|whoever|whom|those (?:that|who|which|of|in|with)|of which|"
+    r"(?:is|are|was|were|be|been) (?:said|told))\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+_CODE_BLOCK = re.compile(r"^(`{3,}|~{3,}).*?^\1", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"``[^`]*``|`[^`]*`|https?://\S+")
+
+
+def prose_of(path: Path) -> str:
+    """Return the comments and docstrings of a Python file, or the text of a page without its code."""
+    text = path.read_text("utf-8")
+    if path.suffix == ".md":
+        return _CODE.sub(" ", _CODE_BLOCK.sub(" ", text))
+    return _CODE.sub(" ", "\n".join([*_docstrings(text), *_comments(text)]))
+
+
+def _docstrings(text: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (ast.get_docstring(node) or "").splitlines()
+            yield "\n".join(line for line in lines if not line.lstrip().startswith((">>>", "...")))
+
+
+def _comments(text: str) -> Iterator[str]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT and "noqa" not in token.string and "type: ignore" not in token.string:
+            yield token.string.lstrip("#: ")
+
+
+def count(paths: Iterable[Path]) -> tuple[int, int]:
+    """Return how many indirect phrases and how many words the prose of files has."""
+    texts = [prose_of(path) for path in paths]
+    return sum(len(PHRASES.findall(text)) for text in texts), sum(len(_WORD.findall(text)) for text in texts)
+
+
+def files_in(place: Path) -> list[Path]:
+    """Return the Python files and pages below a folder, or the file itself."""
+    if place.is_file():
+        return [place]
+    return sorted(path for path in place.rglob("*") if path.suffix in (".py", ".md"))
+
+
+def main(places: list[str]) -> None:
+    """Print the counts: by file where places are given, otherwise for the package and the pages."""
+    if places:
+        for path in (path for place in places for path in files_in(Path(place))):
+            phrases, words = count([path])
+            if phrases:
+                print(f"{phrases:4} in {words:6} words  {path}")
+                for match in PHRASES.finditer(prose_of(path)):
+                    text = prose_of(path)
+                    print("      ", " ".join(text[max(0, match.start() - 50) : match.end() + 40].split()))
+        return
+    pages = [Path("README.md"), Path("CONTRIBUTING.md"), *files_in(Path("docs"))]
+    for name, paths in {"package": files_in(Path("dali_like")), "pages": pages}.items():
+        phrases, words = count(paths)
+        print(f"{name}: {phrases} phrases in {words} words, {1000 * phrases / words:.2f} per 1,000")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
