@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from dali_like import __version__
-from dali_like.cli.doctor import gpu, kernel, libraries, machine, workers
+from dali_like.cli.doctor import gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure
 
 __all__ = ["CHECKS", "add_arguments", "examine", "run"]
