@@ -1,9 +1,9 @@
 """Publish statistics of a running pipeline or loader to other programs of the same user.
 
 ``dali-like top`` and ``dali-like view`` read them. The loop writes its statistics as JSON into an anonymous file of its own
-process (`memfd_create`), at most four times a second. There is no thread, no socket and no name in any file system, so nothing
-stays behind after a kill. Readers find the file among the descriptors in ``/proc``, which the kernel shows only to the same
-user and to root.
+process (`memfd_create`), at most four times a second. There is no thread, no socket and no name in any file system, so
+nothing stays behind after a kill. Readers find the file among the descriptors in ``/proc``, which the kernel shows only to
+the same user and to root.
 
 The first word of the file is a sequence number, odd during a write. The second word is the length of the text.
 """
