@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
@@ -18,7 +19,7 @@ DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
 MIGRATING = DOCS / "migrating-from-dali.md"
 #: Documents with complete programs that need only this library.
 WITH_PROGRAMS = [
-    *(README, FROM_PYTORCH, MIGRATING, DOCS / "tutorial.md", DOCS / "performance.md"),
+    *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
 
@@ -92,6 +93,16 @@ def test_errors_derive_from_those_of_dali_where_the_table_says_so(situation: str
 
     assert named
     assert [error for error in named if not issubclass(error, builtin)] == []
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "reference").glob("*.md")), ids=lambda path: path.stem)
+def test_names_of_the_reference_can_be_imported(page: Path) -> None:
+    named = re.findall(r"^\.\. auto\w+:: ([\w.]+)", page.read_text("utf-8"), re.MULTILINE)
+    frameworks = ("dali_like.plugin.pytorch", "dali_like.plugin.jax")  # tests/parity imports these
+
+    for name in named:
+        if not name.startswith(frameworks):
+            pkgutil.resolve_name(name)
 
 
 @pytest.mark.usefixtures("fonts")
