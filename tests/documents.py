@@ -14,8 +14,8 @@ def program_of(document: Path, language: str) -> str:
     """Return all code blocks of a document in a language, as one program. Blank lines keep the line numbers.
 
     Args:
-        language: text behind the backquotes: "python"; "python torch" for blocks that need PyTorch; "python run" in documents
-            that also have incomplete pieces of programs.
+        language: text behind the backquotes: "python"; "python torch" for blocks that need PyTorch; "python run" in
+            documents that also have incomplete pieces of programs.
     """
     program, inside = [], False
     for line in document.read_text("utf-8").splitlines():
