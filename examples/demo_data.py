@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 __all__ = ["FolderError", "LabelledFiles", "make_crops", "make_digits", "packaged_photographs", "scan_folder"]
 
-# Colour photographs that these packages carry in their wheels; scikit-image would download its other ones.
+# Color photographs that these packages carry in their wheels; scikit-image would download its other ones.
 PACKAGED = {
     "skimage": (
         "data/astronaut.png",
@@ -113,7 +113,7 @@ def make_crops(folder: Path, photographs: Mapping[str, Path], per_photograph: in
 
 
 def make_digits(folder: Path) -> LabelledFiles:
-    """Writes scikit-learn's handwritten digits as grey PNG files, or finds that this was done before.
+    """Writes scikit-learn's handwritten digits as gray PNG files, or finds that this was done before.
 
     See https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
     """

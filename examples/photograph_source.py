@@ -75,7 +75,7 @@ class DetectionSource(PhotographSource):
         boxes, labels = made_up_objects(index)
         rng = np.random.default_rng((self._seed, sample.epoch_idx, sample.idx_in_epoch))
         anchor, shape = _window_with_objects(rng, boxes)
-        kept = _inside(_centres(boxes), anchor, shape)
+        kept = _inside(_centers(boxes), anchor, shape)
         moved = _within_window(boxes[kept], anchor, shape)
         mirrored = int(rng.integers(2))
         if mirrored:
@@ -97,16 +97,16 @@ def made_up_objects(index: int) -> tuple[NDArray[np.float32], NDArray[np.int32]]
 def _window_with_objects(
     rng: np.random.Generator, boxes: NDArray[np.float32]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Where a random window begins that has the centre of an object in it, and how large it is."""
+    """Where a random window begins that has the center of an object in it, and how large it is."""
     for _ in range(WINDOW_ATTEMPTS):
         shape = rng.uniform(*WINDOW_SIDE, 2).astype(np.float32)
         anchor = (rng.random(2) * (1 - shape)).astype(np.float32)
-        if _inside(_centres(boxes), anchor, shape).any():
+        if _inside(_centers(boxes), anchor, shape).any():
             return anchor, shape
     return np.zeros(2, np.float32), np.ones(2, np.float32)
 
 
-def _centres(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
+def _centers(boxes: NDArray[np.float32]) -> NDArray[np.float32]:
     return ((boxes[:, :2] + boxes[:, 2:]) / 2).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""What ResNet-50 is trained on: random crops of photographs, scaled, mirrored at random, and normalised.
+"""What ResNet-50 is trained on: random crops of photographs, scaled, mirrored at random, and normalized.
 
     python -m examples.resnet_pipeline [--epochs 2] [--workers 2]
 

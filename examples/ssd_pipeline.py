@@ -1,9 +1,9 @@
-"""What an SSD is trained on: windows of photographs that have objects in them, with other colours, mirrored, normalised.
+"""What an SSD is trained on: windows of photographs that have objects in them, with other colors, mirrored, normalized.
 
     python -m examples.ssd_pipeline [--epochs 2] [--workers 2]
 
 The source chooses the window and whether it is mirrored, and moves the boxes of the objects along. The pixels are made by
-operators, which take from it for each sample what to cut and whether to mirror; colours are changed by random numbers that
+operators, which take from it for each sample what to cut and whether to mirror; colors are changed by random numbers that
 differ from sample to sample. As in `examples.resnet_pipeline`, all of it runs in the workers, and
 ``from nvidia.dali import fn, pipeline_def, types`` makes it a program for NVIDIA DALI.
 
@@ -34,7 +34,7 @@ def training(source: DetectionSource, parallel: bool, jitter: float = 1.0, antia
     Args:
         source: of files, boxes, labels, windows, and whether to mirror; see `examples.photograph_source`.
         parallel: whether worker processes call it.
-        jitter: how much colours are changed; hardly at all if it is small.
+        jitter: how much colors are changed; hardly at all if it is small.
         antialias: whether images are filtered where they shrink.
     """
     files, boxes, labels, anchors, shapes, mirrored = fn.external_source(

@@ -52,7 +52,7 @@ class Dataset(Protocol):
 
 
 class Images:
-    """Images of one colour, one array for each class, and the index as the label, an int.
+    """Images of one color, one array for each class, and the index as the label, an int.
 
     Args:
         shape: of an image.
@@ -115,7 +115,7 @@ class TensorRecords(Records):
 
 
 class Augmented:
-    """Images that NumPy crops, mirrors and normalises to float32, as people write it, and the index as the label.
+    """Images that NumPy crops, mirrors and normalizes to float32, as people write it, and the index as the label.
 
     Args:
         height, width: of the images.
@@ -138,8 +138,8 @@ class Augmented:
         if index % 2:
             part = part[:, ::-1]
         scaled = part.astype(np.float32) / 255
-        normalised = (scaled - _MEAN) / _STD
-        return np.ascontiguousarray(normalised.transpose(2, 0, 1)), index
+        normalized = (scaled - _MEAN) / _STD
+        return np.ascontiguousarray(normalized.transpose(2, 0, 1)), index
 
     sample = __getitem__
 

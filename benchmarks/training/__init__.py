@@ -1,4 +1,4 @@
-"""Benchmarks of what image models are trained on, from files to normalised batches: ``python -m benchmarks.training``.
+"""Benchmarks of what image models are trained on, from files to normalized batches: ``python -m benchmarks.training``.
 
 Method, doubts and results are in ``docs/benchmarks.md``. The modules, in the order of their imports:
 

@@ -1,6 +1,6 @@
 """The work of the examples' pipelines in OpenCV and NumPy: what a dataset of torch does, and what pixels are compared with.
 
-It is written as by somebody who knows where the time goes: windows are views, bytes go through tables, and colours are taken
+It is written as by somebody who knows where the time goes: windows are views, bytes go through tables, and colors are taken
 apart once. Random numbers are those that dali_like's operators have for the same seed and sample, so that the pixels can be
 the same. Drawing them costs both the same.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.operator_random import generator_at, key_of
-from dali_like.operators._random_window import random_window
+from dali_like.operators._windows import random_window
 from examples import resnet_pipeline, ssd_pipeline
 
 __all__ = ["SEED", "detect", "recognise"]
@@ -40,7 +40,7 @@ def recognise(index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> 
     side = resnet_pipeline.SIDE
     image = cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR)
     mirrored = generator_at(_MIRROR, 0, index).random() < 0.5
-    return _normalise(image, mirrored), label
+    return _normalize(image, mirrored), label
 
 
 def detect(
@@ -59,11 +59,11 @@ def detect(
     side = ssd_pipeline.SIDE
     image = cv2.resize(image[top:bottom, left:right], (side, side), interpolation=cv2.INTER_LINEAR)
     hue, saturation = _uniform(_HUE, index, -18, 18), _uniform(_SATURATION, index, 0.5, 1.5)
-    image = cv2.transform(image, _colours(hue, saturation)[::-1, ::-1])
+    image = cv2.transform(image, _colors(hue, saturation)[::-1, ::-1])
     brightness, contrast = _uniform(_BRIGHTNESS, index, 0.875, 1.125), _uniform(_CONTRAST, index, 0.5, 1.5)
     table = np.arange(256, dtype=np.float32) * (brightness * contrast) + brightness * (1 - contrast) * 128
     image = cv2.LUT(image, np.rint(table).clip(0, 255).astype(np.uint8))
-    return _normalise(image, bool(mirrored)), boxes, labels
+    return _normalize(image, bool(mirrored)), boxes, labels
 
 
 def _decode(file: NDArray[np.uint8]) -> NDArray[Any]:
@@ -72,7 +72,7 @@ def _decode(file: NDArray[np.uint8]) -> NDArray[Any]:
     return image
 
 
-def _normalise(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
+def _normalize(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
     """Planes of R, G and B."""
     if mirrored:
         bgr = cv2.flip(bgr, 1)
@@ -82,8 +82,8 @@ def _normalise(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
     return out
 
 
-def _colours(hue: float, saturation: float) -> NDArray[np.float64]:
-    """The matrix that turns and scales the colours of R, G and B."""
+def _colors(hue: float, saturation: float) -> NDArray[np.float64]:
+    """The matrix that turns and scales the colors of R, G and B."""
     angle = math.radians(hue)
     turned = np.eye(3)
     turned[1:, 1:] = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]

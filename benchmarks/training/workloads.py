@@ -37,7 +37,7 @@ class Workload:
         arguments: of the pipeline.
         ours: further ones that only dali_like has.
         shape: of an image of a batch.
-        bound: how far dali_like's pixels may be from OpenCV's, in normalised units; None: the images are only alike.
+        bound: how far dali_like's pixels may be from OpenCV's, in normalized units; None: the images are only alike.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Workload:
 _SMALL, _LARGE = (256, 500), (900, 1400)
 _SIDES_OF_RESNET = (3, resnet_pipeline.SIDE, resnet_pipeline.SIDE)
 _ALL = ("dali_like", "dali_like_threads", "dali", "torch")
-#: Colours that are rounded at another place may be a grey level off, which contrast and brightness make more.
+#: Colors that are rounded at another place may be a gray level off, which contrast and brightness make more.
 _TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
 
 WORKLOADS = {
@@ -140,7 +140,7 @@ WORKLOADS = {
     )
 }
 
-#: How far images that are only alike may be apart on average, in normalised units. Others are about 1 apart.
+#: How far images that are only alike may be apart on average, in normalized units. Others are about 1 apart.
 _ALIKE = 0.3
 
 

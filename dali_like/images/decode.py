@@ -85,14 +85,14 @@ def decode_image(
     """Decodes one image.
 
     `output_type` chooses the channels. RGB, BGR and YCbCr have three: gray is repeated, alpha is dropped, not blended.
-    GRAY has one. ANY_DATA has those of the file: 1 for gray, 3 for colour, palettes and CMYK, 4 for colour with alpha;
-    alpha beside gray is dropped, and so is a colour or palette entry that is declared transparent. 16-bit samples keep
+    GRAY has one. ANY_DATA has those of the file: 1 for gray, 3 for color, palettes and CMYK, 4 for color with alpha;
+    alpha beside gray is dropped, and so is a color or palette entry that is declared transparent. 16-bit samples keep
     their upper eight bits (those of RGB TIFFs are rounded to eight). YCbCr is RGB converted by ITU-R BT.601 with studio
     range. Of several frames or pages the first is decoded.
 
     Args:
         encoded: the bytes of the file, 1-D uint8.
-        output_type: the colour format of the result.
+        output_type: the color format of the result.
         adjust_orientation: turn and mirror the image as its EXIF or TIFF tag says; otherwise it comes as it is stored.
         out: C-contiguous uint8 array of the decoded shape to decode into, or what makes one of that shape. After an error
             its contents are undefined.
@@ -165,17 +165,17 @@ def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, 
     facts = file_facts(_checked(encoded).data)
     if facts is None or facts.format != "jpeg" or facts.header is None or facts.ink != "none":
         return False
-    colourspace = {RGB: "RGB", BGR: "BGR", GRAY: "GRAY"}.get(output_type)
+    colorspace = {RGB: "RGB", BGR: "BGR", GRAY: "GRAY"}.get(output_type)
     height, width, channels = _shape(facts.header, output_type, False)
     smaller = -(-height // factor), -(-width // factor)
-    if colourspace is None or out.shape != (*smaller, channels):
+    if colorspace is None or out.shape != (*smaller, channels):
         return False
     simplejpeg = _extra("simplejpeg")
     least = {"min_height": smaller[0], "min_width": smaller[1]}
     try:
         if simplejpeg.decode_jpeg_header(encoded, **least)[:2] != smaller:
             return False
-        simplejpeg.decode_jpeg(encoded, colourspace, buffer=out, **least)
+        simplejpeg.decode_jpeg(encoded, colorspace, buffer=out, **least)
     except ValueError as error:
         return _BYTES_LEFT_OVER in str(error)  # which is said when all pixels are there
     return True
@@ -191,17 +191,17 @@ def _decode_jpeg(
     """Decodes a JPEG as stored, and returns `into` if that is what the pixels were written to."""
     simplejpeg = _extra("simplejpeg")
     gray = output_type == GRAY or (output_type == ANY_DATA and header.channels == 1)
-    colourspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
+    colorspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
     if facts.ink != "none":
-        colourspace, into = "CMYK", None
+        colorspace, into = "CMYK", None
     pixels: NDArray[np.uint8]
     try:
-        pixels = simplejpeg.decode_jpeg(encoded, colourspace, buffer=into)
+        pixels = simplejpeg.decode_jpeg(encoded, colorspace, buffer=into)
     except ValueError as error:
         if _BYTES_LEFT_OVER in str(error):
             if into is not None:
                 return into  # this is said when all pixels are there
-            pixels = simplejpeg.decode_jpeg(encoded, colourspace, strict=False)
+            pixels = simplejpeg.decode_jpeg(encoded, colorspace, strict=False)
         # OpenCV may fill up a truncated JPEG in silence, hence the look at its end.
         elif _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
             return _decode_with_opencv(encoded, facts, header, output_type, into)

@@ -27,7 +27,7 @@ class ImageHeader(NamedTuple):
         format: "jpeg", "png", "webp", "bmp" or "tiff".
         height: in pixels, as stored, before orientation.
         width: likewise.
-        channels: 1 gray, 2 gray with alpha, 3 colour, 4 colour with alpha. Palettes and CMYK count as colour.
+        channels: 1 gray, 2 gray with alpha, 3 color, 4 color with alpha. Palettes and CMYK count as color.
         orientation: that of EXIF or TIFF, 1 to 8; 1, which is upright, where there is none.
     """
 
@@ -99,7 +99,7 @@ class JpegBlocks(NamedTuple):
 def jpeg_blocks(data: memoryview) -> JpegBlocks | None:
     """How a JPEG stores its rows; None where it is none that has one row of blocks after the other, in a single scan.
 
-    Those that are progressive, that have a scan for each colour, and that have restart markers are among the latter.
+    Those that are progressive, that have a scan for each color, and that have restart markers are among the latter.
     """
     blocks, components = None, 0
     for marker, position, payload in _jpeg_segments(data):
@@ -160,7 +160,7 @@ def _jpeg_facts(data: memoryview) -> FileFacts:
     return FileFacts("jpeg")
 
 
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by color type
 
 
 def _png_facts(data: memoryview) -> FileFacts:
@@ -171,9 +171,9 @@ def _png_facts(data: memoryview) -> FileFacts:
         payload = data[position + 8 : position + 8 + length]
         position += 12 + length
         if kind == b"IHDR" and len(payload) == 13 and header is None:  # decoders go by the first one
-            width, height, _, colour = struct.unpack_from(">IIBB", payload)
-            if colour in _PNG_CHANNELS:
-                header = ImageHeader("png", height, width, _PNG_CHANNELS[colour], 1)
+            width, height, _, color = struct.unpack_from(">IIBB", payload)
+            if color in _PNG_CHANNELS:
+                header = ImageHeader("png", height, width, _PNG_CHANNELS[color], 1)
         elif kind == b"eXIf":
             orientation = _exif_orientation(payload)
         ended = kind == b"IEND"
@@ -214,19 +214,19 @@ _BMP_RGB, _BMP_BITFIELDS = 0, 3  # the values of biCompression under which rows 
 def _bmp_facts(data: memoryview) -> FileFacts:
     try:
         pixels_at, info_size = struct.unpack_from("<II", data, 10)
-        compression = colours = 0
+        compression = colors = 0
         if info_size == 12:  # BITMAPCOREHEADER
             width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
         else:
             width, height, _, bits, compression = struct.unpack_from("<iiHHI", data, 18)
-            (colours,) = struct.unpack_from("<I", data, 46)
+            (colors,) = struct.unpack_from("<I", data, 46)
     except struct.error:
         return FileFacts("bmp", needs_bytes=54)
     channels = 4 if bits == 32 and compression == _BMP_BITFIELDS else 3
     if bits <= 8:
         entry = 3 if info_size == 12 else 4
         start = 14 + info_size
-        palette = bytes(data[start : start + entry * min(colours or 1 << bits, 1 << bits)])
+        palette = bytes(data[start : start + entry * min(colors or 1 << bits, 1 << bits)])
         channels = 1 if palette[0::entry] == palette[1::entry] == palette[2::entry] else 3
     header = ImageHeader("bmp", abs(height), width, channels, 1)
     full_rows = (width * bits + 31) // 32 * 4 * abs(height) if compression in {_BMP_RGB, _BMP_BITFIELDS} else 0
@@ -265,7 +265,7 @@ _TIFF_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # BYTE, SHORT, LONG and Big
 _WIDTH, _LENGTH, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 258, 262, 274, 277, 338
 _SEGMENTS = ((273, 279), (324, 325))  # offsets and byte counts, of strips and of tiles
 _CMYK = 5
-_TIFF_COLOURS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
+_TIFF_COLORS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
 _UNASSOCIATED_ALPHA, _ASSOCIATED_ALPHA = 2, 1
 
 
@@ -329,12 +329,12 @@ def _tiff_facts(data: memoryview) -> FileFacts:
         return FileFacts("tiff", None, needs_bytes, problem=f"samples of {bits} bits, 16 is the most")
     height, width, samples = first(_LENGTH, 0), first(_WIDTH, 0), first(_SAMPLES, 1)
     photometric = first(_PHOTOMETRIC, -1)
-    colours = _TIFF_COLOURS.get(photometric, min(samples, 3))
-    alpha = samples > colours and photometric != _CMYK
+    colors = _TIFF_COLORS.get(photometric, min(samples, 3))
+    alpha = samples > colors and photometric != _CMYK
     orientation = _exif_orientation(data)
-    header = ImageHeader("tiff", height, width, colours + alpha, orientation) if height and width else None
+    header = ImageHeader("tiff", height, width, colors + alpha, orientation) if height and width else None
 
-    # OpenCV turns every TIFF as its tag says, and blends the colours with unassociated alpha; DALI does not.
+    # OpenCV turns every TIFF as its tag says, and blends the colors with unassociated alpha; DALI does not.
     patches = []
     if orientation != 1:
         patches.append((fields[_ORIENTATION].position, np.array(1, fields[_ORIENTATION].dtype).tobytes()))

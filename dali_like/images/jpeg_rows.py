@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["upper_rows"]
 
-#: Rows below the last one that its pixels depend on: colours are interpolated between rows of half as many.
+#: Rows below the last one that its pixels depend on: colors are interpolated between rows of half as many.
 _CONTEXT_ROWS = 2
 
 
@@ -29,7 +29,7 @@ def upper_rows(encoded: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
         rows: how many rows there must be.
 
     Returns:
-        A changed copy; `encoded` itself where there is nothing to be saved, or it is not a JPEG that has all of its colours
+        A changed copy; `encoded` itself where there is nothing to be saved, or it is not a JPEG that has all of its colors
         in one scan and no markers within it.
     """
     blocks = jpeg_blocks(encoded.data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dali_like.operators import (
     arrays,
+    color,
     decoding,
     filters,
     geometry,
@@ -15,11 +16,10 @@ from dali_like.operators import (
     shaping,
     warping,
 )
-from dali_like.operators import color as colour
 
 __all__ = [
     "arrays",
-    "colour",
+    "color",
     "decoding",
     "filters",
     "geometry",

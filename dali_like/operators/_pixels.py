@@ -19,7 +19,7 @@ from dali_like.graph.operator_interface import Array
 #: What OpenCV takes apart and turns around.
 _OPENCV_DTYPES = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")))
 
-#: The dtypes of results that DALI's operators on colours have, and some more.
+#: The dtypes of results that DALI's operators on colors have, and some more.
 _RESULTS = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32", "float64")))
 
 

@@ -1,11 +1,11 @@
 """Scales images as DALI does: separable filters at any positions, which widen where the image shrinks.
 
 OpenCV's `resize` has no such filters: where it shrinks an image by more than two, it leaves pixels out. So each axis is
-multiplied by a band matrix. A few rows of the result need a few neighbouring rows of the image; these small dense products
+multiplied by a band matrix. A few rows of the result need a few neighboring rows of the image; these small dense products
 run at the speed of BLAS, without the GIL. They are kept so small that OpenBLAS starts no threads of its own for them.
 
 The filters are DALI's: positions outside of the image count as its edge, and the weights of each pixel sum to one. DALI
-reads all but the triangular filter from tables, which makes a difference of 0.04 grey levels for cubic and Lanczos filters;
+reads all but the triangular filter from tables, which makes a difference of 0.04 gray levels for cubic and Lanczos filters;
 the cut-off ends of its Gaussian make one of up to 0.9.
 """
 
@@ -113,7 +113,7 @@ def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:
 
 
 def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], filters: Filters, out: Array) -> bool:
-    """Whether OpenCV has the same filter: two neighbours in each axis, of all of a picture."""
+    """Whether OpenCV has the same filter: two neighbors in each axis, of all of a picture."""
     return (
         image.ndim == 3
         and image.dtype == out.dtype == np.uint8
@@ -181,9 +181,9 @@ def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Ba
     filter_, radius = _FILTERS[kind]
     radius *= max(scale, 1.0) if antialias else 1.0
     taps = np.arange(math.ceil(2 * radius))
-    centres = axis.start + (np.arange(size) + 0.5) * scale - 0.5
-    first = np.ceil(centres - radius)
-    weights = filter_(((first - centres)[:, np.newaxis] + taps) / radius)
+    centers = axis.start + (np.arange(size) + 0.5) * scale - 0.5
+    first = np.ceil(centers - radius)
+    weights = filter_(((first - centers)[:, np.newaxis] + taps) / radius)
     weights /= weights.sum(axis=1, keepdims=True)
     columns = first.astype(np.int64)
     last = columns + taps[-1]

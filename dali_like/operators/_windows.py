@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentError, AxisError, SampleError
+from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators.parameters import SOME, Floats, at_least, between, count
+from dali_like.operators.axes import for_each_axis
+from dali_like.operators.parameters import ASCENDING, DISTINCT, FINITE, SOME, Floats, Ints, above, at_least, between, count
 
 #: What becomes of a window that does not lie within the array.
 Policy: TypeAlias = Literal["error", "pad", "trim_to_shape"]
@@ -23,6 +24,20 @@ Side: TypeAlias = Annotated[float, at_least(0)]
 Position: TypeAlias = Annotated[float, between(0, 1)]
 #: What is there where an image is not: one for all channels, or one for each.
 Filling: TypeAlias = Annotated[Floats, SOME]
+#: The axes that are cut: by numbers, and by letters.
+Axes: TypeAlias = Annotated[Ints, DISTINCT]
+AxisNames: TypeAlias = Annotated[str, DISTINCT]
+#: Where windows begin or end, in parts of the extents.
+Parts: TypeAlias = Annotated[Floats, FINITE]
+#: How large they are, in elements, and in parts of the extents.
+Extents: TypeAlias = Annotated[Ints, at_least(0)]
+RelativeExtents: TypeAlias = Annotated[Floats, at_least(0)]
+
+STARTS = ("start", "rel_start")
+ENDS = ("end", "rel_end", "shape", "rel_shape")
+#: The least and the largest of something positive; one number for both.
+Range: TypeAlias = Annotated[Floats, count(1, 2), above(0), ASCENDING]
+Attempts: TypeAlias = Annotated[int, at_least(1)]
 
 
 def round_half_up(value: float) -> int:
@@ -111,29 +126,130 @@ def store(values: Array, out: Array, *, truncate: bool = False) -> None:
     np.copyto(out, values, casting="unsafe")
 
 
-def axes_of(layout: str, axes: Sequence[int] | None, axis_names: str | None, ndim: int) -> list[int]:
-    """The axes that an operator works on, given by numbers or by names; all of them if there are none.
+# Windows by their beginning and end
 
-    Raises:
-        AxisError: there is no such axis.
+
+def check_slice(given: Mapping[str, Any]) -> None:
+    """What does not go together of the arguments that say which window it is."""
+    for names in (STARTS, ENDS):
+        if len(both := [name for name in names if name in given]) > 1:
+            raise ArgumentClashError(f"{' and '.join(both)} exclude each other")
+    if ("anchor" in given) != ("shape_input" in given):
+        raise ArgumentError("the inputs anchor and shape must be given together, or start, end and so on")
+    if "anchor" in given and {*STARTS, *ENDS} & set(given):
+        raise ArgumentClashError("the inputs anchor and shape exclude start, end, shape and so on")
+    constants = {name: given[name] for name in (*STARTS, *ENDS) if isinstance(given.get(name), tuple)}
+    axes = given.get("axis_names", given.get("axes", (1, 0)))
+    if isinstance(axes, (tuple, str)):
+        for name, values in constants.items():
+            for_each_axis(name, values, len(axes) or len(values))
+    if given.get("out_of_bounds_policy", "error") == "error":
+        for name, values in constants.items():
+            _check_inside(name, values)
+    for first, last in (("start", "end"), ("rel_start", "rel_end")):
+        pairs = zip(constants.get(first, ()), constants.get(last, ()), strict=False)
+        if wrong := [pair for pair in pairs if pair[0] - pair[1] > 1e-6]:
+            raise ArgumentClashError(
+                f"{first}={wrong[0][0]} is behind {last}={wrong[0][1]}; a window ends where it begins or later"
+            )
+
+
+def _check_inside(name: str, values: Sequence[float]) -> None:
+    """Refuse what lies outside of an array whatever its extent is."""
+    most = 1.5 if name.startswith("rel_") else float("inf")  # positions are rounded
+    if wrong := [value for value in values if value <= -0.5 or value >= most]:
+        raise ArgumentError(
+            f'{name} has {wrong[0]}, outside of any input; out_of_bounds_policy="pad" or "trim_to_shape" allows that'
+        )
+
+
+def slice_window(
+    extents: Sequence[int],
+    anchor: Array | None,
+    shape: Array | None,
+    normalized: tuple[bool, bool],
+    named: Mapping[str, Any],
+) -> list[tuple[int, int]]:
+    """Of each axis that is cut, where the window begins and ends.
+
+    Args:
+        extents: of those axes.
+        anchor, shape: the inputs of that name.
+        normalized: whether these, if they are floats, are parts of the extents.
+        named: the other arguments, with a number for all axes, or one for each; None or empty: not given.
     """
-    if axis_names:
-        if not set(axis_names) <= set(layout):
-            raise AxisError(f"axis_names={axis_names!r} are not all in the layout {layout!r} of the input")
-        return [layout.index(letter) for letter in axis_names]
-    if not axes:
-        return list(range(ndim))
-    if any(not -ndim <= axis < ndim for axis in axes):
-        raise AxisError(f"axes={list(axes)}: the input has {ndim} dimensions")
-    return [axis % ndim for axis in axes]
+    if anchor is not None and shape is not None:
+        if anchor.dtype != shape.dtype:
+            raise SampleError(f"anchor and shape must have the same dtype, not {anchor.dtype} and {shape.dtype}")
+        relative = [flag and anchor.dtype.kind == "f" for flag in normalized]
+        named = {
+            "rel_start" if relative[0] else "start": tuple(anchor.ravel().tolist()),
+            "rel_shape" if relative[1] else "shape": tuple(shape.ravel().tolist()),
+        }
+    given = {name: for_each_axis(name, values, len(extents)) for name, values in named.items() if values}
+    return [_span(extent, {name: values[i] for name, values in given.items()}) for i, extent in enumerate(extents)]
 
 
-def layout_with_axes(layout: str, given: Mapping[str, Any]) -> str:
-    """The same layout, if it has the axes that the arguments name: the ``output_layout`` of operators on some axes.
+def _span(extent: int, named: Mapping[str, float | None]) -> tuple[int, int]:
+    """Where the window begins and ends in one axis."""
+    start, rel_start = named.get("start"), named.get("rel_start")
+    begin = float(start) if start is not None else rel_start * extent if rel_start is not None else 0.0
+    stop, rel_stop, size, rel_size = (named.get(name) for name in ENDS)
+    if stop is not None:
+        end = float(stop)
+    elif rel_stop is not None:
+        end = rel_stop * extent
+    elif size is not None:
+        end = begin + size
+    else:
+        end = begin + rel_size * extent if rel_size is not None else float(extent)
+    first, last = round_half_up(begin), round_half_up(end)
+    if last < first:
+        raise SampleError(f"the window begins at {first} and ends before, at {last}")
+    return first, last
 
-    Raises:
-        ArgumentError: it has not.
+
+# Random windows
+
+
+class Window(NamedTuple):
+    """A part of an image, in pixels."""
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+
+def random_window(
+    rng: np.random.Generator,
+    height: int,
+    width: int,
+    areas: Sequence[float],
+    ratios: Sequence[float],
+    num_attempts: int,
+) -> Window:
+    """A window of random area and aspect ratio at a random place.
+
+    Args:
+        areas: the least and the largest area, in parts of the image; all are equally likely.
+        ratios: the least and the largest width over height; their logarithms are equally likely.
+        num_attempts: how often what does not fit is drawn again. Then it is the largest that fits of the nearest ratio.
     """
-    if layout:
-        axes_of(layout, given["axes"], given["axis_names"], len(layout))
-    return layout
+    least, most = math.log(ratios[0]), math.log(ratios[-1])
+    for _ in range(num_attempts):
+        area = height * width * rng.uniform(areas[0], areas[-1])
+        ratio = math.exp(rng.uniform(least, most))
+        across, down = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+        if 0 < across <= width and 0 < down <= height:
+            break
+    else:
+        across, down = width, height
+        if width > ratios[-1] * height:
+            across = max(round(ratios[-1] * height), 1)
+        elif width < ratios[0] * height:
+            down = max(round(width / ratios[0]), 1)
+        shrink = math.sqrt(min(areas[-1] * height * width / (across * down), 1))
+        across, down = max(round(across * shrink), 1), max(round(down * shrink), 1)
+    top, left = rng.integers(0, [height - down + 1, width - across + 1]).tolist()
+    return Window(top, left, down, across)

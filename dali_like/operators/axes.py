@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from dali_like.errors import ArgumentClashError, AxisError
+from dali_like.errors import ArgumentClashError, ArgumentError, AxisError
+
+T = TypeVar("T")
 
 
 def axis_of(name: str, layout: str) -> int:
@@ -53,3 +56,38 @@ def checked_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     if len(set(found)) < len(found):
         raise ArgumentClashError(f"axes has a dimension twice: {list(axes)}")
     return found
+
+
+def axes_of(layout: str, axes: Sequence[int] | None, axis_names: str | None, ndim: int) -> list[int]:
+    """The axes that an operator works on, given by numbers or by names; all of them if there are none.
+
+    Raises:
+        AxisError: there is no such axis.
+    """
+    if axis_names:
+        if not set(axis_names) <= set(layout):
+            raise AxisError(f"axis_names={axis_names!r} are not all in the layout {layout!r} of the input")
+        return [layout.index(letter) for letter in axis_names]
+    if not axes:
+        return list(range(ndim))
+    if any(not -ndim <= axis < ndim for axis in axes):
+        raise AxisError(f"axes={list(axes)}: the input has {ndim} dimensions")
+    return [axis % ndim for axis in axes]
+
+
+def layout_with_axes(layout: str, given: Mapping[str, Any]) -> str:
+    """The same layout, if it has the axes that the arguments name: the ``output_layout`` of operators on some axes.
+
+    Raises:
+        ArgumentError: it has not.
+    """
+    if layout:
+        axes_of(layout, given["axes"], given["axis_names"], len(layout))
+    return layout
+
+
+def for_each_axis(name: str, values: Sequence[T], count: int) -> Sequence[T]:
+    """An argument that has one element for all axes, or one for each."""
+    if len(values) not in (0, 1, count):
+        raise ArgumentError(f"{name} must have one element, or one for each of the {count} axes, not {len(values)}")
+    return values if len(values) == count else [*values] * count

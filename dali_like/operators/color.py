@@ -1,4 +1,4 @@
-"""Operators on colours: brightness, contrast, hue, saturation and colour models, as in ``nvidia.dali.fn``.
+"""Operators on colors: brightness, contrast, hue, saturation and color models, as in ``nvidia.dali.fn``.
 
 Their arithmetic is DALI's, in single precision and in the same order, so that results are the same to the last bit.
 """
@@ -113,10 +113,10 @@ def _brightness_contrast(
     dtype: np.dtype[Any] | None,
 ) -> Array:
     result = image.dtype if dtype is None else dtype
-    centre = _float(_half_range(image.dtype) if contrast_center is None else contrast_center)
+    center = _float(_half_range(image.dtype) if contrast_center is None else contrast_center)
     whole = _float(np.iinfo(result).max if result.kind in "iu" else 1)
     factor, shift = _float(brightness), _float(brightness_shift)
-    addend = shift * whole + factor * (centre - _float(contrast) * centre)
+    addend = shift * whole + factor * (center - _float(contrast) * center)
     return _scale(call, image, factor * _float(contrast), addend, result)
 
 
@@ -146,7 +146,7 @@ def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.floa
 
 # Hue and saturation
 
-#: From RGB to the colour model in which the hue is an angle and the saturation a length; and back, as rounded by DALI.
+#: From RGB to the color model in which the hue is an angle and the saturation a length; and back, as rounded by DALI.
 _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], np.float32)
 _FROM_YIQ = np.array(
     [
@@ -168,7 +168,7 @@ def hsv(
     value: PerFrame[float] = 1.0,
     dtype: np.dtype[Any] = _UINT8,
 ) -> Array:
-    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+    """Change hue, saturation and value of RGB images, by a linear transformation of the colors.
 
     Args:
         image: any dtype, three channels.
@@ -276,17 +276,17 @@ def _product(one: Array, other: Array) -> Array:
 def _transform(
     call: OperatorCall, image: Array, matrix: Array, offset: Array, dtype: np.dtype[Any], before: Array | None = None
 ) -> Array:
-    """Multiply the colour of each pixel, to which `before` has been added, by a matrix, and add an offset."""
+    """Multiply the color of each pixel, to which `before` has been added, by a matrix, and add an offset."""
     check_result(dtype)
     channels = planes(image)
-    *inputs, total, term = scratch("colours", (len(channels) + 2, *channels[0].shape), np.float32)
+    *inputs, total, term = scratch("colors", (len(channels) + 2, *channels[0].shape), np.float32)
     for plane, channel in zip(inputs, channels, strict=True):
         np.copyto(plane, channel, casting="unsafe")
     if before is not None:
         for plane, addend in zip(inputs, before, strict=True):
             np.add(plane, addend, out=plane)
     is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # no sum is NaN
-    results = [*scratch("changed colours", (len(matrix), *channels[0].shape), dtype)]
+    results = [*scratch("changed colors", (len(matrix), *channels[0].shape), dtype)]
     for row, addend, result in zip(matrix, offset, results, strict=True):
         np.multiply(inputs[0], row[0], out=total)
         for plane, factor in zip(inputs[1:], row[1:], strict=True):
@@ -302,7 +302,7 @@ def _transform(
     return out
 
 
-# Colour models
+# Color models
 
 #: ITU-R BT.601 with the range of video: Y from 16 to 235, Cb and Cr from 16 to 240. The rows are Y, Cb and Cr.
 _TO_YCBCR = np.array(
@@ -335,11 +335,11 @@ def color_space_conversion(
     image_type: DALIImageType,
     output_type: DALIImageType,
 ) -> Array:
-    """Convert images from one colour model to another.
+    """Convert images from one color model to another.
 
     Args:
         image: uint8, with one channel if it is GRAY, else three.
-        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
+        image_type: its color model: RGB, BGR, GRAY or YCbCr.
         output_type: that of the result; another one.
     """
     channels = 1 if image_type == GRAY else 3

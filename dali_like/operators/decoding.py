@@ -22,9 +22,24 @@ from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.graph.scratch import scratch
 from dali_like.images.decode import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
 from dali_like.images.jpeg_rows import upper_rows
-from dali_like.operators._random_window import Attempts, Range, Window, random_window
-from dali_like.operators._spans import Axes, AxisNames, Extents, Parts, RelativeExtents, check_slice, slice_window
-from dali_like.operators._windows import Position, Rounding, Side, Sides, axes_of
+from dali_like.operators._windows import (
+    Attempts,
+    Axes,
+    AxisNames,
+    Extents,
+    Parts,
+    Position,
+    Range,
+    RelativeExtents,
+    Rounding,
+    Side,
+    Sides,
+    Window,
+    check_slice,
+    random_window,
+    slice_window,
+)
+from dali_like.operators.axes import axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.geometry import check_crop, crop_window
 from dali_like.operators.parameters import Ints, PerSample, at_least, count, one_of_types
@@ -78,7 +93,7 @@ def image(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        output_type: colour format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
+        output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
@@ -179,7 +194,7 @@ def image_crop(
         data: encoded files, each a one-dimensional uint8 array.
         crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
         crop_d, crop_pos_z: for the sake of DALI's programs.
-        output_type: colour format of the result, see `image`.
+        output_type: color format of the result, see `image`.
     """
     height, width, _ = whole = _shape_of(data, output_type)
     sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
@@ -223,7 +238,7 @@ def image_slice(
         anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
         axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
         normalized_anchor, normalized_shape: likewise.
-        output_type: colour format of the result, see `image`.
+        output_type: color format of the result, see `image`.
     """
     extents = _shape_of(data, output_type)
     cut_axes = axes_of("HWC", axes, "WH" if axes is None and axis_names is None else axis_names, 3)
@@ -263,7 +278,7 @@ def image_random_crop(
         random_area: the least and the largest part of the image that a window has.
         random_aspect_ratio: the least and the largest quotient of its width and its height.
         num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
-        output_type: colour format of the result, see `image`.
+        output_type: color format of the result, see `image`.
         min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
             wide); see `image`. It is the same window. Not in DALI.
     """

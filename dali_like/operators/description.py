@@ -46,7 +46,7 @@ _ACRONYMS = {"rms": "RMS"}
 _registry: dict[str, Description] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Description:
     """All that is known of an operator.
 
@@ -327,26 +327,26 @@ def operator(
             parameters["seed"] = make_parameter("seed", int, -1)
         path = f"{module}.{name or function.__name__}" if module else name or function.__name__
         described = Description(
-            path,
-            function,
-            parameters,
-            {
+            path=path,
+            function=function,
+            parameters=parameters,
+            common={
                 **_common(preserve=preserve),
                 **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()},
             },
-            tuple(parameter.name for parameter in inputs),
-            len(needed) if min_inputs is None else min_inputs,
-            None if variadic else len(inputs),
-            layouts,
-            num_outputs,
-            layout_function,
-            check,
-            random,
-            per_sample,
-            strided,
-            in_order,
-            takes_constants,
-            for_frames,
+            inputs=tuple(parameter.name for parameter in inputs),
+            min_inputs=len(needed) if min_inputs is None else min_inputs,
+            max_inputs=None if variadic else len(inputs),
+            layouts=layouts,
+            num_outputs=num_outputs,
+            output_layout=layout_function,
+            check=check,
+            random=random,
+            per_sample=per_sample,
+            strided=strided,
+            in_order=in_order,
+            takes_constants=takes_constants,
+            for_frames=for_frames,
         )
         if path in _registry:
             raise ValueError(f"there are two operators with the name {path}")

@@ -12,7 +12,7 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import fill_numbers, opencv
-from dali_like.operators._windows import axes_of, layout_with_axes
+from dali_like.operators.axes import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerFrame, PerSample, at_least, count

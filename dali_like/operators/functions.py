@@ -16,9 +16,9 @@ from dali_like.graph.constants import Constant
 from dali_like.graph.defining import Definable
 from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
+from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.description import BoundOperator, Description, class_name, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
-from dali_like.operators.older_names import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
 
@@ -165,21 +165,21 @@ def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
 # Making functions, classes and modules
 
 
-def publish(module_name: str) -> list[str]:
+def populate(module_name: str) -> list[str]:
     """Put the operators of a module of ``fn`` or ``ops`` into it: their names."""
     module = sys.modules[module_name]
     if module_name.startswith("dali_like.fn"):
         if module_name == "dali_like.fn":
             for older, path in OPERATORS.items():
-                setattr(module, older, _older_function(older, descriptions()[path]))
-        return _publish(module_name, "dali_like.fn", lambda description: description.path, make_function)
+                setattr(module, older, _deprecated_function(older, descriptions()[path]))
+        return _populate(module_name, "dali_like.fn", lambda description: description.path, make_function)
     if module_name == "dali_like.ops":
         for older, path in OPERATORS.items():
-            setattr(module, class_name(older), _older_class(class_name(older), descriptions()[path]))
-    return _publish(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
+            setattr(module, class_name(older), _deprecated_class(class_name(older), descriptions()[path]))
+    return _populate(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
 
 
-def _publish(
+def _populate(
     module_name: str, root: str, path_of: Callable[[Description], str], make: Callable[[Description], Any]
 ) -> list[str]:
     module = sys.modules[module_name]
@@ -187,9 +187,9 @@ def _publish(
     for description in descriptions().values():
         *modules, name = path_of(description).split(".")
         if ".".join((root, *modules)) == module_name:
-            published = make(description)
-            published.__module__ = module_name
-            setattr(module, name, published)
+            member = make(description)
+            member.__module__ = module_name
+            setattr(module, name, member)
             names.append(name)
     return names
 
@@ -258,7 +258,7 @@ def make_class(description: Description) -> type[OperatorClass]:
     return type(name, (OperatorClass,), {"description": description, "__doc__": description.function.__doc__})
 
 
-def _older_function(name: str, description: Description) -> Callable[..., Any]:
+def _deprecated_function(name: str, description: Description) -> Callable[..., Any]:
     """A function of ``fn`` by its older name."""
     plain = make_function(description)
 
@@ -270,7 +270,7 @@ def _older_function(name: str, description: Description) -> Callable[..., Any]:
     return function
 
 
-def _older_class(name: str, description: Description) -> type[OperatorClass]:
+def _deprecated_class(name: str, description: Description) -> type[OperatorClass]:
     """A class of ``ops`` by its older name."""
 
     def __init__(self: OperatorClass, **arguments: Any) -> None:  # noqa: N807

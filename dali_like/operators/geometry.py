@@ -10,31 +10,28 @@ import numpy as np
 from dali_like.common.extras import installed
 from dali_like.errors import ArgumentClashError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._spans import (
+from dali_like.operators._windows import (
     ENDS,
     STARTS,
     Axes,
     AxisNames,
     Extents,
-    Parts,
-    RelativeExtents,
-    check_slice,
-    for_each_axis,
-    slice_window,
-)
-from dali_like.operators._windows import (
     Filling,
+    Parts,
     Policy,
     Position,
+    RelativeExtents,
     Rounding,
     Side,
     Sides,
-    axes_of,
+    check_slice,
     cut,
     fill,
     in_single,
+    slice_window,
     store,
 )
+from dali_like.operators.axes import axes_of, for_each_axis
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import SOME, Floats, Ints, PerSample, at_least
 
@@ -348,7 +345,7 @@ def paste(
     Args:
         image: any dtype.
         ratio: how much larger the canvas is, from 1 on.
-        fill_value: its colour: one value for all channels, or one for each.
+        fill_value: its color: one value for all channels, or one for each.
         paste_x: where the image lies, from 0 (left) to 1 (right).
         paste_y: likewise, from top to bottom.
         min_canvas_size: the least extent of the canvas, in pixels.

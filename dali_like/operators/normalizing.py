@@ -12,7 +12,8 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import check_result, fill_numbers, look_up, merge, mirrored, planes
-from dali_like.operators._windows import Filling, Policy, Position, Rounding, Side, Sides, axes_of, layout_with_axes, overlap
+from dali_like.operators._windows import Filling, Policy, Position, Rounding, Side, Sides, overlap
+from dali_like.operators.axes import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.geometry import check_crop, crop_window
@@ -20,7 +21,7 @@ from dali_like.operators.parameters import SOME, FloatArray, Floats, Ints, PerSa
 
 _FLOAT = np.dtype(np.float32)
 
-# Crop, mirror, normalise
+# Crop, mirror, normalize
 
 
 def _check_crop_mirror_normalize(given: Mapping[str, Any]) -> None:
@@ -70,7 +71,7 @@ def crop_mirror_normalize(
     output_layout: str = "CHW",
     dtype: np.dtype[Any] = _FLOAT,
 ) -> Array:
-    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+    """Cut a window out of images, mirror and normalize them, and change their layout and dtype, all at once.
 
     ``out = scale * (in - mean) / std + shift``
 
@@ -87,7 +88,7 @@ def crop_mirror_normalize(
         rounding: what becomes of positions between pixels: "round" or "truncate".
         out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        fill_values: one for all, or one for each channel of the result. They are not normalized.
         mirror: whether to exchange left and right.
         mean: is subtracted; one for all, or one for each channel.
         std: is divided by, likewise.
@@ -119,7 +120,7 @@ def crop_mirror_normalize(
         target = _part(target, [place[layout.index(letter)] for letter in order], mirror=bool(mirror))
     with np.errstate(over="ignore", invalid="ignore"):
         for frame in np.ndindex(pixels.shape[:-3]):
-            _normalise(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
+            _normalize(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
     return out
 
 
@@ -159,8 +160,8 @@ def _of_channels(name: str, values: Sequence[float], channels: int) -> Sequence[
     return values if len(values) == channels else tuple(values) * channels
 
 
-def _normalise(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirror: bool) -> None:
-    """Normalise an image of shape (height, width, channels), with any strides.
+def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirror: bool) -> None:
+    """Normalize an image of shape (height, width, channels), with any strides.
 
     Args:
         out: where it goes. May have more channels, which are filled.
@@ -175,12 +176,12 @@ def _normalise(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirr
             target[...] = fill[i]
         else:
             plane = mirrored(sources[i]) if mirror else sources[i]
-            _normalise_plane(plane, target, scaling.subtrahends[i], scaling.factors[i])
+            _normalize_plane(plane, target, scaling.subtrahends[i], scaling.factors[i])
     if side_by_side:
         merge(targets, out)
 
 
-def _normalise_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
+def _normalize_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
     if out.dtype == np.float32:
         np.subtract(plane, subtrahend, dtype=np.float32, out=out)
         np.multiply(out, factor, out=out)
@@ -197,7 +198,7 @@ def _table(subtrahend: np.float32, factor: np.float32, dtype: np.dtype[Any]) -> 
     return convert((np.arange(256, dtype=np.float32) - subtrahend) * factor, dtype)
 
 
-# Normalise
+# Normalize
 
 
 def _check_normalize(given: Mapping[str, Any]) -> None:
@@ -270,13 +271,13 @@ def normalize(
     statistics = _Statistics(ddof, epsilon, scale, shift)
     if samples[0].ndim > 1 and reduced == tuple(range(samples[0].ndim - 1)):  # where planes are faster
         means, deviations = (None if array is None else array.reshape(-1, 1, 1) for array in (means, deviations))
-        results = _normalised([np.stack(planes(sample)) for sample in samples], (1, 2), means, deviations, statistics)
+        results = _normalized([np.stack(planes(sample)) for sample in samples], (1, 2), means, deviations, statistics)
         joined = []
         for sample, result in zip(samples, results, strict=True):
             joined.append(np.empty(sample.shape, dtype) if batch else call.empty(sample.shape, dtype))
             merge([*convert(result, dtype)], joined[-1])
         return joined if batch else joined[0]
-    results = [convert(result, dtype) for result in _normalised(samples, reduced, means, deviations, statistics)]
+    results = [convert(result, dtype) for result in _normalized(samples, reduced, means, deviations, statistics)]
     return results if batch else results[0]
 
 
@@ -290,7 +291,7 @@ class _Statistics(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _normalised(
+def _normalized(
     samples: Sequence[Array],
     reduced: tuple[int, ...],
     means: Array | None,
@@ -349,10 +350,10 @@ def _count(sample: Array, reduced: Sequence[int]) -> int:
     return math.prod(sample.shape[axis] for axis in reduced)
 
 
-def _inverse(centred: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
+def _inverse(centered: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
     """The scale, divided by the standard deviation of data whose mean has been subtracted; 0 where that is 0."""
-    total = sum(np.square(values).sum(axis=reduced, keepdims=True, dtype=np.float64) for values in centred)
-    count = sum(_count(values, reduced) for values in centred) - statistics.ddof
+    total = sum(np.square(values).sum(axis=reduced, keepdims=True, dtype=np.float64) for values in centered)
+    count = sum(_count(values, reduced) for values in centered) - statistics.ddof
     variance = np.asarray(total / count if count > 0 else np.zeros_like(total)) + statistics.epsilon
     inverse = np.divide(statistics.scale, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
     return inverse.astype(np.float32)

@@ -17,7 +17,7 @@ an IntEnum            a member, or its number                                   
 ``PerSample[X]``      that, or a `DataNode` that has one for each sample            what ``X`` says, for the sample
 ``PerFrame[X]``       that, or one for each frame: see ``fn.per_frame``             what ``X`` says, for the frame
 ``Annotated[X, R]``   what a `Rule` such as ``between(0, 1)`` leaves of that        what ``X`` says
-anything else         anything; such an operator cannot be serialised               the same
+anything else         anything; such an operator cannot be serialized               the same
 ====================  ============================================================  =============================
 
 A whole number may also be given as a float, and None for any argument: then it counts as not given.
@@ -124,7 +124,7 @@ def _numbers(value: Any) -> Sequence[float]:
 REQUIRED: Any = inspect.Parameter.empty
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Parameter:
     """An argument of an operator.
 
@@ -222,7 +222,17 @@ def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
             break
     check = _check_of(hint)
     of_sample = _sample_check_of(hint, check)
-    return Parameter(name, default, hint, optional, per_sample, per_frame, tuple(rules), check, of_sample)
+    return Parameter(
+        name=name,
+        default=default,
+        annotation=hint,
+        optional=optional,
+        per_sample=per_sample,
+        per_frame=per_frame,
+        rules=tuple(rules),
+        check=check,
+        of_sample=of_sample,
+    )
 
 
 def _check_of(hint: Any) -> Callable[[Any], Any]:

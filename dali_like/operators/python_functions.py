@@ -60,7 +60,7 @@ def python_function(
     """OperatorCall a Python function with NumPy arrays.
 
     It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
-    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
+    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialized.
 
     Args:
         inputs: any dtypes.

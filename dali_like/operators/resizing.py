@@ -10,8 +10,8 @@ import numpy as np
 
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._random_window import Attempts, Range, random_window
 from dali_like.operators._resampling import Axis, Filters, resample
+from dali_like.operators._windows import Attempts, Range, random_window
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, DALIInterpType
@@ -185,8 +185,8 @@ def _axis(side: float, start: float, end: float, subpixel_scale: bool) -> Axis:
     size = max(int(abs(side) + 0.5), 1)
     side = math.copysign(max(abs(side), _LEAST_SIDE), side) if side else side
     if subpixel_scale and side and size != abs(side):
-        centre, half = (start + end) / 2, (end - start) / 2 * size / abs(side)
-        start, end = centre - half, centre + half
+        center, half = (start + end) / 2, (end - start) / 2 * size / abs(side)
+        start, end = center - half, center + half
     return Axis(size, end, start) if side < 0 else Axis(size, start, end)
 
 

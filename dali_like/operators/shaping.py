@@ -49,7 +49,7 @@ def _framed_layout(layout: str, given: Mapping[str, Any]) -> str:
 def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Array:
     """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
 
-    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
+    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colors, and
     sequences along with them, each frame gets its own value. One value is for all.
 
     Args:

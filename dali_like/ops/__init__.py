@@ -5,9 +5,9 @@ The classes of operators are made of their descriptions in `dali_like.operators`
 
 from __future__ import annotations
 
-from dali_like.fn._publishing import publisher
+from dali_like.fn._lazy_operators import lazy_operators
 from dali_like.ops import decoders, random, reductions  # noqa: F401
 from dali_like.ops._compose import Compose  # noqa: F401
 from dali_like.ops._external_source import ExternalSource  # noqa: F401
 
-__getattr__, __dir__ = publisher(__name__, "Compose", "ExternalSource", "decoders", "random", "reductions")
+__getattr__, __dir__ = lazy_operators(__name__, "Compose", "ExternalSource", "decoders", "random", "reductions")

@@ -622,7 +622,7 @@ class Contrast:
     
 
 class Hsv:
-    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+    """Change hue, saturation and value of RGB images, by a linear transformation of the colors.
 
     Args:
         image: any dtype, three channels.
@@ -847,11 +847,11 @@ class ColorTwist:
     
 
 class ColorSpaceConversion:
-    """Convert images from one colour model to another.
+    """Convert images from one color model to another.
 
     Args:
         image: uint8, with one channel if it is GRAY, else three.
-        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
+        image_type: its color model: RGB, BGR, GRAY or YCbCr.
         output_type: that of the result; another one.
     """
     def __init__(
@@ -1209,7 +1209,7 @@ class Paste:
     Args:
         image: any dtype.
         ratio: how much larger the canvas is, from 1 on.
-        fill_value: its colour: one value for all channels, or one for each.
+        fill_value: its color: one value for all channels, or one for each.
         paste_x: where the image lies, from 0 (left) to 1 (right).
         paste_y: likewise, from top to bottom.
         min_canvas_size: the least extent of the canvas, in pixels.
@@ -1496,7 +1496,7 @@ class Erase:
     
 
 class CropMirrorNormalize:
-    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+    """Cut a window out of images, mirror and normalize them, and change their layout and dtype, all at once.
 
     ``out = scale * (in - mean) / std + shift``
 
@@ -1513,7 +1513,7 @@ class CropMirrorNormalize:
         rounding: what becomes of positions between pixels: "round" or "truncate".
         out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        fill_values: one for all, or one for each channel of the result. They are not normalized.
         mirror: whether to exchange left and right.
         mean: is subtracted; one for all, or one for each channel.
         std: is divided by, likewise.
@@ -1703,10 +1703,10 @@ class Normalize:
     
 
 class PythonFunction:
-    """Call a Python function with NumPy arrays.
+    """OperatorCall a Python function with NumPy arrays.
 
     It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
-    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
+    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialized.
 
     Args:
         inputs: any dtypes.
@@ -1760,7 +1760,7 @@ class PythonFunction:
     
 
 class TorchPythonFunction:
-    """Call a Python function with tensors of PyTorch; see `python_function`.
+    """OperatorCall a Python function with tensors of PyTorch; see `python_function`.
 
     Args:
         inputs: any dtypes.
@@ -2092,7 +2092,7 @@ class RandomResizedCrop:
 class PerFrame:
     """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
 
-    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
+    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colors, and
     sequences along with them, each frame gets its own value. One value is for all.
 
     Args:

@@ -21,7 +21,7 @@ class Image:
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        output_type: colour format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
+        output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
         adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
             that is the default; its ``experimental.decoders.image`` has this argument.
@@ -145,7 +145,7 @@ class ImageCrop:
         data: encoded files, each a one-dimensional uint8 array.
         crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
         crop_d, crop_pos_z: for the sake of DALI's programs.
-        output_type: colour format of the result, see `image`.
+        output_type: color format of the result, see `image`.
     """
     def __init__(
         self,
@@ -259,7 +259,7 @@ class ImageSlice:
         anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
         axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
         normalized_anchor, normalized_shape: likewise.
-        output_type: colour format of the result, see `image`.
+        output_type: color format of the result, see `image`.
     """
     def __init__(
         self,
@@ -383,7 +383,7 @@ class ImageRandomCrop:
         random_area: the least and the largest part of the image that a window has.
         random_aspect_ratio: the least and the largest quotient of its width and its height.
         num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
-        output_type: colour format of the result, see `image`.
+        output_type: color format of the result, see `image`.
         min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
             wide); see `image`. It is the same window. Not in DALI.
     """

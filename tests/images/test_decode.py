@@ -65,7 +65,7 @@ def luma(rgb: np.ndarray) -> np.ndarray:
 class TestChannels:
     @pytest.mark.parametrize("name", LOSSLESS_FILES)
     def test_what_was_stored(self, name):
-        """ANY_DATA keeps it, RGB repeats gray and drops alpha, GRAY is the luma of colour."""
+        """ANY_DATA keeps it, RGB repeats gray and drops alpha, GRAY is the luma of color."""
         stored, is_gray = stored_pixels(name), stored_pixels(name).shape[2] == 1
         bound = ROUNDED.get(name, 0)
         assert difference(decode_image(image_file(name), ANY_DATA), stored) <= bound
@@ -91,7 +91,7 @@ class TestChannels:
         gray = decode_image(image_file(name), ANY_DATA)
         np.testing.assert_array_equal(gray, decode_image(image_file(name), GRAY))
 
-    def test_colours_under_transparent_pixels_survive(self):
+    def test_colors_under_transparent_pixels_survive(self):
         transparent = np.concatenate([RGB_PIXELS, np.zeros_like(ALPHA_PIXELS)], axis=2)
         for kind in ("PNG", "TIFF"):
             np.testing.assert_array_equal(decode_image(as_file(with_pillow(transparent, kind))), RGB_PIXELS)

@@ -20,7 +20,7 @@ from tests.image_files import HEIGHT, RGB_PIXELS, as_file, image_file, with_open
 from tests.operators.running import run
 
 PHOTOGRAPH = np.tile(RGB_PIXELS, (3, 2, 1))
-#: OpenCV's names of how much the colours are sampled.
+#: OpenCV's names of how much the colors are sampled.
 SAMPLINGS = (0x411111, 0x221111, 0x211111, 0x121111, 0x111111)
 FILES = {
     **{

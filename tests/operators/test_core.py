@@ -365,7 +365,7 @@ class TestFromOneDescription:
         names = {name.strip() for part in documented for name in part.split(",")}
         assert {*description.inputs, *description.parameters} - {"seed"} <= names
 
-    def test_serialisation(self):
+    def test_serialization(self):
         def define(image, turn):
             flipped = fn.flip(image, horizontal=turn, vertical=1)
             return flipped, fn.random.coin_flip(probability=0.25, seed=3)

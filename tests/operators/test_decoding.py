@@ -58,7 +58,7 @@ class TestParts:
         for part in parts:
             assert {tuple(row) for row in part.reshape(-1, 3)} <= rows
 
-    def test_of_other_colour_formats(self):
+    def test_of_other_color_formats(self):
         ((batch,),) = batches(
             lambda data: fn.decoders.image_crop(data, crop=[9, 9], output_type=types.GRAY), [image_file("png_rgb")]
         )

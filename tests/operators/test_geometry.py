@@ -11,8 +11,8 @@ pytest.importorskip("cv2")
 
 from dali_like import fn, types
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.operators._random_window import random_window
 from dali_like.operators._resampling import Axis, Filters, resample
+from dali_like.operators._windows import random_window
 from dali_like.operators.description import description_of
 from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN, DALIInterpType
 from tests.operators.running import run
@@ -198,9 +198,9 @@ def triangle(extent, size, antialias):
     radius = max(scale, 1) if antialias else 1
     weights = np.zeros((size, extent))
     for i in range(size):
-        centre = (i + 0.5) * scale - 0.5
+        center = (i + 0.5) * scale - 0.5
         for j in range(-2 * extent, 3 * extent):
-            weights[i, min(max(j, 0), extent - 1)] += max(1 - abs(j - centre) / radius, 0)
+            weights[i, min(max(j, 0), extent - 1)] += max(1 - abs(j - center) / radius, 0)
     return weights / weights.sum(axis=1, keepdims=True)
 
 

@@ -51,7 +51,7 @@ def arrays(arguments: dict[str, Any] | None = None, dtypes: Sequence[str] = NUMB
     return Case(arguments or {}, dtypes, inputs, 0, arrays=True)
 
 
-COLOURS = Case({}, PIXELS, channels=3)
+COLORS = Case({}, PIXELS, channels=3)
 CASES = {
     "brightness": Case({"brightness": 1.3, "brightness_shift": 0.1}),
     "brightness_contrast": Case({"brightness": 1.3, "contrast": 0.7}),
@@ -59,7 +59,7 @@ CASES = {
     "cast_like": arrays(inputs=2),
     "cat": arrays({"axis": 1}, inputs=3),
     "color_space_conversion": Case({"image_type": types.RGB, "output_type": types.YCbCr}, ["uint8"], channels=3),
-    "color_twist": COLOURS._replace(arguments={"hue": 40.0, "saturation": 1.3, "contrast": 0.8}),
+    "color_twist": COLORS._replace(arguments={"hue": 40.0, "saturation": 1.3, "contrast": 0.8}),
     "contrast": Case({"contrast": 0.7}),
     "copy": arrays(),
     "crop": Case({"crop": [3, 2], "crop_pos_x": 0.3, "crop_pos_y": 0.9}),
@@ -68,8 +68,8 @@ CASES = {
     "expand_dims": arrays({"axes": [0, 2]}),
     "flip": Case({"horizontal": 1, "vertical": 1}),
     "gaussian_blur": Case({"sigma": 0.9}),
-    "hsv": COLOURS._replace(arguments={"hue": 40.0, "saturation": 1.3, "value": 0.8}),
-    "hue": COLOURS._replace(arguments={"hue": 40.0}),
+    "hsv": COLORS._replace(arguments={"hue": 40.0, "saturation": 1.3, "value": 0.8}),
+    "hue": COLORS._replace(arguments={"hue": 40.0}),
     "jpeg_compression_distortion": Case({"quality": 30}, ["uint8"], channels=3),
     "lookup_table": arrays({"keys": [1, 3, 200], "values": [7, 8, 9]}, INTEGERS),
     "normalize": Case({"axis_names": "HW"}),
@@ -93,7 +93,7 @@ CASES = {
     "reshape": arrays({"shape": [-1, 2]}),
     "resize": Case({"size": [5, 3]}),
     "rotate": Case({"angle": 25.0, "fill_value": 3.0}),
-    "saturation": COLOURS._replace(arguments={"saturation": 1.4}),
+    "saturation": COLORS._replace(arguments={"saturation": 1.4}),
     "shapes": arrays(),
     "slice": Case({"rel_start": [0.2, 0.3], "rel_end": [0.9, 0.6], "axis_names": "HW"}),
     "squeeze": arrays({"axes": []}),

@@ -193,7 +193,7 @@ class TestErrors:
         with pytest.raises(ArgumentError, match=r"fn.python_function: num_outputs must be an integer from 1 on, not 0"):
             fn.python_function(node, function=abs, num_outputs=0)
 
-    def test_serialisation(self):
+    def test_serialization(self):
         pipe = pipeline(call(np.copy), NUMBERS)
         try:
             with pytest.raises(SerializationError, match=r"fn.python_function: function is a .* cannot be saved"):

@@ -96,7 +96,7 @@ class TestDependence:
 
         np.testing.assert_array_equal(a, b)
 
-    def test_not_on_having_been_serialised(self):
+    def test_not_on_having_been_serialized(self):
         def define() -> Any:
             return [fn.random.uniform(), fn.random.coin_flip(), fn.random.uniform()]
 

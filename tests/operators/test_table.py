@@ -26,10 +26,10 @@ TABLE = {
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
     ),
-    "colour and filters": (
+    "color and filters": (
         "crop_mirror_normalize normalize brightness_contrast brightness contrast hsv hue saturation color_twist "
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
-        "test_colour.py test_filters.py test_normalizing.py",
+        "test_color.py test_filters.py test_normalizing.py",
     ),
     "sequences": ("per_frame", "test_frames.py"),
     "arrays": (
@@ -44,7 +44,7 @@ TABLE = {
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
 #: Of the groups of images, those whose results are no images.
 WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "colour and filters") for path in TABLE[name][0].split()]
+PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
 
 
 def test_it_is_the_registry():

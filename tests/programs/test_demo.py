@@ -208,7 +208,7 @@ def test_the_stopwatch_counts_images_and_time(demo: ModuleType, monkeypatch: pyt
     assert stopwatch.images_per_s == 1.0
 
 
-def test_the_contact_sheet_shows_every_image_in_its_colours(demo: ModuleType, tmp_path: Path) -> None:
+def test_the_contact_sheet_shows_every_image_in_its_colors(demo: ModuleType, tmp_path: Path) -> None:
     red, blue = np.zeros((300, 20, 3), np.uint8), np.zeros((5, 7, 3), np.uint8)
     red[..., 0], blue[..., 2] = 255, 255
     demo.write_contact_sheet(tmp_path / "new" / "sheet.png", ListOfArrays([red] * 8 + [blue]), ["label"] * 9)

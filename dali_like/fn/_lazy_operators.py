@@ -13,7 +13,7 @@ from typing import Any
 _lock = threading.RLock()
 
 
-def publisher(module_name: str, *own: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions ``__getattr__`` and ``__dir__`` of a module of ``fn`` or ``ops``.
 
     Args:
@@ -24,7 +24,7 @@ def publisher(module_name: str, *own: str) -> tuple[Callable[[str], Any], Callab
 
     def get(name: str) -> Any:
         if name == "__all__" or not name.startswith("_"):
-            _publish(module_name, own)
+            _populate(module_name, own)
         try:
             return module[name]
         except KeyError:
@@ -36,10 +36,10 @@ def publisher(module_name: str, *own: str) -> tuple[Callable[[str], Any], Callab
     return get, names
 
 
-def _publish(module_name: str, own: tuple[str, ...]) -> None:
-    from dali_like.operators.functions import publish  # noqa: PLC0415  # with all operators
+def _populate(module_name: str, own: tuple[str, ...]) -> None:
+    from dali_like.operators.functions import populate  # noqa: PLC0415  # with all operators
 
     module = vars(sys.modules[module_name])
     with _lock:
         if "__all__" not in module:
-            module["__all__"] = [*own, *publish(module_name)]
+            module["__all__"] = [*own, *populate(module_name)]

@@ -1,4 +1,4 @@
-"""Colours: what the arguments mean, and what is refused. That it is what DALI does is in tests/parity."""
+"""Colors: what the arguments mean, and what is refused. That it is what DALI does is in tests/parity."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestBrightnessAndContrast:
 
         assert [result.flat[0] for result in results(define, NOISE)] == [128, 16384, 0.5]
 
-    def test_without_contrast_all_is_the_centre(self):
+    def test_without_contrast_all_is_the_center(self):
         def define(image: Any, floats: Any) -> list[Any]:
             return [
                 fn.contrast(image, contrast=0),
@@ -123,7 +123,7 @@ class TestHueAndSaturation:
             results(fn.hsv, NOISE[..., :1])
 
 
-class TestColourModels:
+class TestColorModels:
     def test_there_and_back(self):
         def define(image: Any) -> Any:
             model = fn.color_space_conversion(image, image_type=types.RGB, output_type=types.YCbCr)

@@ -11,7 +11,7 @@ import pytest
 
 from dali_like import Pipeline, fn, ops, types
 from dali_like.errors import ArgumentTypeError, DefinitionError
-from dali_like.operators.older_names import OPERATORS
+from dali_like.operators.deprecations import OPERATORS
 
 IMAGE = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
 CONSTANT = types.Constant(IMAGE, layout="HWC")
