@@ -1,6 +1,6 @@
 """The functional API: each function adds a node to the pipeline's graph. Names and arguments follow ``nvidia.dali.fn``.
 
-The functions of operators are made of their descriptions in `dali_like.operators`; type checkers read them in the ``.pyi``.
+Operator functions are made from their descriptions in `dali_like.operators`; type checkers read the ``.pyi`` files.
 """
 
 from __future__ import annotations

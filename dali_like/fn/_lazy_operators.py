@@ -1,6 +1,6 @@
-"""Fills the modules of ``fn`` and ``ops`` with what is made of the descriptions of operators, when it is first asked for.
+"""Populate the modules of ``fn`` and ``ops`` with operators on first access.
 
-Programs without operators, and the workers of such programs, need not import them.
+Programs that use no operators, and their workers, do not import `dali_like.operators`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ _lock = threading.RLock()
 
 
 def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions ``__getattr__`` and ``__dir__`` of a module of ``fn`` or ``ops``.
+    """Return the functions ``__getattr__`` and ``__dir__`` for a module of ``fn`` or ``ops``.
 
     Args:
-        module_name: which.
-        own: what it has besides operators. ``__all__``, which is made with these, has both.
+        module_name: name of the module.
+        own: its names besides operators. ``__all__`` has both; it is set on first access.
     """
     module = vars(sys.modules[module_name])
 
@@ -37,7 +37,7 @@ def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], C
 
 
 def _populate(module_name: str, own: tuple[str, ...]) -> None:
-    from dali_like.operators.functions import populate  # noqa: PLC0415  # with all operators
+    from dali_like.operators.functions import populate  # noqa: PLC0415  # imports all operators
 
     module = vars(sys.modules[module_name])
     with _lock:

@@ -1,4 +1,4 @@
-"""Operators that decode, as in ``nvidia.dali.fn.decoders``."""
+"""Decoding operators, as in ``nvidia.dali.fn.decoders``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The operators: one module for each group, and what makes ``fn`` and ``ops`` of them."""
+"""Operators of ``fn`` and ``ops``: one module for each group.
+
+Each operator is a function of one sample with a description (`description`). `functions` turns descriptions into the public
+functions and classes. Imports the layers below: `graph`, `images`, `device`, `common`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The object API: operators that are made first, and called to add nodes. The names follow ``nvidia.dali.ops``.
+"""The object API: operators are objects, and calling one adds nodes. Names follow ``nvidia.dali.ops``.
 
-The classes of operators are made of their descriptions in `dali_like.operators`; type checkers read them in the ``.pyi``.
+Operator classes are made from their descriptions in `dali_like.operators`; type checkers read the ``.pyi`` files.
 """
 
 from __future__ import annotations

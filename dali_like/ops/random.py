@@ -1,4 +1,4 @@
-"""Random numbers, as in ``nvidia.dali.ops.random``."""
+"""Random number operators, as in ``nvidia.dali.ops.random``."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class TestShapes:
         image = fn.flip(fn.external_source(name="x"))
 
         fn.transpose(image, perm=[2, 0, 1])
-        with pytest.raises(ArgumentError, match=r"fn.transpose: perm is for 2 dimensions; the layout 'HWC'"):
+        with pytest.raises(ArgumentError, match=r"fn.transpose: perm has 2 dimensions; the layout 'HWC'"):
             fn.transpose(image, perm=[1, 0])
 
     def test_samples_of_one_element_among_others(self):
@@ -164,7 +164,7 @@ class TestShapes:
         assert [result.tolist() for result in results] == [[[0, 1]], [[0, 1], [1, 0]]]
 
     def test_the_error_names_the_operator_and_the_sample(self):
-        with pytest.raises(SampleError, match="7 elements of an input do not make the shape") as info:
+        with pytest.raises(SampleError, match="7 elements of an input do not fit the shape") as info:
             run(lambda a: fn.reshape(a, shape=[2, -1]), [np.ones(6), np.ones(7)])
 
         assert info.value.__notes__ == ["raised by fn.reshape for sample 1 of iteration 0 in epoch 0 (idx_in_epoch 1)"]

@@ -151,9 +151,9 @@ class TestErasing:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"anchor": (1, 2), "shape": (1, 2, 3)}, "as many numbers, for each region 2, not 2 and 3"),
-            ({"anchor": (1, 2, 3), "shape": (1, 2, 3)}, "as many numbers, for each region 2, not 3 and 3"),
-            ({"shape": (1, 2), "fill_value": (1, 2)}, "there are 2 values in fill_value, and 3 channels in the input"),
+            ({"anchor": (1, 2), "shape": (1, 2, 3)}, "2 numbers for each region, not 2 and 3"),
+            ({"anchor": (1, 2, 3), "shape": (1, 2, 3)}, "2 numbers for each region, not 3 and 3"),
+            ({"shape": (1, 2), "fill_value": (1, 2)}, "fill_value has 2 values, but the input has 3 channels"),
             ({"shape": (1, 2), "axis_names": "HX"}, "axis_names='HX' are not all in the layout 'HWC' of the input"),
             ({"shape": (1, 2), "axes": (0, 3)}, r"axes=\[0, 3\]: the input has 3 dimensions"),
         ],

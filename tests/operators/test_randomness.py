@@ -233,9 +233,9 @@ class TestDistributions:
     @pytest.mark.parametrize(
         ("a", "arguments", "message"),
         [
-            (0, {}, "there must be something to draw from, not 0 elements"),
+            (0, {}, "a must have at least one element, not 0"),
             (2.5, {}, "a must be an integer or an array, not a number of dtype float32"),
-            ([1, 2], {"p": [1]}, "p must have as many elements as there are to draw from, 2, not 1"),
+            ([1, 2], {"p": [1]}, "p must have one probability for each of the 2 elements, not 1"),
         ],
     )
     def test_wrong_choices(self, a, arguments, message):

@@ -92,7 +92,7 @@ def test_many_numbers_lose_nothing():
 def test_a_dimension_that_no_image_has_is_refused_when_the_graph_is_made():
     image = fn.external_source(name="x", layout="HWC")
 
-    with pytest.raises(AxisError, match=r"fn.reductions.min: axes has 3, where dimensions count from -3 to 2"):
+    with pytest.raises(AxisError, match=r"fn.reductions.min: axes has 3, but axes are numbered from -3 to 2"):
         fn.reductions.min(image, axes=3)
 
 
