@@ -1,4 +1,4 @@
-"""The files: JPEGs of random parts of the photographs that scikit-image and scikit-learn carry in their packages."""
+"""The files: JPEGs of random parts of the photographs that come with scikit-image and scikit-learn."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ JPEG_QUALITY = 90
 
 
 def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path = FOLDER) -> LabelledFiles:
-    """Files of so many pixels a side, or those that were made before; photographs that are smaller are enlarged.
+    """Return files of the given sizes, created on first use; small photographs are enlarged.
 
     Args:
-        sides: the least and the largest height and width.
-        per_photograph: how many files there are of each photograph, whose number is their label.
+        sides: minimum and maximum of height and width, in pixels.
+        per_photograph: number of files of each photograph, whose number is their label.
     """
     photographs = packaged_photographs()
     folder = folder.resolve() / f"{sides[0]}-{sides[1]}"

@@ -1,4 +1,4 @@
-"""The sources of the examples, in an epoch that does not end."""
+"""The sources of the examples, with endless epochs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["EndlessDetections", "EndlessPhotographs"]
 
 
 class EndlessPhotographs(PhotographSource):
-    """Files and labels, over and over in the same order."""
+    """Files and labels, repeated in the same order."""
 
     def __init__(self, photographs: LabelledFiles) -> None:
         super().__init__(photographs, batch_size=1)

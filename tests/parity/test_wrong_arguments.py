@@ -24,7 +24,7 @@ START: dict[str, Any] = {"start": [0, 0], "end": [1, 1]}
         ("pad", {"axes": [5]}, r"axes=\[5\]: the input has 3 dimensions"),
         ("pad", {"axes": [0], "shape": [1, 2]}, "shape must have one element"),
         ("erase", {**CORNER, "axis_names": "XY"}, "axis_names='XY' are not all in the layout"),
-        ("erase", {**CORNER, "axes": [0, 1], "fill_value": [1, 2]}, "there are 2 values in fill_value"),
+        ("erase", {**CORNER, "axes": [0, 1], "fill_value": [1, 2]}, "fill_value has 2 values"),
         ("normalize", {"axis_names": "XY"}, "axis_names='XY' are not all in the layout"),
         ("normalize", {"axes": [5]}, r"axes=\[5\]: the input has 3 dimensions"),
         ("crop_mirror_normalize", {"mean": [1, 2]}, "mean has 2 elements"),
