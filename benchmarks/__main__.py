@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "python -m benchmarks", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/results.csv"
     )
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="A,B", help=", ".join(SYSTEMS))
-    parser.add_argument("--plot", action="store_true", help="draw the samples per second, beside the CSV file")
-    parser.add_argument("--limit", action="store_true", help="add the workload's hardware limit")
+    parser.add_argument("--plot", action="store_true", help="plot the samples per second, next to the CSV file")
+    parser.add_argument("--limit", action="store_true", help="also measure the workload's hardware limit")
     options = parse_options(parser, arguments)
     systems = [*options.systems, "limit"] if options.limit else options.systems
     environment_text = environment()

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").splitlines()[0]
     parser = option_parser("python -m benchmarks.compare", description, workloads=ours, csv="build/benchmarks/compare.csv")
     parser.add_argument("before", metavar="REV1", help="a commit")
-    parser.add_argument("after", metavar="REV2", nargs="?", help="another; the working tree if there is none")
+    parser.add_argument("after", metavar="REV2", nargs="?", help="second commit; default: the working tree")
     return parser
 
 

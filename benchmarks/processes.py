@@ -51,7 +51,7 @@ def cpu_s(pids: Iterable[int]) -> float:
     for pid in pids:
         clock = ctypes.c_int()
         if _LIBC.clock_getcpuclockid(pid, ctypes.byref(clock)):
-            raise ProcessLookupError(f"process {pid} has ended: its CPU time is lost")
+            raise ProcessLookupError(f"process {pid} has exited: its CPU time is lost")
         total += time.clock_gettime(clock.value)
     return total
 

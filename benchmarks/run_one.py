@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("system", choices=[*SYSTEMS, "limit"])
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part")
-    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, for the record")
     options = parser.parse_args()
     workload = WORKLOADS[options.workload]
     if options.system != "limit" and not SYSTEMS[options.system].runs(workload):

@@ -145,7 +145,7 @@ def _median(costs: Sequence[Cost], name: str) -> float:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure all cases, and write the CSV file and the report; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one repeat of 0.5 s")
+    parser.add_argument("--quick", action="store_true", help="measure one repeat of 0.5 s")
     parser.add_argument("--case", help=argparse.SUPPRESS)  # measure this case in this process
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--repeats", type=int)

@@ -311,7 +311,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the test, and print the result; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--workers", type=int, default=2, help="of each of the three pipelines")
+    parser.add_argument("--workers", type=int, default=2, help="workers of each of the three pipelines")
     parser.add_argument("--start-method", choices=("fork", "spawn"), default="fork")
     parser.add_argument("--kills-per-second", type=float, default=4)
     parser.add_argument("--seed", type=int, default=0)

@@ -345,8 +345,8 @@ def table(outcomes: dict[str, Outcome]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all systems in turn, and print the table; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storm", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=25, help="how long each system runs")
-    parser.add_argument("--kills", type=int, default=30, help="about how many workers are killed meanwhile")
+    parser.add_argument("--seconds", type=float, default=25, help="time for each system, in seconds")
+    parser.add_argument("--kills", type=int, default=30, help="approximate number of workers to kill")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--systems", nargs="+", choices=LOOPS, default=list(LOOPS), metavar="NAME")
     parser.add_argument("--run", choices=LOOPS, help=argparse.SUPPRESS)

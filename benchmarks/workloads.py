@@ -169,4 +169,4 @@ def check_batch(workload: Workload, batch: Sequence[Sample], first_index: int) -
         if int(label.item()) != int(expected_label.item()):
             raise WrongBatchError(f"{workload.name}: sample {index} has the label {label.item()}")
         if not np.array_equal(array, expected_array):
-            raise WrongBatchError(f"{workload.name}: sample {index} has other bytes than the callback made")
+            raise WrongBatchError(f"{workload.name}: sample {index} differs from the callback's result")

@@ -120,10 +120,10 @@ def ratios(results: Mapping[str, Figures]) -> Figures:
 def main() -> None:
     """Run the tests and all measurements, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", choices=CASES, help="measure one thing in this process, and print it as JSON")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each measurement takes, about")
-    parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
-    parser.add_argument("--out", type=Path, help="a folder for gpu.json and gpu.md")
+    parser.add_argument("--case", choices=CASES, help="measure one case in this process, and print it as JSON")
+    parser.add_argument("--seconds", type=float, default=5.0, help="approximate time of each measurement, in seconds")
+    parser.add_argument("--no-tests", action="store_true", help="skip the tests")
+    parser.add_argument("--out", type=Path, help="folder for gpu.json and gpu.md")
     given = parser.parse_args()
     if given.case:
         try:

@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.limits", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 repeats of 0.5 s")
+    parser.add_argument("--quick", action="store_true", help="measure 3 repeats of 0.5 s")
     parser.add_argument("--repeats", type=int)
-    parser.add_argument("--seconds", type=float, help="about how long a group is measured")
+    parser.add_argument("--seconds", type=float, help="approximate time of each group, in seconds")
     parser.add_argument("--groups", type=names(GROUPS), default=list(GROUPS), metavar="A,B", help=", ".join(GROUPS))
     parser.add_argument("--csv", type=Path, default=Path("build/benchmarks/limits.csv"), metavar="PATH")
     return parser

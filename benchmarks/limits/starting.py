@@ -89,5 +89,5 @@ def _seconds_of(*programs: str) -> float:
     running = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
     for process in running:
         if process.wait():
-            raise RuntimeError(f"{process.args!r} has failed")
+            raise RuntimeError(f"{process.args!r} failed")
     return time.perf_counter() - began

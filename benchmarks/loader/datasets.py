@@ -227,7 +227,7 @@ def check_batch(dataset: Dataset, batch: Any, indices: Sequence[int]) -> None:
     kinds = [(array.shape, array.dtype) for array in got]
     expected_kinds = [(array.shape, array.dtype) for array in expected]
     if kinds != expected_kinds:
-        raise WrongBatchError(f"samples {indices} have come as {kinds}, expected {expected_kinds}")
+        raise WrongBatchError(f"samples {indices} have the types {kinds}, expected {expected_kinds}")
     for place, (array, right) in enumerate(zip(got, expected, strict=True)):
         if not np.array_equal(array, right):
-            raise WrongBatchError(f"array {place} of samples {indices} has other bytes than the dataset")
+            raise WrongBatchError(f"array {place} of samples {indices} differs from the dataset")

@@ -115,7 +115,7 @@ def waits(subject: Subject, _seconds: float) -> dict[str, Any]:
         arrivals.append(Arrival(int(labels[0]) // subject.batch_size, time.perf_counter()))
         indices += labels.tolist()
     if sorted(indices) != list(range(len(dataset))):
-        raise WrongBatchError(f"the samples of these indices have come: {indices}, expected each of {len(dataset)} once")
+        raise WrongBatchError(f"samples with the indices {indices} arrived, expected each of {len(dataset)} once")
     return {
         "first_batch_s": arrivals[0].at_s - began,
         "longest_wait_s": longest_wait_s(arrivals, slow_batch=dataset.slow_index // subject.batch_size),
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("system", help=f"{', '.join(SYSTEMS)}, or module:class")
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part of steady workloads")
-    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, for the record")
     options = parser.parse_args()
     print(measure(options.system, WORKLOADS[options.workload], seconds=options.seconds, repeat=options.repeat).to_json())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from examples.demo_data import LabelledFiles, packaged_photographs
+from examples.demo_data import LabeledFiles, packaged_photographs
 
 __all__ = ["FOLDER", "make_photographs"]
 
@@ -15,7 +15,7 @@ FOLDER = Path("build/benchmarks/photographs")
 JPEG_QUALITY = 90
 
 
-def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path = FOLDER) -> LabelledFiles:
+def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path = FOLDER) -> LabeledFiles:
     """Return files of the given sizes, created on first use; small photographs are enlarged.
 
     Args:
@@ -30,7 +30,7 @@ def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path =
         folder.mkdir(parents=True, exist_ok=True)
         for number, path in enumerate(photographs.values()):
             _cut_up(path, files[number * per_photograph : (number + 1) * per_photograph], sides, number)
-    return LabelledFiles(files, labels, list(photographs))
+    return LabeledFiles(files, labels, list(photographs))
 
 
 def _cut_up(photograph: Path, files: list[Path], sides: tuple[int, int], seed: int) -> None:

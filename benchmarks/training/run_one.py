@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part")
-    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, for the record")
     options = parser.parse_args()
     print(measure(options.system, WORKLOADS[options.workload], seconds=options.seconds, repeat=options.repeat).to_json())
 

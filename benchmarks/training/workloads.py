@@ -15,7 +15,7 @@ from benchmarks.training.sources import EndlessDetections, EndlessPhotographs
 from benchmarks.workloads import WrongBatchError
 from dali_like.types import SampleInfo
 from examples import resnet_pipeline, ssd_pipeline
-from examples.demo_data import LabelledFiles
+from examples.demo_data import LabeledFiles
 from examples.photograph_source import PhotographSource
 
 __all__ = ["WORKLOADS", "Workload", "check_batch"]
@@ -46,7 +46,7 @@ class Workload:
     batch_size: int
     sides: tuple[int, int]
     per_photograph: int
-    make_source: Callable[[LabelledFiles], PhotographSource]
+    make_source: Callable[[LabeledFiles], PhotographSource]
     in_opencv: Callable[..., tuple[NDArray[Any], ...]]
     systems: tuple[str, ...]
     arguments: Mapping[str, Any] = field(default_factory=dict)

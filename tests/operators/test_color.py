@@ -1,4 +1,4 @@
-"""Colors: what the arguments mean, and what is refused. That it is what DALI does is in tests/parity."""
+"""Color operators: the meaning of arguments, and rejected ones. tests/parity compares the results with DALI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRAY = np.repeat(NOISE[..., :1], 3, axis=2)
 
 
 def results(define: Any, *images: np.ndarray, **options: Any) -> list[np.ndarray]:
-    """The first sample of each output."""
+    """Return the first sample of each output."""
     (outputs,) = run(define, *[[image] for image in images], **{"layouts": ["HWC"] * len(images), **options})
     return [samples[0] for samples in outputs]
 

@@ -1,4 +1,4 @@
-"""Decoding parts of images, shapes of images, and arrays."""
+"""Decoding of image windows, image shapes, and arrays."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class TestParts:
 
 
 class TestPromises:
-    """Small files whose headers say that the image is large."""
+    """Small files whose headers declare a large image."""
 
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("is_output", [True, False])
@@ -211,7 +211,7 @@ class TestArrays:
 
 
 class TestSmallerScales:
-    """Of a photograph of 451x300; only JPEGs, and only if it is allowed."""
+    """A photograph of 451x300. Only JPEGs are decoded at a smaller scale, and only if allowed."""
 
     PHOTOGRAPH = skimage_data.chelsea()
     FILE = as_file(with_pillow(PHOTOGRAPH, "JPEG", quality=95))

@@ -1,4 +1,4 @@
-"""What programs for earlier versions of DALI say: other names of operators and arguments, seeds that nothing needs."""
+"""Programs for earlier DALI versions: deprecated names of operators and arguments, and ineffective seeds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONSTANT = types.Constant(IMAGE, layout="HWC")
 
 
 def result_of(define: Callable[[], Any]) -> Any:
-    """The only sample of a batch of one."""
+    """Return the only sample of a batch of one."""
     with closing(Pipeline(batch_size=1)) as pipe:
         pipe.set_outputs(define())
         return pipe.run()[0].at(0)

@@ -1,4 +1,4 @@
-"""Blurring, JPEG and erasing: what is refused, and what holds whatever the data. The rest is in tests/parity."""
+"""Blurring, JPEG artifacts and erasing: rejected arguments, and general properties. tests/parity has the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOISE = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
 
 
 def apply(path: str, data: np.ndarray, layout: str, **arguments: Any) -> np.ndarray:
-    """What an operator makes of one sample, without a pipeline."""
+    """Return the operator's result for one sample, without a pipeline."""
     bound = description_of(path).bind([layout], arguments)
     return bound.compute(OperatorCall(SampleInfo(0, 0, 0, 0), [layout]), [data], {})[0]
 

@@ -1,4 +1,4 @@
-"""Arguments with a value for each frame of a sequence; `tests/parity/test_frames.py` holds the results against DALI's."""
+"""Arguments with a value for each frame of a sequence; `tests/parity/test_frames.py` compares the results with DALI."""
 
 from __future__ import annotations
 

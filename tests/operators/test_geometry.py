@@ -1,4 +1,4 @@
-"""Operators that move and scale pixels: what holds for any shape, dtype and layout."""
+"""Operators that move and scale pixels: properties for any shape, dtype and layout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ extents = st.integers(1, 12)
 
 
 def call_of(name, layout):
-    """The function of an operator, for one sample of this layout."""
+    """Return the operator call for one sample of this layout."""
     from dali_like.graph.operator_interface import OperatorCall  # noqa: PLC0415
     from dali_like.types import SampleInfo  # noqa: PLC0415
 
@@ -123,7 +123,7 @@ class TestResize:
     )
     @settings(max_examples=100, deadline=None)
     def test_of_a_constant_is_that_constant(self, picture, size, kind, antialias, region):
-        """So all weights sum to one, in every region."""
+        """All weights sum to one, in every region."""
         _, array = picture
         out = np.empty((*size, array.shape[2]), np.float32)
         axes = (Axis(size[0], *region), Axis(size[1], *region[::-1]))
@@ -135,7 +135,7 @@ class TestResize:
     @given(pictures(("HWC",)), st.tuples(st.integers(1, 40), st.integers(1, 40)), st.booleans())
     @settings(max_examples=60, deadline=None)
     def test_as_the_sum_over_all_pixels(self, picture, size, antialias):
-        """A plain loop over what the filter weighs."""
+        """The reference is a plain loop over the filter's weights."""
         _, array = picture
         out = np.empty((*size, array.shape[2]), np.float32)
 
@@ -250,7 +250,7 @@ class TestWarps:
             call_of("rotate", "DHWC")(np.zeros((2, 2, 2, 1)), angle=1.0)
 
     def test_many_channels(self):
-        """More than OpenCV takes at once."""
+        """More channels than OpenCV supports at once."""
         image = np.random.default_rng(1).integers(0, 256, (6, 9, 7), np.uint8)
         moved = call_of("warp_affine", "HWC")(image, matrix=(1, 0, 2, 0, 1, 1), fill_value=0.0)
 

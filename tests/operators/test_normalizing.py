@@ -1,4 +1,4 @@
-"""crop_mirror_normalize and normalize: what they compute, and what is refused."""
+"""crop_mirror_normalize and normalize: results and rejected arguments."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Wrong arguments are refused when the graph is built, by an error that names the operator and the argument, and says what
-is allowed. What DALI accepts besides is in ``tests/parity``."""
+"""Wrong arguments raise an error when the graph is built. It names the operator, the argument and the allowed values.
+
+``tests/parity`` has the wrong arguments that DALI accepts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from dali_like.operators.functions import make_function
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 from tests.operators.running import run
 
-#: What each operator needs to be built, besides nodes.
+#: Required arguments of operators, without nodes.
 NEEDED: dict[str, dict[str, Any]] = {
     "cast": {"dtype": types.FLOAT},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
@@ -35,7 +37,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "torch_python_function": {"function": len},
     "warp_affine": {"matrix": [1, 0, 0, 0, 1, 0]},
 }
-#: Values among which there is a wrong one for every rule.
+#: Values with a wrong one for every rule.
 NUMBERS = (-2, -0.5, 0, 0.5, 1.5, 2, 1e6, float("nan"), float("inf"), [], [1, 1], [2, 1], [1] * 20)
 OTHERS = ("HH", types.UINT8)
 
@@ -58,7 +60,7 @@ PARAMETERS = [
 
 
 def wrong_types(parameter: Parameter) -> list[Any]:
-    """Values that are of another type than the parameter."""
+    """Return values of another type than the parameter."""
     annotation = parameter.annotation
     if annotation in (int, float, Ints, Floats, FloatArray):
         return ["some", {"a": 1}, object(), [[1], "b"]]
@@ -114,7 +116,7 @@ def test_none_counts_as_not_given(path):
     build(path, **optional)
 
 
-#: Arguments that do not go together, with each other or with the layout.
+#: Arguments that contradict each other or the layout.
 CLASHES = [
     ("crop", "HWC", {"crop": 40}, "crop must be a number, or a list of numbers, 2 or 3 of them"),
     ("crop", "HWC", {"crop": [-1, 5]}, "crop must be .* from 0 on"),
