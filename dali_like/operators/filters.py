@@ -12,7 +12,7 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import fill_numbers, opencv
-from dali_like.operators.axes import axes_of, layout_with_axes
+from dali_like.operators.axes import axes_of, for_each_axis, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerFrame, PerSample, at_least, count
@@ -29,7 +29,7 @@ def _check_blur(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"the kernel window should have odd length, got window_size={list(sizes)}")
     if isinstance(sigma, tuple) and isinstance(sizes, tuple):
         count = max(len(sigma), len(sizes))
-        for pair in zip(_each(sigma, count), _each(sizes, count), strict=True):
+        for pair in zip(*_for_each_axis(sigma, sizes, count), strict=True):
             if not any(pair):
                 raise ArgumentError(_NO_WINDOW)
 
@@ -40,8 +40,7 @@ def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
             count = _blurred_axes(layout, (1,) * len(layout))[1]
         except SampleError as error:
             raise ArgumentError(str(error)) from None
-        for name in ("sigma", "window_size"):
-            _each(given[name], count)
+        _for_each_axis(given["sigma"], given["window_size"], count)
     return layout
 
 
@@ -71,7 +70,7 @@ def gaussian_blur(
     if result not in (image.dtype, np.float32):
         raise ArgumentError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {result}")
     leading, count, channels = _blurred_axes(call.layout, image.shape)
-    kernels = [_kernel(*pair) for pair in zip(_each(sigma, count), _each(window_size, count), strict=True)]
+    kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, count), strict=True)]
     out = call.empty(image.shape, result)
     if not image.size:
         return out
@@ -107,10 +106,8 @@ def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
     return math.prod(shape[:first]), len(axes), shape[-1] if inner != layout else 0
 
 
-def _each(values: Sequence[Any], count: int) -> Sequence[Any]:
-    if len(values) not in (1, count):
-        raise ArgumentError(f"sigma and window_size must have a single element or {count}, not {len(values)}")
-    return values if len(values) == count else tuple(values) * count
+def _for_each_axis(sigma: Floats, window_size: Ints, count: int) -> tuple[Sequence[float], Sequence[int]]:
+    return for_each_axis("sigma", sigma, count), for_each_axis("window_size", window_size, count)
 
 
 @functools.lru_cache(256)

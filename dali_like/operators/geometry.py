@@ -287,14 +287,14 @@ def pad(
     if not isinstance(data, list):
         return _padded(call.empty, call.layout, data, data.shape, axes, axis_names, shape, align, fill_value)
     largest = [max(array.shape[axis] for array in data) for axis in range(data[0].ndim)]
-    given = (data, _each(axes, data), _each(shape, data), _each(align, data), _each(fill_value, data))
+    arguments = [_for_each_sample(value, data) for value in (axes, shape, align, fill_value)]
     return [
         _padded(np.empty, call.layout, array, largest, numbers, axis_names, *others)
-        for array, numbers, *others in zip(*given, strict=True)
+        for array, numbers, *others in zip(data, *arguments, strict=True)
     ]
 
 
-def _each(value: Any, samples: Sequence[Array]) -> list[Any]:
+def _for_each_sample(value: Any, samples: Sequence[Array]) -> list[Any]:
     """Return an argument as a list with a value for each sample of a batch."""
     return value if isinstance(value, list) else [value] * len(samples)
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._resampling import Axis, Filters, resample
 from dali_like.operators._windows import Attempts, Range, random_window
+from dali_like.operators.axes import for_each_axis
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, DALIInterpType
@@ -50,7 +51,7 @@ def check_size(given: Mapping[str, Any]) -> None:
 def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     count = sum(letter in "DHW" for letter in layout)
     for name in ("size", "max_size", "roi_start", "roi_end"):
-        _for_each(name, given[name] or (0.0,), count)
+        for_each_axis(name, given[name] or (0.0,), count)
     return layout
 
 
@@ -115,14 +116,14 @@ def resize(
     extents = _spatial_extents(call.layout, image.shape)
     if resize_shorter or resize_longer:
         mode = "not_smaller" if resize_shorter else "not_larger"
-        wanted = [resize_shorter or resize_longer] * len(extents)
+        wanted: Sequence[float] = [resize_shorter or resize_longer] * len(extents)
     elif size is not None:
-        wanted = _for_each("size", size, len(extents))
+        wanted = for_each_axis("size", size, len(extents))
     else:
         wanted = [resize_z, resize_y, resize_x][-len(extents) :]
     regions = _regions(extents, roi_start, roi_end, relative=roi_relative)
     sides = [abs(end - start) for start, end in regions]
-    limits = None if max_size is None else _for_each("max_size", max_size, len(extents))
+    limits = None if max_size is None else for_each_axis("max_size", max_size, len(extents))
     target = _target(wanted, sides, mode, limits)
     axes = tuple(
         _axis(side, *region, subpixel_scale) if extent else Axis(0, 0.0, 0.0)
@@ -141,18 +142,12 @@ def _spatial_extents(layout: str, shape: Sequence[int]) -> list[int]:
     return [extent for letter, extent in zip(layout, shape, strict=True) if letter in "DHW"]
 
 
-def _for_each(name: str, values: Floats, count: int) -> list[float]:
-    if len(values) not in (1, count):
-        raise ArgumentError(f"{name} must have one element or {count}, not {len(values)}")
-    return list(values) * (count if len(values) == 1 else 1)
-
-
 def _regions(
     extents: Sequence[int], starts: Floats | None, ends: Floats | None, *, relative: bool
 ) -> list[tuple[float, float]]:
     if starts is None or ends is None:
         return [(0.0, float(extent)) for extent in extents]
-    pairs = zip(_for_each("roi_start", starts, len(extents)), _for_each("roi_end", ends, len(extents)), strict=True)
+    pairs = zip(for_each_axis("roi_start", starts, len(extents)), for_each_axis("roi_end", ends, len(extents)), strict=True)
     factors = extents if relative else [1] * len(extents)
     return [(start * factor, end * factor) for (start, end), factor in zip(pairs, factors, strict=True)]
 
@@ -242,7 +237,7 @@ def random_resized_crop(
     """
     height, width = _spatial_extents(call.layout, image.shape)
     top, left, rows, columns = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
-    down, across = (int(side) for side in _for_each("size", size, 2))
+    down, across = (int(side) for side in for_each_axis("size", size, 2))
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
     axes = (Axis(down, float(top), float(top + rows)), Axis(across, float(left), float(left + columns)))
     return _scaled(call, image, axes, filters, dtype)

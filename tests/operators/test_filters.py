@@ -78,7 +78,7 @@ class TestBlurring:
     def test_wrong_arguments_of_samples(self):
         with pytest.raises(ArgumentError, match=r"dtype must be FLOAT or that of the input, uint8, not int16"):
             apply("gaussian_blur", NOISE, "HWC", sigma=1.0, dtype=types.INT16)
-        with pytest.raises(ArgumentError, match=r"sigma and window_size must have a single element or 2, not 3"):
+        with pytest.raises(ArgumentError, match=r"sigma must have one element, or one for each of the 2 axes, not 3"):
             apply("gaussian_blur", NOISE, "HWC", sigma=[1.0, 2.0, 3.0])
         with pytest.raises(ArgumentError, match=r"one of them positive, not 0.0 and 0"):
             run(lambda image, sigma: fn.gaussian_blur(image, sigma=sigma), [NOISE], [np.float32([0])], layouts=["HWC"])

@@ -146,7 +146,7 @@ class TestCheckedBatches:
     def test_others_do_not(self, dataset: Images) -> None:
         batch = default_collate([dataset[index] for index in (4, 5, 7, 6)])
 
-        with pytest.raises(WrongBatchError, match="other bytes"):
+        with pytest.raises(WrongBatchError, match="differs from the dataset"):
             check_batch(dataset, batch, range(4, 8))
 
     def test_nor_do_fewer(self, dataset: Images) -> None:
