@@ -30,7 +30,7 @@ def upper_rows(encoded: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
 
     Returns:
         A changed copy; `encoded` itself if nothing can be saved, or if it is not a JPEG with all colors in one scan and no
-            markers within it.
+        markers within it.
     """
     blocks = jpeg_blocks(encoded.data)
     if blocks is None:

@@ -71,14 +71,14 @@ def cut(
         fill_values: one for all channels, or one for each (of a layout that has "C").
         dtype: data type of the result. Default: that of the array.
     """
-    there, extents, place = overlap(array, start, shape, policy)
-    if there.shape == extents and dtype in (None, array.dtype):
-        return call.part(there)
+    part, extents, place = overlap(array, start, shape, policy)
+    if part.shape == extents and dtype in (None, array.dtype):
+        return call.part(part)
     out = call.empty(extents, array.dtype if dtype is None else dtype)
-    if there.shape != extents:
+    if part.shape != extents:
         fill(out, fill_values, call.layout)
-    if there.size:
-        store(there, out[place])
+    if part.size:
+        store(part, out[place])
     return out
 
 
@@ -99,11 +99,11 @@ def overlap(
         )
     begins = [min(max(begin, 0), extent) for begin, extent in zip(start, array.shape, strict=True)]
     ends = [min(max(end, begin), extent) for end, begin, extent in zip(stop, begins, array.shape, strict=True)]
-    there = array[tuple(map(slice, begins, ends))]
+    part = array[tuple(map(slice, begins, ends))]
     if inside or policy == "trim_to_shape":
-        return there, there.shape, (slice(None),) * array.ndim
+        return part, part.shape, (slice(None),) * array.ndim
     place = [slice(begin - first, end - first) for begin, end, first in zip(begins, ends, start, strict=True)]
-    return there, tuple(shape), tuple(place)
+    return part, tuple(shape), tuple(place)
 
 
 def fill(out: Array, values: Sequence[float], layout: str) -> None:

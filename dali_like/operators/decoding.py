@@ -133,12 +133,12 @@ def _decode_smaller(
             if not may_be_decoded_smaller(data, factor, call.image_limit_bytes):
                 return None
             height, width, channels = _shape_of(data, output_type)
-            image = _between(call, (-(-height // factor), -(-width // factor), channels))
+            image = _image_memory(call, (-(-height // factor), -(-width // factor), channels))
             return (factor, image) if decode_jpeg_smaller(data, output_type, factor, image) else None
     return None
 
 
-def _between(call: OperatorCall, shape: tuple[int, ...]) -> Array:
+def _image_memory(call: OperatorCall, shape: tuple[int, ...]) -> Array:
     """Return memory for an image of which only a window is the result."""
     return scratch("decoded", shape, np.uint8) if call.is_output else call.empty(shape, np.uint8)
 
@@ -169,7 +169,7 @@ def _decode_part(
             f"{whole[0]}x{whole[1]}"
         )
     upper = upper_rows(data, top + height)
-    image = decode_image(upper, output_type, False, lambda shape: _between(call, shape), call.image_limit_bytes)
+    image = decode_image(upper, output_type, False, lambda shape: _image_memory(call, shape), call.image_limit_bytes)
     return call.part(image[top : top + height, left : left + width])
 
 

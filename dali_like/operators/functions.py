@@ -33,12 +33,12 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
 
     Returns:
         A node, or a list of nodes for an operator with several outputs. With lists of nodes as inputs, a list of those; with
-            several outputs, one list for each output.
+        several outputs, one list for each output.
 
     Raises:
         ArgumentError, DefinitionError, DeviceError: an input or an argument is not allowed; the message names it.
     """
-    sets = _input_sets(description, inputs)
+    input_sets = _input_sets(description, inputs)
     given = current_arguments(
         description, {name: value for name, value in given.items() if value is not None and value is not NO_TYPE}
     )
@@ -57,9 +57,9 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         given_inputs = {name: value for name, value in zip(description.inputs, inputs, strict=False) if value is not None}
         _check_together(description, constants, {**given_inputs, **nodes})
     results = []
-    number: dict[str, int] = {}
-    for one in sets or [list(inputs)]:
-        data = _as_nodes(description, one)
+    number: dict[str, int] = {}  # applications to elements of lists share the number, and so the random numbers
+    for one_set in input_sets or [list(inputs)]:
+        data = _as_nodes(description, one_set)
         bind: Callable[[Sequence[str]], Any] = functools.partial(description.bind, given=constants)
         if device == "gpu":
             bind = functools.partial(_bind_mixed, bind)
@@ -70,7 +70,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
     if given.get("preserve") or (description.common["preserve"].default and Definable.current() is not None):
         _preserve(description, [node for outputs in results for node in outputs])
-    if not sets:
+    if not input_sets:
         return results[0][0] if len(results[0]) == 1 else results[0]
     columns = [list(column) for column in zip(*results, strict=True)]
     return columns[0] if len(columns) == 1 else columns
