@@ -34,7 +34,7 @@ def make(info: SampleInfo) -> Any:
     return np.array(info.idx_in_epoch)
 
 
-class Knower:
+class StatefulSource:
     """A callable with a small state."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "pipeline, a shard of 1,024": lambda: pipeline(
         make, batch=False, size=LENGTH, shard_id=5, num_shards=1024, shard_rest="drop"
     ),
-    "pipeline, a source that knows its state": lambda: pipeline(Knower()),
+    "pipeline, a source that knows its state": lambda: pipeline(StatefulSource()),
     "loader, in order": lambda: loader(batch_size=BATCH_SIZE),
     "loader, shuffled": lambda: loader(batch_size=BATCH_SIZE, shuffle=True, generator=1),
     "loader, a shard of 1,024": lambda: loader(

@@ -331,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failures += contestant.differences
     if left := descendants(os.getpid()):
         failures.append(f"{len(left)} processes are left behind")
-    print("\n".join(["FAILED:", *failures]) if failures else "as it should be")
+    print("\n".join(["FAILED:", *failures]) if failures else "all checks passed")
     return 1 if failures else 0
 
 
