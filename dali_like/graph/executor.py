@@ -20,8 +20,7 @@ from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Recorder
 from dali_like.errors import OutOfMemoryError
 from dali_like.graph.computation import BatchId, Computation, TensorList
-from dali_like.graph.lockstep import Lockstep
-from dali_like.graph.steps import Position
+from dali_like.graph.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.sharding import ALONE, Shard
 
 
@@ -72,11 +71,11 @@ class Executor:
         self.waited_ns = 0
 
     @property
-    def position(self) -> Position:
+    def position(self) -> PipelinePosition:
         """How far the user has come."""
         taken = self._lockstep.iteration
         iteration = self._queue[0].batch_id.iteration if self._queue else taken
-        return Position(self._lockstep.epoch, iteration, self._lockstep.passed(taken - iteration))
+        return PipelinePosition(self._lockstep.epoch, iteration, self._lockstep.delivered(taken - iteration))
 
     @property
     def has_threads(self) -> bool:
@@ -88,7 +87,7 @@ class Executor:
         """Whether the user has seen the end of the epoch."""
         return self._ended
 
-    def number(self, source: int, position: Position) -> tuple[int, int]:
+    def number(self, source: int, position: PipelinePosition) -> tuple[int, int]:
         """See `Lockstep.number`."""
         return self._lockstep.number(source, position)
 
@@ -120,7 +119,7 @@ class Executor:
             self._lockstep.reset()
             self._ended = False
 
-    def go_to(self, position: Position, restored: Container[int], *, ended: bool) -> None:
+    def go_to(self, position: PipelinePosition, restored: Container[int], *, ended: bool) -> None:
         """Go on from anywhere; see `Lockstep.go_to`."""
         self._put_back()
         self._lockstep.go_to(position, restored)
@@ -221,7 +220,7 @@ class Executor:
 
         Called whenever one has been made, in whatever thread.
         """
-        if self._lockstep.any_goes_on:
+        if self._lockstep.any_persists:
             return  # it may be put back
         for work in list(self._queue):
             if not work.future.done() or work.future.cancelled() or _shortage(work) is not None:
