@@ -352,7 +352,7 @@ class Lockstep:
             pool.poll()
 
     def _fill(self, *, serial: bool, more: int = 0) -> None:
-        """Drop what lies beyond an end, extend the window, and submit the batches that are due.
+        """Drop iterations beyond an end, extend the window, and submit the batches that are due.
 
         Args:
             serial: whether to submit to sources that compute at once, too.

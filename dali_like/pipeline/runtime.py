@@ -148,13 +148,13 @@ class Runtime:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
                 self.graph,
-                functools.partial(place, self.graph, self.arguments, self._entropy),
-                self._buffers,
-                self.arguments.num_threads or len(os.sched_getaffinity(0)),
-                self._batch_size,
-                _layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
-                copier,
-                self._cpus,
+                place=functools.partial(place, self.graph, self.arguments, self._entropy),
+                buffers=self._buffers,
+                num_threads=self.arguments.num_threads or len(os.sched_getaffinity(0)),
+                capacity=self._batch_size,
+                layouts=_layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
+                copier=copier,
+                cpus=self._cpus,
             )
             depth = self._depth if copier is None else self.arguments.queue_sizes[1]
             self.executor = Executor(computation, lockstep, depth, self._batch_size, shard=self._shard, ended=ended)

@@ -302,7 +302,7 @@ class SimulatedDevice:
         """See `Device.adopt`."""
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is None:
-            raise ArgumentTypeError(f"a {type(value).__qualname__} is no array on a GPU")
+            raise ArgumentTypeError(f"a {type(value).__qualname__} is not an array on a GPU")
         return GpuArray(interface["data"][0], tuple(interface["shape"]), np.dtype(interface["typestr"]), value)
 
     def export(self, array: GpuArray, **options: Any) -> Any:

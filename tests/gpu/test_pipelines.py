@@ -222,7 +222,7 @@ def test_memory_needed_and_free_is_named_and_the_batch_is_not_lost() -> None:
         limit = pool.get_limit()
         pool.set_limit(size=pool.total_bytes())
         try:
-            with pytest.raises(OutOfMemoryError, match=r"of GPU 0, of whose .* MiB .* MiB are free"):
+            with pytest.raises(OutOfMemoryError, match=r"on GPU 0, which has .* MiB free of .* MiB"):
                 held.extend(iter(pipe))
         finally:
             pool.set_limit(size=limit)

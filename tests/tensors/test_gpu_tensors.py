@@ -39,7 +39,7 @@ def on(device: SimulatedDevice, samples: Any, layout: str = "") -> TensorListGPU
     """A batch on a device; its copy has not been carried out."""
     copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
     (sent,) = copier.send([samples])
-    copier._flights.clear()  # or else the copier waits when it is dropped
+    copier._pending.clear()  # or else the copier waits when it is dropped
     return TensorListGPU.of_arrays(sent, layout)
 
 
@@ -245,7 +245,7 @@ def test_arrays_of_other_libraries_can_be_wrapped(gpus: list[SimulatedDevice]) -
     assert (shared.data_ptr(), shared.layout()) == (dense.data_ptr(), "HWC")
     assert [np.array_equal(sample.as_cpu(), images()[2]) for sample in repeated] == [True] * 3
     assert len(gpus) == 1  # and not a stream for each
-    with pytest.raises(ArgumentTypeError, match="no array on a GPU"):
+    with pytest.raises(ArgumentTypeError, match="not an array on a GPU"):
         TensorGPU(np.zeros(3))
 
 
@@ -403,7 +403,7 @@ def test_without_device_id_it_is_said_what_wants_a_gpu() -> None:
 def test_without_a_gpu_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "count_accelerators", lambda: 0)
 
-    with pytest.raises(DeviceError, match=r"needs a GPU, and this process sees none.*CUDA_VISIBLE_DEVICES.*\.gpu\(\) out"):
+    with pytest.raises(DeviceError, match=r"needs a GPU, but this process sees none.*CUDA_VISIBLE_DEVICES.*\.gpu\(\) out"):
         on_gpu(device_id=0).run()
 
 
