@@ -69,7 +69,7 @@ class PipelinePosition(NamedTuple):
     delivered: tuple[int, ...]
 
 
-#: Where an epoch ends, relative to an iteration. Plain integers: comparing members of an enumeration takes longer.
+#: The end of an epoch, relative to an iteration. Plain integers, because enumeration members compare more slowly.
 ENDS_BEFORE, ENDS_WITHIN, END_UNKNOWN = range(3)
 
 
