@@ -44,7 +44,7 @@ def cuda_is_initialized(find: Callable[[str], Any] = loaded_library) -> bool:
 
 
 def _is_known_to_nvml(pid: int) -> bool:
-    """Whether NVML lists a process among those with a CUDA context; False if NVML cannot be asked."""
+    """Whether NVML lists a process as a user of a GPU; False if NVML is not available."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # pynvml warns about its own package name

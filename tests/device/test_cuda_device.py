@@ -1,4 +1,4 @@
-"""The device that CuPy makes, with a stand-in for CuPy."""
+"""`CudaDevice`, with a stand-in for CuPy."""
 
 from __future__ import annotations
 
