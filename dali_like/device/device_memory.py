@@ -20,9 +20,9 @@ from dali_like.engine.memory.ring import Lease
 from dali_like.errors import DeviceError, OutOfMemoryError
 
 #: Minimum size of buffers. Larger ones are rounded up to a multiple of at most an eighth of their size.
-_LEAST_BYTES = 512
+_MIN_BYTES = 512
 #: Number of buffers of one size that may wait for their fences before the next copy waits for one.
-_MOST_WAITING = 4
+_MAX_WAITING = 4
 #: Buffers of a size without use for this many requests are freed.
 _IDLE_REQUESTS = 64
 
@@ -45,7 +45,7 @@ class _Free(NamedTuple):
     fence: DeviceFence
 
 
-class Dropped:
+class UnpooledMemory:
     """Lessor of GPU memory outside of the pool: on release, the device's stream waits for all work that may use the
     memory.
     """
@@ -77,7 +77,7 @@ class DeviceMemory:
             OutOfMemoryError: the GPU has too little free memory.
         """
         self._requests += 1
-        nbytes = align(max(nbytes, 1), max(1 << max(nbytes.bit_length() - 4, 0), _LEAST_BYTES))
+        nbytes = align(max(nbytes, 1), max(1 << max(nbytes.bit_length() - 4, 0), _MIN_BYTES))
         buffer = self._take_free(self._free[nbytes])
         if buffer is None:
             buffer = Buffer(self._allocate(nbytes), nbytes)
@@ -111,7 +111,7 @@ class DeviceMemory:
                 return None
             if candidate.fence.passed():
                 return candidate.buffer
-            if len(free) >= _MOST_WAITING - 1:
+            if len(free) >= _MAX_WAITING - 1:
                 self._device.hold(candidate.fence)
                 return candidate.buffer
             free.append(candidate)

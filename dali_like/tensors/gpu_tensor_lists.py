@@ -11,7 +11,7 @@ from typing import Any, Self
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.cuda_streams import stream_handle
 from dali_like.device.device_array import DeviceArray, arrays_to_host, copy_to
-from dali_like.device.device_memory import Dropped
+from dali_like.device.device_memory import UnpooledMemory
 from dali_like.device.interface import DeviceFence
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
@@ -249,7 +249,7 @@ class TensorListGPU:
         device = first.device
         block = device.allocate(max(sum(array.nbytes for array in self._samples), 1))
         copy_to(block.address, self._samples, device, None, waits=True)
-        return DeviceArray(device, block.address, shape, first.dtype, Lease(Dropped(device), block), device.record())
+        return DeviceArray(device, block.address, shape, first.dtype, Lease(UnpooledMemory(device), block), device.record())
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ArgumentTypeError("a batch on a GPU cannot be pickled; pickle its as_cpu()")
