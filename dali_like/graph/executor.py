@@ -24,7 +24,7 @@ from dali_like.graph.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.sharding import ALONE, Shard
 
 
-class _Work:
+class _PendingBatch:
     """One iteration in progress, with the outputs of the sources for it."""
 
     def __init__(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> None:
@@ -65,7 +65,7 @@ class Executor:
         self._depth = 1 if computation.in_order else depth
         self._capacity = capacity
         self._shard = shard
-        self._queue: deque[_Work] = deque()
+        self._queue: deque[_PendingBatch] = deque()
         self._ended = ended
         self.operator_times = Recorder()
         self.waited_ns = 0
@@ -127,10 +127,10 @@ class Executor:
 
     def _put_back(self) -> None:
         """Drop the batches computed ahead; batches of sources that persist go back to the lockstep."""
-        for work in reversed(self._queue):
-            if not work.future.cancel() and self._computation.in_order:
-                self._wait_for(work)
-            self._lockstep.put_back(work.outputs)
+        for pending in reversed(self._queue):
+            if not pending.future.cancel() and self._computation.in_order:
+                self._wait_for(pending)
+            self._lockstep.put_back(pending.outputs)
         self._queue.clear()
 
     def end_epoch(self) -> None:
@@ -147,34 +147,34 @@ class Executor:
         self._computation.settle()
         if not self._queue:
             batch_id = self._next_id()
-            self._begin(_Work(self._lockstep.next(), batch_id))
+            self._begin(_PendingBatch(self._lockstep.next(), batch_id))
         self._work_ahead()
-        work = self._queue[0]
-        if not self.has_threads and not work.future.done():  # an interrupt cut the previous call short
-            self._start(work)
-        self._wait_for(work)
+        pending = self._queue[0]
+        if not self.has_threads and not pending.future.done():  # an interrupt cut the previous call short
+            self._start(pending)
+        self._wait_for(pending)
         for collect_garbage in (False, True):
-            if _shortage(work) is not None:
+            if _shortage(pending) is not None:
                 # Memory released in the meantime may suffice. If not, the batch stays in the queue for the next call.
                 self._computation.free_unused(collect_garbage=collect_garbage)
-                self._start(work)
-                self._wait_for(work)
-        while (shortage := _shortage(work)) is not None:
+                self._start(pending)
+                self._wait_for(pending)
+        while (shortage := _shortage(pending)) is not None:
             if not self._retract(shortage):
                 raise copy(shortage)
             self._computation.free_unused(collect_garbage=False)
-            self._start(work)
-            self._wait_for(work)
+            self._start(pending)
+            self._wait_for(pending)
         self._queue.popleft()
-        if work.operators_ns:
-            self.operator_times.add(work.operators_ns)
+        if pending.operators_ns:
+            self.operator_times.add(pending.operators_ns)
         try:
             self._work_ahead()
         except BaseException:  # an interrupt
-            self._queue.appendleft(work)
+            self._queue.appendleft(pending)
             raise
-        future = work.future
-        del work
+        future = pending.future
+        del pending
         try:
             return future.result()
         finally:
@@ -182,18 +182,18 @@ class Executor:
 
     def _retract(self, shortage: OutOfMemoryError) -> bool:
         """Discard the last batch computed ahead, as if it had met the shortage; return whether there was one."""
-        for work in reversed([*self._queue][1:]):
+        for pending in reversed([*self._queue][1:]):
             if self.has_threads:
-                self._wait_for(work)
-            if work.future.done() and _shortage(work) is None and work.future.exception() is None:
-                work.future = Future()
-                work.future.set_exception(shortage)
+                self._wait_for(pending)
+            if pending.future.done() and _shortage(pending) is None and pending.future.exception() is None:
+                pending.future = Future()
+                pending.future.set_exception(shortage)
                 return True
         return False
 
-    def _wait_for(self, work: _Work) -> None:
+    def _wait_for(self, pending: _PendingBatch) -> None:
         begin_ns = monotonic_ns()
-        while not wait((work.future,), POLL_INTERVAL_S).done:
+        while not wait((pending.future,), POLL_INTERVAL_S).done:
             check_interrupts()
         self.waited_ns += monotonic_ns() - begin_ns
 
@@ -207,13 +207,13 @@ class Executor:
                 # Raised when it is this batch's turn. A future cannot hold StopIteration; the lockstep raises that again.
                 if isinstance(error, StopIteration):
                     return
-                work = _Work([], batch_id)
-                work.future.set_exception(error)
-                self._queue.append(work)
+                pending = _PendingBatch([], batch_id)
+                pending.future.set_exception(error)
+                self._queue.append(pending)
                 continue
             if outputs is None:
                 return
-            self._begin(_Work(outputs, batch_id))
+            self._begin(_PendingBatch(outputs, batch_id))
 
     def _drop_source_outputs(self) -> None:
         """Release the source outputs of computed batches, which frees their slots once the copies have ended.
@@ -222,41 +222,41 @@ class Executor:
         """
         if self._lockstep.any_persists:
             return  # `put_back` may need them
-        for work in list(self._queue):
-            if not work.future.done() or work.future.cancelled() or _shortage(work) is not None:
+        for pending in list(self._queue):
+            if not pending.future.done() or pending.future.cancelled() or _shortage(pending) is not None:
                 return
-            work.outputs = []
+            pending.outputs = []
 
     def _next_id(self) -> BatchId:
         iteration = self._lockstep.iteration
         return BatchId(self._lockstep.epoch, iteration, self._shard.first(iteration, self._capacity))
 
-    def _begin(self, work: _Work) -> None:
+    def _begin(self, pending: _PendingBatch) -> None:
         self._computation.heed_layouts()
-        self._queue.append(work)
-        self._start(work)
+        self._queue.append(pending)
+        self._start(pending)
 
-    def _start(self, work: _Work) -> None:
+    def _start(self, pending: _PendingBatch) -> None:
         if (threads := self._computation.threads) is not None:
-            work.future = threads.submit(self._compute, work)
-            work.future.add_done_callback(lambda _: self._drop_source_outputs())
+            pending.future = threads.submit(self._compute, pending)
+            pending.future.add_done_callback(lambda _: self._drop_source_outputs())
             return
-        future: Future[tuple[TensorList, ...]] = Future() if work.future.done() else work.future
+        future: Future[tuple[TensorList, ...]] = Future() if pending.future.done() else pending.future
         try:
-            future.set_result(self._compute(work))
+            future.set_result(self._compute(pending))
         except Exception as error:
             traceback = error.__traceback__  # drop this frame: it refers to the future, which refers to the error
             future.set_exception(error.with_traceback(traceback and traceback.tb_next))
-        work.future = future
+        pending.future = future
         self._drop_source_outputs()
 
-    def _compute(self, work: _Work) -> tuple[TensorList, ...]:
+    def _compute(self, pending: _PendingBatch) -> tuple[TensorList, ...]:
         """Compute a batch; runs in a thread if there are any."""
-        batch, work.operators_ns = self._computation.compute(work.outputs, work.batch_id)
+        batch, pending.operators_ns = self._computation.compute(pending.outputs, pending.batch_id)
         return batch
 
 
-def _shortage(work: _Work) -> OutOfMemoryError | None:
+def _shortage(pending: _PendingBatch) -> OutOfMemoryError | None:
     """Return the memory error of an iteration if it failed with one, otherwise None."""
-    error = work.future.exception()
+    error = pending.future.exception()
     return without_frames(error) if isinstance(error, OutOfMemoryError) else None
