@@ -6,7 +6,7 @@ uses it, with a stream of its own. Only the main process uses devices.
 
 Rules for all methods:
 
-- Methods may be called from any thread, and never block unless they say so.
+- Methods may be called from any thread. Copies, fences and `hold` never wait for the GPU, unless they say so.
 - A copy is only queued on the device's stream. The caller keeps both memories alive and unchanged until a fence
   recorded after the copy has passed.
 - `Pinning.fence` and `Pinning.unregister` are called by finalizers: at any instruction, in any thread, even at

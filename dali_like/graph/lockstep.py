@@ -147,8 +147,8 @@ class Lockstep:
     #
     # Sources that persist
     # - `_num_begun[i]` counts the batches submitted to source i, `_num_delivered[i]` those delivered to the user.
-    # - A batch begun and not delivered is in the window or in `_kept[i]`, never in both. The only batch that is dropped is a
-    #   StopIteration that the user has met, or that `go_to` skips.
+    # - A batch begun and not delivered is in the window or in `_kept[i]`, never in both. Only two kinds are dropped: a
+    #   StopIteration that the user has met, and in `go_to` the ends, and the batches before the new position.
     # - `_kept[i]` is sorted, and used up before another batch is submitted. So the user gets each batch once, and in order.
     # - For other sources both counts stay 0, and `_kept[i]` stays empty.
     #
