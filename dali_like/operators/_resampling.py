@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.graph.operator_interface import Array
-from dali_like.graph.scratch import scratch
+from dali_like.graph.operator_interface import Array, scratch
 from dali_like.operators._windows import store
 from dali_like.types import (
     INTERP_CUBIC,

@@ -12,8 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
-from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.graph.scratch import scratch
+from dali_like.graph.operator_interface import Array, OperatorCall, scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
 from dali_like.operators.conversion import convert, convert_over
 from dali_like.operators.description import operator

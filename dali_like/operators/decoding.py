@@ -17,8 +17,7 @@ from numpy.lib import format as npy
 
 from dali_like.errors import ArgumentClashError, DecodeError, SampleError
 from dali_like.graph.nodes import DataNode
-from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.graph.scratch import scratch
+from dali_like.graph.operator_interface import Array, OperatorCall, scratch
 from dali_like.images.decode import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
 from dali_like.images.jpeg_rows import upper_rows
 from dali_like.operators._windows import (

@@ -296,9 +296,9 @@ class TestResults:
             i = call.info.idx_in_batch
             return np.zeros(2, np.int16 if i == 2 else np.int8) if not ndim else np.zeros((1,) * (1 + (i == 2)))
 
-        with pytest.raises(DtypeMismatchError, match=r"fn.any_kind made int8 of sample 0, and int16 of sample 2"):
+        with pytest.raises(DtypeMismatchError, match=r"fn.any_kind returned int8 for sample 0, and int16 for sample 2"):
             run(any_kind, NUMBERS)
-        with pytest.raises(NdimMismatchError, match=r"fn.any_kind made 1 dimensions of sample 0, and 2 of sample 2"):
+        with pytest.raises(NdimMismatchError, match=r"fn.any_kind returned 1 dimensions for sample 0, and 2 for sample 2"):
             run(lambda data: any_kind(data, ndim=1), NUMBERS)
 
     def test_operators_on_batches(self, operator):

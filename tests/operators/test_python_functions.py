@@ -175,7 +175,7 @@ class TestErrors:
                 lambda a: a if a[0, 0] else a * 0.5,
                 {},
                 DtypeMismatchError,
-                "fn.python_function made float64 of sample 0, and uint8",
+                "fn.python_function returned float64 for sample 0, and uint8",
             ),
         ],
     )

@@ -27,8 +27,7 @@ from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.errors import WorkerDiedError
-from dali_like.graph.lockstep import Lockstep
-from dali_like.graph.steps import Feed
+from dali_like.graph.lockstep import Lockstep, PooledSource
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S
 
@@ -398,7 +397,7 @@ class LatePool:
 
 def test_what_follows_is_begun_before_a_wait_and_not_after_it() -> None:
     pool = LatePool(is_prompt=False)
-    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
 
     lockstep.next()
     lockstep.next()
@@ -409,7 +408,7 @@ def test_what_follows_is_begun_before_a_wait_and_not_after_it() -> None:
 
 def test_where_nobody_waits_nothing_is_begun_early() -> None:
     pool = LatePool(is_prompt=True)
-    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
 
     lockstep.next()
     lockstep.next()
@@ -421,7 +420,7 @@ def test_where_nobody_waits_nothing_is_begun_early() -> None:
 def test_waits_that_are_interrupted_begin_nothing_more() -> None:
     pool = LatePool(is_prompt=False)
     pool.interrupts = 3
-    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
 
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
@@ -436,7 +435,7 @@ def test_waits_that_are_interrupted_begin_nothing_more() -> None:
 def test_no_epoch_of_known_length_begins_too_much(num_batches: int, depth: int) -> None:
     pool = LatePool(is_prompt=False)
     sizes = Sizes(num_batches, BATCH_SIZE)
-    lockstep = Lockstep([Feed(pool, 0, ahead=depth, parallel=True, sizes=sizes)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=depth, parallel=True, sizes=sizes)], BATCH_SIZE)
 
     for epoch in range(1, 4):
         for _ in range(num_batches):
