@@ -197,25 +197,26 @@ class PlayedPool(WorkerPool):
         self._victims: Counter[tuple[BatchKey, int]] = Counter()
         self.on_step: Callable[[PlayedWorker], None] = lambda worker: None
         options = WorkerOptions(
-            num_workers,
-            "fork",
-            None,
-            timeout_s,
-            restarts,
-            lambda *_: b"",  # type: ignore[arg-type,return-value]
+            num_workers=num_workers,
+            start_method="fork",
+            threads=None,
+            timeout_s=timeout_s,
+            restarts=restarts,
+            pickle_source=lambda *_: b"",  # type: ignore[arg-type,return-value]
             first_workers=first_workers,
         )
         sources = [(source, (OutputSchema(),) * source.output_count) for source in make_sources()]
-        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, self._start_played)
+        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, start_workers=self._start_played)
 
     def _start_played(
         self,
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> PlayedWorkers:
         self.workers = PlayedWorkers(self._make_sources, options, space, tasks, done)
         return self.workers
@@ -243,7 +244,7 @@ class PlayedPool(WorkerPool):
 
     def _may_die(self, worker: PlayedWorker) -> bool:
         """Not a third time of the same task, which would be given up."""
-        unfinished = self._recovery._unfinished_of(worker.index, self._work)
+        unfinished = self._recovery._unfinished_of(worker.index)
         if unfinished is None:
             return True
         self._victims[unfinished.batch.key, unfinished.task] += 1
@@ -254,7 +255,7 @@ class PlayedPool(WorkerPool):
         while not condition():
             self.play()
             self.poll()
-            self._recovery.look(self._work)
+            self._recovery.look()
 
     def play_on(self) -> None:
         """Let workers do all that there is to do, and live, and take note of it."""
@@ -262,7 +263,7 @@ class PlayedPool(WorkerPool):
         while self.play() or self._poll.poll(0):
             self.workers.read_news()
             self.poll()
-            self._recovery.look(self._work)
+            self._recovery.look()
 
     def begin(self, iteration: int, size: int, *, source: int = 0, worker: int = -1) -> Batch:
         """Ask for a batch; its samples are numbered through the epoch, `size` to each batch."""
@@ -271,7 +272,7 @@ class PlayedPool(WorkerPool):
     @property
     def is_settled(self) -> bool:
         """Whether there is no task on its way, and every slot is there to be used again."""
-        work = self._work
+        work = self._dispatcher
         return work.num_open_tasks == 0 and all(
             work.occupancy(i) == (0, 0) and stage.ring.num_free == stage.ring.num_slots
             for i, stage in enumerate(self._assemblers)

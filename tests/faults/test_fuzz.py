@@ -233,7 +233,7 @@ class Waiting:
         assert pool is not None
         self._gate = gate
         self.pipe = pipe
-        work = pool._work
+        work = pool._dispatcher
         self.note = work._note
         self.tickets = sorted(work._in_flight)
         slots = [batch.slot for batch in work._in_flight.values() if batch.slot is not None]

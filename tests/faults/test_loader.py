@@ -164,7 +164,7 @@ class TestAWorkerThatDies:
 
         assert isinstance(error, WorkerDiedError)
         where = TOGETHER if kind == "__getitems__" else "index 6 (sample 2 of batch 1)"
-        assert re.search(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was making ", str(error))
+        assert re.search(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was computing ", str(error))
         assert str(error).endswith(where)
         assert "given up" in error.__notes__[0]
         assert [first, *others] == [list(range(4 * i, 4 * i + 4)) for i in range(LENGTH) if i != 1]
@@ -175,7 +175,9 @@ class TestAWorkerThatDies:
         loader = make_loader(kind, event=event, worker_restarts=0, persistent_workers=True)
         where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
 
-        with pytest.raises(WorkerDiedError, match=rf"exit code 3 while dataset .* was making {re.escape(where)}\n") as info:
+        with pytest.raises(
+            WorkerDiedError, match=rf"exit code 3 while dataset .* was computing {re.escape(where)}\n"
+        ) as info:
             list(loader)
 
         assert info.value.__notes__[-1].endswith(
@@ -515,7 +517,7 @@ class TestAHang:
         assert head == "DataLoader timed out after 0.2 seconds"
         pids = workers_of(batches)
         assert worker in [
-            f"worker {i} (pid {pids[i]}): dataset {KINDS[kind][0].__name__} was making {where}:" for i in (0, 1)
+            f"worker {i} (pid {pids[i]}): dataset {KINDS[kind][0].__name__} was computing {where}:" for i in (0, 1)
         ]
         assert any(HANGS[hang].__name__ in line for line in stack)
 
@@ -682,7 +684,7 @@ class TestMemory:
         seen = [next(batches).tolist()]
         pool = self._pool_with_batches(batches, 4)
 
-        assert not pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
+        assert not pool._dispatcher.retract(batches._pending[0])  # type: ignore[attr-defined]
 
         assert seen + [batch.tolist() for batch in batches] == [[i, i + 1] for i in range(0, 12, 2)]
 
@@ -694,7 +696,7 @@ class TestMemory:
         seen = [digest(next(batches))]
         pool = self._pool_with_batches(batches, 4)
         for _ in range(2):
-            assert pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
+            assert pool._dispatcher.retract(batches._pending[0])  # type: ignore[attr-defined]
 
         assert seen + list(map(digest, batches)) == undisturbed(kind, **options)
 

@@ -22,7 +22,7 @@ import pytest
 
 from dali_like import Pipeline, get_worker_info
 from dali_like.engine.memory.protocol import DONE, TASK
-from dali_like.engine.pool import restart_policy as patience
+from dali_like.engine.pool import recovery
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
@@ -339,7 +339,7 @@ class TestTheNumberOfRestarts:
     def test_begins_anew_after_a_minute(
         self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(patience, "_RESTART_PERIOD_S", 0.0)
+        monkeypatch.setattr(recovery, "_RESTART_PERIOD_S", 0.0)
         source = Disturbed(Noise(), in_first_epochs(range(0, 48, 6)), die_of_sigkill, tmp_path)
         pipe = make_pipeline(source, "fork", workers=1)
 
@@ -772,11 +772,11 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     seen = batches_of(pipe, 1)
     pool = pipe._runtime.process_pool
     assert pool is not None
-    work = pool._work
+    work = pool._dispatcher
     reports = work.pipes.done
     wait_until(lambda: not work.has_waiting_tasks() and _unread(reports) == work.num_open_tasks * DONE.size, "all reports")
 
-    pool._recovery.look_for_losses(work)
+    pool._recovery.look_for_losses()
 
     assert len(seen + batches_of(pipe, 5)) == 6
 

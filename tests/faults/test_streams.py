@@ -329,7 +329,7 @@ class TestABatchThatKillsItsWorkers:
         with pipeline_of((source, {"name": "batches"}), py_worker_restarts=restarts) as pipe:
             assert outcomes(pipe, 3) == [0, 1, 2]
             for _ in range(4):
-                with pytest.raises(WorkerDiedError, match=r"SIGKILL while .*'batches' was making"):
+                with pytest.raises(WorkerDiedError, match=r"SIGKILL while .*'batches' was computing"):
                     pipe.run()
             assert pipe.statistics().worker_restarts == restarts
 

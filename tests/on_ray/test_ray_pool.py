@@ -203,7 +203,8 @@ class TestErrors:
             make_pipeline(source, "ray").build()
 
     @pytest.mark.parametrize(
-        ("options", "text"), [({"max_restarts": 1}, "is the pipeline's to set"), ({"num_cpu": 1}, "do not take that")]
+        ("options", "text"),
+        [({"max_restarts": 1}, "the pipeline sets 'max_restarts' itself"), ({"num_cpu": 1}, "Ray rejects these options")],
     )
     def test_options_that_are_none(self, make_pipeline: Callable[..., Pipeline], options: dict[str, Any], text: str) -> None:
         with pytest.raises(ArgumentError, match=text):
@@ -258,7 +259,7 @@ class TestLostWorkers:
         pipe = make_pipeline(lambda _: os._exit(3), "ray", py_worker_restarts=0, source_options={"name": "exits"})
 
         with pytest.raises(
-            WorkerDiedError, match=r"was lost \(.*\) while external_source 'exits' was making sample 0 of iteration 0"
+            WorkerDiedError, match=r"was lost \(.*\) while external_source 'exits' was computing sample 0 of iteration 0"
         ):
             pipe.run()
 

@@ -35,7 +35,7 @@ class ProcessWorkers:
 
     Args:
         tasks, done: the workers' ends of the pipes. The first is for all workers, the others, if any, for one each.
-        farewell: called before the workers are stopped, so that they find the end. Must not refer to the workers.
+        send_stop: called before the workers are stopped, so that they find the end. Must not refer to the workers.
 
     Attributes:
         control: becomes readable when there is news.
@@ -48,9 +48,10 @@ class ProcessWorkers:
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> None:
         self.pids = [0] * options.num_workers
         self.exitcodes: dict[int, int] = {}
@@ -66,7 +67,7 @@ class ProcessWorkers:
         _check_descriptors(done, options.num_workers)
         forkserver: list[int] = []
         self._finalizer = weakref.finalize(
-            self, _stop, os.getpid(), forkserver, self.control, farewell, self.pids, self.exitcodes
+            self, _stop, os.getpid(), forkserver, self.control, send_stop, self.pids, self.exitcodes
         )
         start_forkserver(sources, options, space, ends, forkserver)
         ends.close()
@@ -217,7 +218,7 @@ def _stop(
     pid: int,
     forkserver: Sequence[int],
     control: Descriptor,
-    farewell: Callable[[], None],
+    send_stop: Callable[[], None],
     pids: list[int],
     exitcodes: dict[int, int],
 ) -> None:
@@ -225,7 +226,7 @@ def _stop(
     with deferred_interrupts():
         if os.getpid() == pid and control.fileno() >= 0:
             with contextlib.suppress(OSError):  # they have been told before, and that has been interrupted
-                farewell()
+                send_stop()
             with contextlib.suppress(OSError):
                 os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
             deadline_s = time.monotonic() + _GRACE_S + _FORKSERVER_GRACE_S

@@ -29,11 +29,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dali_like.engine.backends.exit_events import Ends
 from dali_like.engine.backends.processes import finish
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import End, WorkerOptions
+from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
 from dali_like.engine.worker.info import become_worker_thread
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.engine.worker.worker import STACK_SIGNAL, Channels, Take, leave_message, run_worker
@@ -50,12 +49,12 @@ _LAST_GRACE_S = 2.0
 class _Shared:
     """What the threads of a workers share with it. It does not refer to the workers, which can so be dropped."""
 
-    def __init__(self, channels: Channels, pipes: Sequence[Descriptor], farewell: Callable[[], None]) -> None:
+    def __init__(self, channels: Channels, pipes: Sequence[Descriptor], send_stop: Callable[[], None]) -> None:
         self.channels = channels
         self.pid = os.getpid()
-        self.ends = Ends()
+        self.ends = EndQueue()
         self.threads: set[_WorkerThread] = set()
-        self.farewell = farewell
+        self.send_stop = send_stop
         self._pipes = pipes  # open for as long as a thread may use them
         _not_stopped.add(self)
 
@@ -178,7 +177,7 @@ class ThreadWorkers:
 
     Args:
         tasks, done: the workers' ends of the pipes, as of `dali_like.engine.backends.processes.ProcessWorkers`.
-        farewell: called before the threads are waited for, so that they find the end. Must not refer to the workers.
+        send_stop: called before the threads are waited for, so that they find the end. Must not refer to the workers.
     """
 
     def __init__(
@@ -186,9 +185,10 @@ class ThreadWorkers:
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> None:
         shared, *own = (pipe.fileno() for pipe in tasks)
         channels = Channels(shared, tuple(own), done.fileno(), space, options.num_workers, options.measures)
@@ -196,7 +196,7 @@ class ThreadWorkers:
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False  # what a thread has taken is in its cell
         self._sources = sources
-        self._shared = _Shared(channels, (*tasks, done), farewell)
+        self._shared = _Shared(channels, (*tasks, done), send_stop)
         ends = self._shared.ends
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
@@ -243,7 +243,7 @@ def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
     if shared.pid != os.getpid() or shared not in _not_stopped:
         return ()
     with contextlib.suppress(OSError):  # they have been told before, and that has been interrupted
-        shared.farewell()
+        shared.send_stop()
     _join(shared, _GRACE_S)
     for thread in list(shared.threads):
         if thread is not threading.current_thread():

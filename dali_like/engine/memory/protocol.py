@@ -4,7 +4,7 @@ Records go through kernel pipes, which write up to ``PIPE_BUF`` bytes atomically
 one pipe without a lock. Everything larger lies in shared memory (`dali_like.engine.memory.space`)::
 
     control area     one cell of CELL_BYTES a worker: the task that it took last, and the sample that it is on
-    notice           NOTICE_BYTES, written by the main process, for workers that start
+    notice           START_MESSAGE_BYTES, written by the main process, for workers that start
     message areas    MESSAGE_BYTES a worker, for what it has to say before it can take a task
     logs             LOG_BYTES a worker, for what it has computed and when; see `dali_like.engine.worker.task_log`
     meters           METER_WORDS words a source and worker, for how long callbacks take (`dali_like.engine.worker.meters`)
@@ -60,7 +60,7 @@ CELL_CPU_SQUARES = 80
 #: Whether quick tasks need not be measured now.
 CELL_UNMEASURED = 88
 MESSAGE_BYTES = 1 << 20
-NOTICE_BYTES = PAGE_BYTES
+START_MESSAGE_BYTES = PAGE_BYTES
 METER_WORDS = 256
 #: A worker's log of tasks, see `dali_like.engine.worker.task_log`: a header, and a ring of records.
 LOG_HEADER_BYTES = PAGE_BYTES
@@ -142,14 +142,14 @@ def cell_offset(worker: int) -> int:
     return worker * CELL_BYTES
 
 
-def notice_offset(num_workers: int) -> int:
+def start_message_offset(num_workers: int) -> int:
     """Where the notice lies: its length in the first word, then its text."""
     return align(num_workers * CELL_BYTES)
 
 
 def message_offset(worker: int, num_workers: int) -> int:
     """Where the message area of a worker lies."""
-    return notice_offset(num_workers) + NOTICE_BYTES + worker * MESSAGE_BYTES
+    return start_message_offset(num_workers) + START_MESSAGE_BYTES + worker * MESSAGE_BYTES
 
 
 def log_offset(worker: int, num_workers: int) -> int:

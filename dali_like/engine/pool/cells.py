@@ -62,7 +62,7 @@ class Cells:
         """Whether it has come to where it takes tasks."""
         return pid_in_cell(self._space, worker) != 0
 
-    def last_words(self, worker: int) -> bytes:
+    def start_error_of(self, worker: int) -> bytes:
         """What it has left that could not start; empty for one that ended otherwise."""
         start = message_offset(worker, self._num_workers)
         return read_message(self._space, start, MESSAGE_BYTES - WORD_BYTES)

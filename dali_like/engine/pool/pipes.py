@@ -104,7 +104,7 @@ class Pipes:
         """Let so many workers end when they next look for a task."""
         self.post(ANY_WORKER, TASK.pack(NO_TICKET, 0, 0) * num_workers)
 
-    def dismiss(self, num_workers: int) -> None:
+    def send_stop(self, num_workers: int) -> None:
         """Let all workers end, and post nothing any more."""
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
             # Closing would do, if nobody else could have inherited the pipe.

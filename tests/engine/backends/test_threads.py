@@ -565,13 +565,15 @@ class TestGivingUp:
 
     @pytest.fixture
     def workers(self, worker: Worker) -> Iterator[threads.ThreadWorkers]:
-        def farewell() -> None:
+        def send_stop() -> None:
             worker.gate.open()
             worker.tasks.put(0)
 
         pipe = Descriptor(os.eventfd(0, os.EFD_CLOEXEC))
-        options = WorkerOptions(1, "thread", None, None, None, never_pickled)
-        workers = threads.ThreadWorkers([], options, None, [pipe], pipe, farewell)  # type: ignore[arg-type]  # no space
+        options = WorkerOptions(
+            num_workers=1, start_method="thread", threads=None, timeout_s=None, restarts=None, pickle_source=never_pickled
+        )
+        workers = threads.ThreadWorkers([], options, None, tasks=[pipe], done=pipe, send_stop=send_stop)  # type: ignore[arg-type]  # no space
         yield workers
         workers.stop()
         workers.control.close()
@@ -745,7 +747,7 @@ class TestGivingUp:
         """Also if its callback pays no heed to being asked to end."""
         monkeypatch.setattr(threads, "_GRACE_S", 0.0)
         monkeypatch.setattr(threads, "_LAST_GRACE_S", 0.0)
-        workers._shared.farewell = lambda: None
+        workers._shared.send_stop = lambda: None
         pass_through = worker.gate.pass_through
 
         def pay_no_heed() -> None:

@@ -214,7 +214,7 @@ def test_batches_that_nobody_wants_any_more_are_not_on_their_way(make_pipeline: 
     batches = [pool.submit(BatchKey(0, 0, i, 4 * i, 4)) for i in range(3)]
     pool.cancel(batches[0])
 
-    assert pool._work.num_begun(0) == 2
+    assert pool._dispatcher.num_begun(0) == 2
 
     gate.set()
 

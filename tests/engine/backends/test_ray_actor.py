@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dali_like.engine.backends.ray_tasks import RayTask, RayTaskQueue
+from dali_like.engine.backends.ray_actor import RayTask, RayTaskQueue
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import NO_TICKET, TASK
