@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+from dali_like.engine.pool.settings import MOST_WORKERS
 from dali_like.monitor.statistics import SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 
 #: More CPUs, by this factor, than workers use now are worth more workers.
 ROOM = 1.15
-#: More workers than this are not proposed, though they may mostly wait for a network.
-MOST_WORKERS = 64
 
 
 class PerBatch:

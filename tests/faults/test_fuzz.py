@@ -380,7 +380,7 @@ WHAT_WORKERS_SAY = ("CorruptionError", "WorkerDiedError", "OutOfMemoryError", "D
 PLACES: dict[str, Callable[[Hands], tuple[int, int]]] = {
     "cancelled": lambda hands: (hands.slot + Header.CANCELLED * WORD_BYTES, WORD_BYTES),
     "header": lambda hands: (hands.slot, HEADER_WORDS * WORD_BYTES),
-    "slot_layout": lambda hands: (hands.slot + Header.GEOMETRY * WORD_BYTES, (HEADER_WORDS - Header.GEOMETRY) * WORD_BYTES),
+    "slot_layout": lambda hands: (hands.slot + Header.LAYOUT * WORD_BYTES, (HEADER_WORDS - Header.LAYOUT) * WORD_BYTES),
     "expectations": lambda hands: (hands.slot + HEADER_WORDS * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES),
     "marks": lambda hands: (hands.slot + hands.header(Header.MARKS_OFFSET), TASKS * WORD_BYTES),
     "cell": lambda hands: (hands.cell, CELL_BYTES),

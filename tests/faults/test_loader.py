@@ -181,7 +181,8 @@ class TestAWorkerThatDies:
             list(loader)
 
         assert info.value.__notes__[-1].endswith(
-            "may be 0 times a minute, see py_worker_restarts (worker_restarts of a DataLoader)"
+            "the limit is 0 restarts of each worker within a minute; raise py_worker_restarts (worker_restarts of a "
+            "DataLoader)"
         )
         assert info.value.exitcode == 3
         assert f"(pid {info.value.pid})" in str(info.value)

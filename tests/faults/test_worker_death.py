@@ -150,7 +150,7 @@ class TestAWorkerThatDies:
         assert error.pid in pids
         assert error.exitcode == exitcode
         assert f"(pid {error.pid}) {description}" in str(error)
-        assert "each worker may be 0 times a minute, see py_worker_restarts" in error.__notes__[-1]
+        assert "the limit is 0 restarts of each worker within a minute; raise py_worker_restarts" in error.__notes__[-1]
         assert "'numbers'" in str(error)
         assert "sample 2 of iteration 1 in epoch 1 (idx_in_epoch 6)" in str(error)
 

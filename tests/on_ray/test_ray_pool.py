@@ -462,5 +462,5 @@ def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: C
 
     pool._workers._dispatcher.finish()  # as the end of the program does
 
-    with pytest.raises(ClosedError, match="the program ends"):
+    with pytest.raises(ClosedError, match="the program is exiting"):
         pipe.run()

@@ -26,7 +26,7 @@ def make_pool(
     start_message: bytes = b"",
     tuner: Tuner | None = None,
 ) -> WorkerPool:
-    """Start a pool with the backend for ``options.start_method``. The arguments are those of `WorkerPool`.
+    """Start a pool with the backend for ``options.start_method``. Takes the arguments of `WorkerPool`.
 
     Raises:
         PicklingError: a source cannot be pickled.

@@ -33,7 +33,7 @@ class RayTask(NamedTuple):
 
 
 class RayTaskQueue:
-    """The tasks that no actor has: those in the pool's pipes, those read from them, and those returned by lost actors.
+    """The tasks that no actor has: in the pool's pipes, read from them, or returned by lost actors.
 
     Args:
         pipes: the workers' ends of the task pipes: the shared one, then that of each worker, if there are any.
@@ -97,8 +97,8 @@ class Actor:
         handle: Ray's handle.
         index: the number of its worker.
         pid: its process id; 0 before its start.
-        is_ready: whether it has started, and has not been told to stop.
-        is_stopping: whether it has been told to stop.
+        is_ready: whether it has started, and has not been asked to stop.
+        is_stopping: whether it has been asked to stop.
         tasks: its tasks, in the order of the calls.
         begin_ns: the time when the first of `tasks` became the first.
         num_calls: calls without an answer.

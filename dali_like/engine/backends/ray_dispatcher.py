@@ -10,7 +10,7 @@
     reports <------- pipe -- write a report
 
 Ray starts the actors, calls them, and moves results through its object stores. It says when an actor is lost, alone or with
-its node. It does not repeat calls: the pool posts the tasks of a lost actor again, as those of any worker that dies
+its node. It does not repeat calls: the pool posts the tasks of a lost actor again, like the tasks of any worker that dies
 (`dali_like.engine.pool.recovery`).
 
 An actor has up to two calls at a time. So it finds the next call when it finishes one, and results travel meanwhile. A call
@@ -70,7 +70,7 @@ _CALL_S = 0.01
 _MOST_BATCHES = 4
 #: Weight of the newest task in the moving average of task times.
 _NEWEST = 0.25
-#: Actors have this long to finish after they are told to stop. Then they are killed.
+#: Actors have this long to finish after a request to stop. Then they are killed.
 _GRACE_S = 2.0
 #: Most letters of Ray's messages, which end with long advice.
 _MOST_LETTERS = 300

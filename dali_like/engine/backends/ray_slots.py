@@ -132,7 +132,7 @@ class Slots:
 
     def _view_of(self, page: int, header: NDArray[np.int64]) -> SlotView:
         view = self._views.get(page)
-        if view is None or view.slot_layout != header[Header.GEOMETRY]:
+        if view is None or view.slot_layout != header[Header.LAYOUT]:
             if len(self._views) >= _MAX_VIEWS:
                 self._views.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, header.tolist())

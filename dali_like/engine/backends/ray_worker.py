@@ -186,7 +186,7 @@ class RayWorker:
     def _slot_for(self, header: NDArray[np.int64], place: int) -> _Slot:
         key = int(header[Header.SOURCE]), place
         slot = self._slots.get(key)
-        if slot is None or slot.view.slot_layout != header[Header.GEOMETRY]:
+        if slot is None or slot.view.slot_layout != header[Header.LAYOUT]:
             if slot is not None:
                 del self._slots[key]
                 slot.free()

@@ -1,6 +1,6 @@
 """Post tasks to the workers, read their reports, and complete batches. Runs in the main process.
 
-A `Dispatcher` knows the batches that wait (the backlog), those in flight, and those that are complete and not delivered yet.
+A `Dispatcher` knows the waiting batches (the backlog), the batches in flight, and the complete ones not delivered yet.
 It never waits or blocks, so Ctrl-C cannot interrupt it. Only `dali_like.engine.pool.pool` waits.
 """
 
@@ -98,7 +98,7 @@ class Dispatcher:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the workers have been told to stop, because the pipeline was closed or the program is exiting."""
+        """Whether the workers have been asked to stop, because the pipeline was closed or the program is exiting."""
         return self.pipes.is_closed
 
     @property

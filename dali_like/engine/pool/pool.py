@@ -263,7 +263,7 @@ class WorkerPool:
                     return batch
             self._post()
             if dispatcher.failure is not None and all(map(dispatcher.is_lost, batches)):
-                self._check()  # the end of workers that were told to stop is no failure
+                self._check()  # after a request to stop, ends of workers are no failure
                 raise dispatcher.failure
             if dispatcher.no_memory is not None and dispatcher.is_stuck(batches[0]):
                 if not has_reclaimed:

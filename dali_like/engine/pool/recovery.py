@@ -176,8 +176,8 @@ class Recovery:
 
     Invariants, outside of the methods:
 
-    - `_states` has one state for each worker that may exist. It changes in `_move` alone, along `_TRANSITIONS`. The states
-      other than NOT_STARTED are those of the first `num_workers` workers.
+    - `_states` has one state for each worker that may exist. It changes in `_move` alone, along `_TRANSITIONS`. The first
+      `num_workers` workers are not in NOT_STARTED; all others are.
     - `_phase` changes in `_enter` alone, along `_PHASES`.
     - `_hang_errors` has an error for each worker in HUNG or HUNG_AT_START, and no other.
     - `_suspects` has open tasks that no worker has, in the phases DRAINING and RETIRING. In ISOLATED, the first suspect has

@@ -77,7 +77,7 @@ class End(NamedTuple):
 class EndQueue:
     """Ends of workers that have no forkserver (threads, Ray actors), on their way to the main thread.
 
-    Its attribute and its methods, except `add`, serve backends as those of `Workers` with the same names.
+    Backends use its attribute and its methods, except `add`, as their parts of `Workers` with the same names.
 
     Attributes:
         control: readable when there are ends.

@@ -772,13 +772,13 @@ class TestGivingUp:
         asked: list[int] = []
         monkeypatch.setattr(threads, "_raise_in", lambda ident, what: asked.append(ident.value))
         not_begun = threads._WorkerThread(0, workers._shared, [])
-        not_begun.give_up()
+        not_begun.abandon()
         assert not asked
         worker.tasks.put(1)
         wait_until(lambda: worker.gate.is_reached, "the task")
         thread = workers._workers[0]
 
-        thread.give_up()
+        thread.abandon()
         thread.dismiss()
 
         assert asked.count(thread.ident or 0) == 1

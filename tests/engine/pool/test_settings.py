@@ -116,7 +116,10 @@ class TestWorkers:
         first = decide(ChosenSettings(2, 2), SLEEPING, LIMITS)
 
         assert first.num_workers == 8
-        assert first.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
+        assert (
+            first.num_workers_reason
+            == "callbacks wait for 99% of their time; a larger increase waits for the next measurement"
+        )
         assert decide(first, SLEEPING, LIMITS).num_workers == 32
 
     def test_never_become_fewer(self) -> None:
@@ -130,7 +133,7 @@ class TestWorkers:
         settings = settle(SLEEPING, LIMITS._replace(available_bytes=200 * MIB))
 
         assert settings.num_workers == 4 + 5 * 5  # a quarter of it, each time, as if they took nothing
-        assert "quarter of the memory that is left, at 10 MiB each" in settings.num_workers_reason
+        assert "quarter of the available memory, at 10 MiB each" in settings.num_workers_reason
 
     def test_are_few_before_anything_is_known(self) -> None:
         assert [first_workers(cpus) for cpus in (0.5, 1, 2, 4, 128)] == [1, 1, 2, 4, 4]
@@ -160,7 +163,7 @@ class TestDepth:
         settings = settle(COMPUTING._replace(late_s=0.4), limits)
 
         assert settings.prefetch_depth == 4
-        assert settings.prefetch_depth_reason == "more batches of 100 MiB would take more than half of max_held_bytes"
+        assert settings.prefetch_depth_reason == "more batches of 100 MiB would take over half of max_held_bytes"
 
     def test_never_becomes_less_as_it_is_decided(self) -> None:
         before = settle(COMPUTING._replace(late_s=0.4))
@@ -257,7 +260,10 @@ class TestTheTuner:
         chooser.look(pool)
 
         assert pool.grown == [16]
-        assert chooser.settings.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
+        assert (
+            chooser.settings.num_workers_reason
+            == "callbacks wait for 99% of their time; a larger increase waits for the next measurement"
+        )
 
     def test_begins_with_what_is_given_and_with_one_thread(self) -> None:
         assert Tuner(8, are_threads=True).settings[:2] == (1, 2)
@@ -308,7 +314,7 @@ class TestTheTuner:
             take(pool, chooser, clock)
 
         assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
-        assert "this is to be seen first" in chooser.settings.num_workers_reason
+        assert "waits for the next measurement" in chooser.settings.num_workers_reason
         chooser._decided = chooser.settings._replace(num_workers=5, num_workers_reason="")
         for _ in range(20):
             clock[0] += 0.1
@@ -353,7 +359,7 @@ class TestTheTuner:
 
         assert deepest >= 8
         assert after_a_while == (deepest, 2)
-        assert missed == f"{deepest - 2} more were not missed"
+        assert missed == f"{deepest - 2} more went unused"
         assert again == (4, 8)
         assert go_on(64, ready=1) == 8
         assert go_on(64 * 4, ready=0) == deepest
@@ -460,7 +466,10 @@ class TestTheTuner:
             pool.work(1.0, 0.1)
             chooser.look(pool)
 
-        assert chooser.settings.num_workers_reason == "callbacks wait for 90% of their time, and this is to be seen first"
+        assert (
+            chooser.settings.num_workers_reason
+            == "callbacks wait for 90% of their time; a larger increase waits for the next measurement"
+        )
 
     def test_believes_workers_that_wait_at_the_first_look_however_few_cpus_there_are(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(0.5)
