@@ -14,7 +14,7 @@ from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header
 from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
-from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_layout, position_note
+from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_schemas, position_note
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
@@ -307,10 +307,10 @@ class ArrayAssembler(Assembler):
         if self.source.counts and slot.counts[0] not in (UNKNOWN, num_samples):
             return  # the last batch of an epoch may be too short to learn from
         try:
-            layouts = first_layout(batch, slot, num_samples, self.source)
+            schemas = first_schemas(batch, slot, num_samples, self.source)
         except DaliLikeError:
             return  # the complete batch will fail for the same reason
-        self._adopt(layouts)
+        self._adopt(schemas)
         self._guesses = True
 
     def end_of(self, batch: Batch, slot: Slot) -> int:
@@ -335,7 +335,7 @@ class ArrayAssembler(Assembler):
             self.ring.release(slot)
             return StopIteration()
         try:
-            outputs, layouts = assemble(batch, slot, self.ring, self.source)
+            outputs, schemas = assemble(batch, slot, self.ring, self.source)
         except DaliLikeError as error:
             self.ring.release(slot)
             return error
@@ -343,20 +343,20 @@ class ArrayAssembler(Assembler):
         batch.is_last = batch.size < batch.key.size and not self.source.batch
         if not batch.size:
             return outputs
-        batch.layouts = layouts
+        batch.schemas = schemas
         if batch.described:
             self._note_regions(batch, slot.slot_layout.task_size)
-            self._adopt(layouts)
+            self._adopt(schemas)
         if self.source.last_batch is LastBatch.FILL and batch.size < self._capacity:
             return [fill_up(output, self._capacity) for output in outputs]
         return outputs
 
     def check(self, batch: Batch) -> None:
-        layouts, batch.layouts = batch.layouts, None
-        if layouts is None or layouts is self._fixed:
+        schemas, batch.schemas = batch.schemas, None
+        if schemas is None or schemas is self._fixed:
             return
         try:
-            self._fix(batch, layouts)
+            self._fix(batch, schemas)
         except DaliLikeError as error:
             batch.outcome = error
         if any(
@@ -365,8 +365,8 @@ class ArrayAssembler(Assembler):
         ):
             self._use(outputs=_without_rows(self._expected))
 
-    def _fix(self, batch: Batch, layouts: tuple[OutputSchema, ...]) -> None:
-        for j, (seen, expected) in enumerate(zip(layouts, self._expected, strict=True)):
+    def _fix(self, batch: Batch, schemas: tuple[OutputSchema, ...]) -> None:
+        for j, (seen, expected) in enumerate(zip(schemas, self._expected, strict=True)):
             error: DaliLikeError | None = None
             if expected.dtype not in (UNKNOWN, seen.dtype):
                 error = DtypeMismatchError(dtype_text(self.source, j, DTYPES[expected.dtype], DTYPES[seen.dtype]))
@@ -375,18 +375,18 @@ class ArrayAssembler(Assembler):
             if error is not None:
                 add_note(error, position_note(batch, self.source, 0))
                 raise error
-        self._expected = list(layouts)
-        self._fixed = layouts
+        self._expected = list(schemas)
+        self._fixed = schemas
         self._guesses = False
 
     def _adopt(self, seen: tuple[OutputSchema, ...]) -> None:
         """Adopt the schemas of a batch. This changes the layout of slots if samples go elsewhere or need more room."""
-        layouts = tuple(map(self._next_layout, range(len(seen)), self.ring.slot_layout.outputs, seen))
+        schemas = tuple(map(self._next_schema, range(len(seen)), self.ring.slot_layout.outputs, seen))
         region = self._fitting_region_bytes()
         self.known = True
-        self._use(outputs=layouts, region_bytes=region)
+        self._use(outputs=schemas, region_bytes=region)
 
-    def _next_layout(self, output: int, now: OutputSchema, seen: OutputSchema) -> OutputSchema:
+    def _next_schema(self, output: int, now: OutputSchema, seen: OutputSchema) -> OutputSchema:
         """Return the next schema of an output: rows for the first shape of arrays, until a sample differs.
 
         Rows come back after many batches of one shape. Each change makes new slots, so single batches are not followed: a
@@ -404,8 +404,8 @@ class ArrayAssembler(Assembler):
         return OutputSchema(seen.dtype, seen.ndim, None)
 
 
-def _without_rows(layouts: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:
-    return tuple(OutputSchema(layout.dtype, layout.ndim) for layout in layouts)
+def _without_rows(schemas: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:
+    return tuple(OutputSchema(schema.dtype, schema.ndim) for schema in schemas)
 
 
 def _task_size(source: Source, capacity: int, num_workers: int, tasks_per_worker: int) -> int:

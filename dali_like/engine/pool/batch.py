@@ -49,7 +49,7 @@ class Batch:
         cancelled: it will not be delivered; its slot returns to the ring when no task is open any more.
         fatal: the error of a sample that was given up because it ends its workers.
         size: number of samples.
-        layouts: the schemas of its samples, until `Assembler.check` has compared them.
+        schemas: the output schemas of its samples, until `Assembler.check` has compared them.
         schema: the expected sample schema, for request sources.
         is_last: whether the epoch ends with it, and it is not full.
         missing_bytes: memory that its regions need, if the last attempt ran out of memory.
@@ -68,7 +68,6 @@ class Batch:
         "is_last",
         "key",
         "largest_region_bytes",
-        "layouts",
         "missing_bytes",
         "needed_bytes",
         "num_shortages",
@@ -76,6 +75,7 @@ class Batch:
         "outcome",
         "region_bytes",
         "schema",
+        "schemas",
         "short_bytes",
         "size",
         "slot",
@@ -88,7 +88,7 @@ class Batch:
         self.cancelled = False
         self.schema: Any = None
         self.is_last = False
-        self.layouts: tuple[OutputSchema, ...] | None = None
+        self.schemas: tuple[OutputSchema, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
         self.slot: Slot | None = None
@@ -172,17 +172,17 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
         return arrays, slot_layout.outputs
     descriptors = slot.descriptors[:size].copy()
     _complete(descriptors, batch, slot)
-    layouts = _layouts(descriptors, batch, slot_layout, source)
+    schemas = _schemas(descriptors, batch, slot_layout, source)
     lease = Lease(ring, slot)
     outputs: list[Output] = []
-    for j, layout in enumerate(layouts):
+    for j, schema in enumerate(schemas):
         table = descriptors[:, j]
-        if layout.shape is not None and _is_contiguous(table[:, Word.OFFSET], layout.row_bytes):
+        if schema.shape is not None and _is_contiguous(table[:, Word.OFFSET], schema.row_bytes):
             first = address + int(table[0, Word.OFFSET])
-            outputs.append(leased_array(lease, first, (size, *layout.shape), DTYPES[layout.dtype]))
+            outputs.append(leased_array(lease, first, (size, *schema.shape), DTYPES[schema.dtype]))
         else:
             outputs.append(SampleList(lease, address, table))
-    return outputs, layouts
+    return outputs, schemas
 
 
 def fill_up(output: Output, size: int) -> Output:
@@ -193,11 +193,11 @@ def fill_up(output: Output, size: int) -> Output:
     return [*output, *(output[-1].copy() for _ in range(missing))]
 
 
-def _no_samples(layout: OutputSchema) -> NDArray[Any]:
-    return np.empty((0, *(layout.shape or (0,) * max(layout.ndim, 0))), DTYPES[max(layout.dtype, 0)])
+def _no_samples(schema: OutputSchema) -> NDArray[Any]:
+    return np.empty((0, *(schema.shape or (0,) * max(schema.ndim, 0))), DTYPES[max(schema.dtype, 0)])
 
 
-def first_layout(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputSchema, ...]:
+def first_schemas(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputSchema, ...]:
     """Return the schemas of the first samples of a batch.
 
     Raises:
@@ -205,7 +205,7 @@ def first_layout(batch: Batch, slot: Slot, num_samples: int, source: Source) -> 
         DtypeMismatchError, NdimMismatchError: the samples differ from each other.
     """
     descriptors = slot.descriptors[:num_samples].copy()
-    return _layouts(descriptors, batch, slot.slot_layout, source)
+    return _schemas(descriptors, batch, slot.slot_layout, source)
 
 
 def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
@@ -247,7 +247,7 @@ def _check(descriptors: NDArray[np.int64], slot_layout: SlotLayout, source: Sour
         )
 
 
-def _layouts(
+def _schemas(
     descriptors: NDArray[np.int64], batch: Batch, slot_layout: SlotLayout, source: Source
 ) -> tuple[OutputSchema, ...]:
     """Return the schema of each output.
@@ -258,17 +258,17 @@ def _layouts(
     """
     # The minimum and maximum of each word decide nearly everything, in a few steps for any size of the batch.
     words = np.ascontiguousarray(descriptors.transpose(1, 2, 0))
-    layouts = []
+    schemas = []
     for output, (least, most) in enumerate(zip(words.min(axis=2).tolist(), words.max(axis=2).tolist(), strict=True)):
-        layout = _layout(least, most, words[output], slot_layout.slot_bytes)
-        if layout is None:
+        schema = _schema(least, most, words[output], slot_layout.slot_bytes)
+        if schema is None:
             _check(descriptors, slot_layout, source)
             raise _mismatch(descriptors[:, output], batch, source, output)
-        layouts.append(layout)
-    return tuple(layouts)
+        schemas.append(schema)
+    return tuple(schemas)
 
 
-def _layout(least: list[int], most: list[int], words: NDArray[np.int64], slot_bytes: int) -> OutputSchema | None:
+def _schema(least: list[int], most: list[int], words: NDArray[np.int64], slot_bytes: int) -> OutputSchema | None:
     """Return the schema of an output by the minimum and maximum of each word; None if anything is wrong."""
     offset, nbytes, dtype, ndim = least[: Word.SHAPE]
     if [dtype, ndim] != most[Word.DTYPE : Word.SHAPE] or not (0 <= dtype < len(DTYPES) and 0 <= ndim <= MAX_NDIM):
