@@ -1,4 +1,4 @@
-"""Programs that run in a process of their own, since how they end is what is tested.
+"""Programs that run in processes of their own, for tests of how they end.
 
 A `Program` runs in a session of its own, in an empty folder that is also its folder for temporary files. All of the
 session's processes can be found, and what the program leaves in the folder and in /dev/shm can be seen.
@@ -27,7 +27,7 @@ from tests.conftest import DEADLINE_S, is_running, wait_until, without_those_of_
 #: Within this time after the main process everything must be gone. It takes some hundredths of a second.
 GONE_S = 30.0
 
-#: What programs begin with. `tell` writes a line, whole, also when several processes write to the same file.
+#: The first lines of programs. `tell` writes a whole line at once, also if several processes write to the same file.
 _PROLOGUE = """
 import os, sys
 
@@ -41,7 +41,7 @@ def wait_for_the_test():
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its exit status as in `subprocess`, and all that it wrote."""
+    """The end of a program: its exit status as in `subprocess`, and its output."""
 
     status: int
     stdout: str
@@ -87,12 +87,12 @@ class Program:
         return self._process.poll() is None
 
     def lines(self, key: str) -> list[Any]:
-        """What the program has told so far in lines of the form ``key: JSON``."""
+        """Return the values of the program's lines ``key: JSON`` so far."""
         told = (line.partition(": ") for line in self._stdout.read_text().splitlines())
         return [json.loads(value) for name, _, value in told if name == key]
 
     def wait_for(self, key: str, count: int = 1) -> list[Any]:
-        """Wait until the program has told so many lines with this key."""
+        """Wait until the program has written so many lines with this key."""
 
         def told() -> list[Any] | None:
             lines = self.lines(key)
@@ -121,7 +121,7 @@ class Program:
         os.killpg(self.pid, signal.SIGINT)
 
     def processes(self) -> set[int]:
-        """All that are running in the session of the program."""
+        """Return all running processes in the session of the program."""
         return {pid for pid in psutil.pids() if _session_of(pid) == self.pid and is_running(pid)}
 
     def end(self, deadline_s: float = DEADLINE_S) -> End:
@@ -139,7 +139,7 @@ class Program:
         """Check that nothing is left of the program, once its main process has ended, and end what is left."""
         try:
             wait_until(lambda: not self.processes(), "the end of all processes of the program", GONE_S)
-            left = self.left_behind()  # those that appear later are of other programs
+            left = self.left_behind()  # later names belong to other programs
             wait_until(lambda: not left & self.left_behind(), f"the end of {left}", GONE_S)
         finally:
             for pid in self.processes():
@@ -157,7 +157,7 @@ def _session_of(pid: int) -> int:
 
 @contextmanager
 def time_limit(seconds: float = DEADLINE_S) -> Iterator[None]:
-    """Fail the test from within what takes longer, a call that hangs say. For the main thread."""
+    """Fail the test from inside of a call that takes longer. For the main thread."""
 
     def stop(*_: Any) -> None:
         pytest.fail(f"this takes longer than {seconds} s")

@@ -62,9 +62,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:A worker has died and been repla
 #: Of an epoch of `Samples`.
 LENGTH = 12
 NUM_KILLS = 100
-#: What messages call the batch of sample 6 where samples are asked for together.
+#: The name in messages of the batch with sample 6, for batched requests.
 TOGETHER = "batch 1 (indices 4, 5, 6, 7)"
-#: Kinds of loaders, but for those that are like another one in what is tested.
+#: Kinds of loaders, without kinds that behave like another one here.
 MAIN_KINDS = [kind for kind in KINDS if kind != "__getitems__"]
 MAP_KINDS = [kind for kind in KINDS if kind != "iterable"]
 
@@ -209,7 +209,7 @@ def kill_any(batches: Any, rng: random.Random) -> bool:
 
 
 class ShapeError(Exception):
-    """Its constructor does not take its arguments, and it holds what cannot be pickled."""
+    """Its constructor does not take its arguments, and it holds an object that cannot be pickled."""
 
     def __init__(self, shape: Any, *, wanted: int) -> None:
         super().__init__(f"{shape} is not {wanted}")
@@ -587,7 +587,7 @@ class TestAHang:
         assert not any(map(psutil.pid_exists, pids))
 
     def test_does_not_keep_the_next_epoch_waiting_for_ever(self, tmp_path: Path) -> None:
-        """Workers that are kept are those of the next epoch, too: it is told where they are."""
+        """Kept workers also serve the next epoch, which gets their positions."""
         event = Happening({5}, sleep_for_ever, tmp_path)
         loader = make_loader("seeded as in PyTorch", event=event, persistent_workers=True, timeout=0.2)
         next_patiently(iter(loader))
@@ -640,7 +640,7 @@ class TestMemory:
         held: list[Any] = []
 
         with pytest.raises(OutOfMemoryError, match="max_held_bytes"):
-            held.extend(batches)  # which keeps what has come before the error
+            held.extend(batches)  # which keeps the batches before the error
         seen = [batch[0, 0, 0] for batch in held]
         held.clear()
         seen += [batch[0, 0, 0] for batch in batches]

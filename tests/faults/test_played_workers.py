@@ -1,4 +1,4 @@
-"""What a pool promises, whatever the order in which things happen: with workers that are played, see `faults.played`."""
+"""Guarantees of a pool for any order of events, with played workers, see `faults.played`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def walks(num_items: int) -> Callable[[], Sequence[Source]]:
 
 
 def logged_walks(num_items: int, calls: list[list[int]]) -> Callable[[], Sequence[Source]]:
-    """The same, and of each worker's walk what it was asked for."""
+    """The same, with the requests to each worker's iterable."""
 
     class Logged(Stream):
         def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
@@ -163,7 +163,7 @@ def test_no_worker_begins_a_task_of_a_batch_that_nobody_wants(have_begun: bool) 
 
 
 def test_pool_that_is_closed_keeps_no_batch() -> None:
-    """Neither those that are ready nor those that are on their way."""
+    """Neither ready batches nor batches in flight."""
     with played(of(lambda info: np.zeros(MIB, np.uint8)), 4) as pool:
         batches = [pool.begin(iteration, 4) for iteration in range(3)]
         pool.wait_for(batches[2:])
@@ -197,7 +197,7 @@ def test_first_task_is_enough_to_show_it() -> None:
 
 
 def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
-    """Half of what they hold: nobody ever blocks on one. What is too much waits for its turn."""
+    """Half of their capacity, so that no process blocks on one. Further tasks wait in the backlog."""
     with played(of(rows), 32, num_workers=16) as pool:
         assert samples_of(pool, pool.begin(0, 32)) == list(range(32))
         most = pool._dispatcher.pipes.most_open_tasks
@@ -210,13 +210,13 @@ def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
 
 
 def test_pipes_of_single_workers_may_be_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those are that somebody makes who has many pipes; see pipe(7)."""
+    """The kernel makes small pipes for a user with many of them; see pipe(7)."""
 
     make, made = os.pipe, []
 
     def pipe() -> tuple[int, int]:
         made.append(make())
-        if len(made) > 2:  # the first two are those of all workers
+        if len(made) > 2:  # the first two are shared by all workers
             fcntl.fcntl(made[-1][1], fcntl.F_SETPIPE_SZ, PAGE_BYTES)
         return made[-1]
 
@@ -311,7 +311,7 @@ def test_what_samples_are_like_is_a_guess_before_a_batch_is_delivered() -> None:
 
 
 def test_error_behind_a_sample_that_has_found_no_room_is_not_the_lowest() -> None:
-    """What comes behind that sample in its task has not been asked for yet."""
+    """Later samples of its task have not been requested yet."""
 
     def callback(info: SampleInfo) -> NDArray[Any]:
         errors = {11: ValueError, 14: KeyError}
@@ -336,7 +336,7 @@ def test_regions_have_room_for_tasks_many_times_as_large_as_the_largest_seen() -
 
 
 class TestSampleThatKills:
-    """All samples but one are harmless; those that are made again are the same."""
+    """All samples but one are harmless; recomputed samples are the same."""
 
     def make(self, killer: int, times: int) -> Callable[[], Sequence[Source]]:
         killed: list[int] = []
@@ -384,7 +384,7 @@ class TestSampleThatKills:
                 assert alone[2:] == [True]
 
     def until_workers_are_told_to_end(self, pool: PlayedPool) -> list[PlayedWorker]:
-        """So that the sample runs alone; those that have not heard of it yet."""
+        """Play until the workers have been asked to stop, for the isolation, and return the ones still running."""
         pool.play_until(lambda: pool._recovery.phase is Phase.RETIRING)
         return [*pool.workers.running.values()]
 
@@ -400,7 +400,7 @@ class TestSampleThatKills:
 
     @pytest.mark.parametrize("num_deaf", [1, 3])
     def test_runs_alone_at_once_where_others_die_before_they_hear_that_they_are_to_end(self, num_deaf: int) -> None:
-        """What has told them so is not there for the fresh worker, which would end, too, and count as a restart."""
+        """The fresh worker does not read their stop records. It would end, too, and count as a restart."""
         with played(self.make(10, 99), num_workers=3) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             for worker in self.until_workers_are_told_to_end(pool)[:num_deaf]:
@@ -594,7 +594,7 @@ class TestWorkersThatMayNotBeReplaced:
                 pool.wait(batches[1])
 
     def test_cost_what_they_were_on(self) -> None:
-        """All of it, whoever has died last."""
+        """All of it, for any order of deaths."""
         with played(of(rows), num_workers=3, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
@@ -697,7 +697,7 @@ class TestWorkersThatMayNotBeReplaced:
 class TestRest:
     @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED])
     def test_forgets_samples_under_suspicion(self, phase: Phase) -> None:
-        """Nobody wants them any more. Those that come under suspicion later run alone as ever."""
+        """Their batches are cancelled. Later suspects are isolated as usual."""
         alone = []
 
         def callback(info: SampleInfo) -> NDArray[Any]:
@@ -778,7 +778,7 @@ class TestWalks:
                 assert pool.is_settled
 
     def test_only_goes_forward_in_each_worker(self) -> None:
-        """What a dead one has left in its pipe comes behind what it was on."""
+        """The tasks left in the pipe of a dead worker come after its unfinished task."""
         for seed in SEEDS:
             calls: list[list[int]] = []
             with played(logged_walks(8, calls), num_workers=2, deaths=0.1, seed=seed) as pool:
@@ -843,7 +843,7 @@ class TestWalks:
             assert seen == [[1], [1], [1]]
 
     def test_end_of_one_that_may_not_be_replaced_is_told_at_once(self) -> None:
-        """Nobody else could make what comes before."""
+        """No other worker could compute the batches before."""
         with played(walks(8), num_workers=2, restarts=0) as pool:
             batches = self.begin(pool, 3)
             pool.workers.end(1, -signal.SIGKILL)
@@ -972,7 +972,7 @@ class TestLittleMemory:
 
 
 class TestReports:
-    """What has been said is not said again."""
+    """A reported task is not reported again."""
 
     def test_of_what_a_worker_is_on_is_of_its_task(self) -> None:
         """Also when it has just taken one, and its cell still says where it was in another."""

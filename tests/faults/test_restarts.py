@@ -1,4 +1,4 @@
-"""Workers that die and are replaced: whatever ends them, whenever, the batches are what they would have been."""
+"""Workers that die and are replaced: for any cause, at any time, the batches are the same as without a death."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.faults.streams import (
 )
 
 BATCH_SIZE = 4
-#: Batches in an epoch of `Noise`, and what `batches_of` returns for two epochs.
+#: Batches in an epoch of `Noise`, and the number of results of `batches_of` for two epochs.
 LENGTH = Noise.length // BATCH_SIZE
 TWO_EPOCHS = 2 * (LENGTH + 1)
 
@@ -59,7 +59,7 @@ def _time_limit() -> Iterator[None]:
 
 @pytest.fixture
 def undisturbed(make_pipeline: MakePipeline) -> Callable[..., list[str]]:
-    """What `batches_of` returns where no worker dies, since there is none."""
+    """The result of `batches_of` without workers, so without deaths."""
 
     def run(source: Source, count: int = TWO_EPOCHS, **options: Any) -> list[str]:
         return batches_of(make_pipeline(source, "serial", **options), count)
@@ -578,7 +578,7 @@ def always_dies_at(indices: set[int], source: Source) -> Source:
 
 
 def each_worker_dies_three_times(source: Source, folder: Path) -> Source:
-    """A worker is known by the name of its process, whatever its pid. Whoever has died three times waits for the other."""
+    """The name of its process identifies a worker, for any pid. A worker that has died three times waits for the other."""
 
     def deadly_source(info: SampleInfo) -> Any:
         with open("/proc/self/comm", encoding="ascii") as file:
@@ -690,7 +690,7 @@ def replace_in_os(name: str, make: Callable[[Callable[..., Any]], Callable[..., 
     setattr(os, name, make(getattr(os, name)))
 
 
-# What happens at the same time
+# Simultaneous events
 
 
 @contextlib.contextmanager

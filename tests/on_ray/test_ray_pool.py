@@ -1,4 +1,4 @@
-"""``py_start_method="ray"``: the batches, errors and restarts are those of forked workers."""
+"""``py_start_method="ray"``: batches, errors and restarts are the same as with forked workers."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
 
 
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
-    """What each call of an actor is for, from now on: the tasks of each batch."""
+    """Record the tasks of each batch in each call of an actor, from now on."""
     call = ray_dispatcher.RayDispatcher._call
     calls: list[list[list[int]]] = []
 

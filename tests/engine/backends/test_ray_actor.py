@@ -18,7 +18,7 @@ Post = Callable[..., None]
 
 @pytest.fixture
 def made() -> Iterator[tuple[RayTaskQueue, Post]]:
-    """RayTaskQueue of two workers; and what posts a task for a worker, or for any."""
+    """A RayTaskQueue of two workers, and a function that posts a task for a worker, or for any worker."""
     ends = [[Descriptor(fd) for fd in os.pipe()] for _ in range(3)]
 
     def post(ticket: int, task: int, worker: int = -1) -> None:

@@ -1,4 +1,4 @@
-"""``py_start_method="thread"``: what is different where workers are threads of the program.
+"""``py_start_method="thread"``: the differences where workers are threads of the program.
 
 That their batches, errors and statistics are those of other workers is in the tests that have "thread" as a ``way``.
 """
@@ -97,7 +97,7 @@ class TestThreads:
         both = threading.Barrier(2, timeout=DEADLINE_S)
 
         def source(info: SampleInfo) -> Any:
-            if info.iteration < 2:  # what is made ahead may be dropped when one waits for the other
+            if info.iteration < 2:  # prefetched batches may be dropped when one waits for the other
                 both.wait()
             return number(info)
 
@@ -304,7 +304,7 @@ class TestTheirEnd:
         assert run(pipe) == [4, 5, 6, 7]
 
     def test_is_not_that_of_a_process_that_was_forked_and_ends(self, make_pipeline: MakePipeline) -> None:
-        """One of multiprocessing's ends its own threads, and what is registered with them."""
+        """A process of multiprocessing ends its own threads, and runs the functions registered with them."""
         pipe = make_pipeline(number, "thread")
         assert run(pipe) == [0, 1, 2, 3]
 
@@ -363,7 +363,7 @@ class TestACallbackThatLeaves:
 
 
 class TestAThreadThatHangs:
-    """It cannot be killed: it is given up, and what it still writes to is nobody else's."""
+    """It cannot be killed: it is abandoned, and no other batch gets the slot that it may write to."""
 
     def test_is_an_error_that_shows_where_and_the_loop_goes_on(self, make_pipeline: MakePipeline, gate: Gate) -> None:
         def stuck_source(info: SampleInfo) -> Any:
@@ -518,7 +518,7 @@ def never_pickled(parts: Any, name: str) -> NoReturn:
 
 
 class Worker:
-    """In the place of `run_worker`: takes what the test gives it, and leaves it when the test says so.
+    """Replaces `run_worker`: takes tasks from the test, and finishes them when the test wants it.
 
     Attributes:
         tasks: the numbers of tasks; 0: there will be none.
@@ -550,12 +550,12 @@ class Worker:
 
 
 def name_of_function(thread: threading.Thread) -> str:
-    """What a thread is in."""
+    """Return the names of the functions that a thread is in."""
     return sys._current_frames()[thread.ident or 0].f_code.co_name
 
 
 class TestGivingUp:
-    """What a pool asks for when a thread hangs, at each moment of the thread's life."""
+    """The calls of a pool for a hanging thread, at each moment of the thread's life."""
 
     @pytest.fixture
     def worker(self, monkeypatch: pytest.MonkeyPatch) -> Worker:
@@ -653,7 +653,7 @@ class TestGivingUp:
         assert kept() is None
 
     def test_when_it_is_about_to_end_it_ends_and_keeps_nothing(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
-        """What asks it to end comes before it has said that it does so by itself."""
+        """The SystemExit comes before the thread has reported its own end."""
         thread = workers._workers[0]
         lock, is_leaving, persists = thread._lock, threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""How many workers and how many batches ahead: what is decided of which measurements, and what a pipeline does of itself."""
+"""Choice of the number of workers and of prefetched batches: decisions from measurements, and complete pipelines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MIB = 1 << 20
 
 #: A batch of 64 samples that take 10 ms of computing each, and a loop that does nothing but ask for the next.
 COMPUTING = Measurement(busy_s=0.64, waiting=0.0, late_s=0.0, loop_s=0.0)
-#: The same samples, of which 9.9 ms are spent on waiting.
+#: The same samples, with 9.9 ms of waiting.
 SLEEPING = COMPUTING._replace(waiting=0.99)
 
 LIMITS = Limits(
@@ -64,14 +64,14 @@ FIRST = ChosenSettings(4, 2)
 
 
 def settle(seen: Measurement, limits: Limits = LIMITS, now: ChosenSettings = FIRST) -> ChosenSettings:
-    """What comes out after some looks."""
+    """Return the settings after some looks."""
     for _ in range(5):
         now = decide(now, seen, limits)
     return now
 
 
 def test_tasks_are_late_by_three_standard_deviations() -> None:
-    """Four tasks, half of which take 10 ms and half 30 ms; of these they compute 4 ms."""
+    """Four tasks: two take 10 ms, two take 30 ms. Each computes for 4 ms."""
     totals = Totals(1.0, busy_s=0.08, cpu_s=0.016, tasks=4, squares_s2=0.002, cpu_squares_s2=0.000064)
 
     assert totals.late_s(on_cpu=False) == pytest.approx(0.050)
@@ -179,7 +179,7 @@ class TestDepth:
 
 
 class StandIn:
-    """A pool that has measured what it is told to have measured."""
+    """A pool with the measurements that a test gives it."""
 
     def __init__(self) -> None:
         self.totals = Totals()
@@ -222,14 +222,14 @@ def take(pool: StandIn, chooser: Tuner, clock: list[float], source: int = 0) -> 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the tuner takes for the time."""
+    """The clock of the tuner."""
     now = [0.0]
     monkeypatch.setattr(tuner.time, "monotonic", lambda: now[0])
     return now
 
 
 def measured_by(chooser: Tuner, pool: StandIn) -> Measurement:
-    """What a tuner decides by, when it next looks."""
+    """Return the measurement of the tuner's next look."""
     seen: list[Measurement] = []
 
     def see(before: ChosenSettings, measured: Measurement, limits: Limits) -> ChosenSettings:
@@ -799,7 +799,7 @@ def test_a_worker_that_has_come_later_has_been_there_for_less_time() -> None:
 
 
 def always(depth: int) -> Callable[..., ChosenSettings]:
-    """What decides for so many batches ahead, and no more workers, whatever is measured."""
+    """Return a stand-in for `decide` that chooses this depth, and no more workers, for any measurement."""
     return lambda now, seen, limits: ChosenSettings(now.num_workers, depth, "since it is", "so decided")
 
 

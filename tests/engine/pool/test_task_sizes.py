@@ -145,7 +145,7 @@ def test_tasks_that_have_been_parted_meanwhile_need_no_room_for_more_than_their_
 
 
 def region_bytes_after_a_batch(task_size: int) -> int:
-    """How large regions become when it is known what a batch is like that was begun before tasks got another size."""
+    """Return the size of regions after a batch that was begun with another size of tasks."""
     space = SharedSpace.create()
     source = Source("a source", indices)
     assembler = ArrayAssembler(space, source, BATCH_SIZE, [OutputSchema()], WORKERS)
@@ -219,7 +219,7 @@ def test_batches_that_nobody_wants_any_more_are_not_on_their_way(make_pipeline: 
     gate.set()
 
 
-# Whatever becomes of batches that are on their way when tasks become larger or smaller
+# All outcomes of batches in flight when tasks become larger or smaller
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def for_one_epoch(info: SampleInfo) -> Any:
 
 
 def labels_of(pipe: Pipeline, num_batches: int) -> list[int]:
-    """The labels of the next batches, which tell what all elements of the samples are."""
+    """Return the labels of the next batches. A label is the value of all elements of its sample."""
     labels: list[int] = []
     for _ in range(num_batches):
         samples, these = pipe.run()
@@ -335,7 +335,7 @@ def test_a_sample_that_ends_its_workers_costs_its_batch_and_no_other(make_pipeli
 
 
 class Dice:
-    """What the global generators say of a sample, and which it is."""
+    """Return numbers of the global generators for a sample, and its index."""
 
     def __len__(self) -> int:
         return 300
