@@ -732,7 +732,7 @@ def test_garbage_in_the_counts_costs_their_batches_and_no_others(garbage: str, r
 def test_counts_of_anything(batch: bool, counts: list[int]) -> None:
     described = Described()
     source = Source("source", lambda info: None, 2, batch=batch, last_batch=LastBatch.PARTIAL)
-    assembler = ArrayAssembler(described.space, source, SIZE, LAYOUTS, 1)
+    assembler = ArrayAssembler(described.space, source, SIZE, declared=LAYOUTS, num_workers=1)
     described.slot.counts[:] = counts
 
     try:

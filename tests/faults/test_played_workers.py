@@ -457,7 +457,7 @@ class TestSampleThatKills:
         for seed in SEEDS:
             with played(self.make(10, 99), num_workers=3, seed=seed) as pool:
                 batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-                pool.on_step = lambda worker: pool._recovery.look_for_losses()  # called in the loop
+                pool.on_step = lambda worker: pool._recovery.check_for_lost_tasks()  # called in the loop
 
                 with pytest.raises(WorkerDiedError):
                     pool.wait(batches[1])
@@ -538,7 +538,7 @@ class TestSampleThatKills:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             pool.play_until(lambda: pool.num_restarts == 2)
 
-            assert not pool._recovery.holds_back
+            assert not pool._recovery.is_isolating
             assert samples_of(pool, batches[2]) == batch_of(2)
 
     def test_may_share_its_task_with_another_one(self) -> None:
@@ -648,7 +648,7 @@ class TestWorkersThatMayNotBeReplaced:
             while running.get(1) is second:
                 second.step()
             pool._recovery.look()
-            assert pool._recovery.holds_back
+            assert pool._recovery.is_isolating
 
             pool.workers.end(0, -signal.SIGKILL)
 

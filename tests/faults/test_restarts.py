@@ -776,7 +776,7 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     reports = work.pipes.done
     wait_until(lambda: not work.has_waiting_tasks() and _unread(reports) == work.num_open_tasks * DONE.size, "all reports")
 
-    pool._recovery.look_for_losses()
+    pool._recovery.check_for_lost_tasks()
 
     assert len(seen + batches_of(pipe, 5)) == 6
 

@@ -103,7 +103,14 @@ def spawned(boot: Boot) -> NoReturn:
     for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.bundle_fds):
         os.set_inheritable(fd, False)  # programs that callbacks start must not inherit them
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
-    channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers, boot.measures)
+    channels = Channels(
+        tasks=boot.tasks_fd,
+        own_tasks=boot.own_tasks_fds,
+        done=boot.done_fd,
+        space=space,
+        num_workers=boot.num_workers,
+        measures=boot.measures,
+    )
     _close_stdin()
     log_as_in(boot.logging)
     bundle = SourceBundle(*boot.bundle_fds)

@@ -105,8 +105,14 @@ def _run_fork(
 ) -> NoReturn:
     try:
         Descriptor.close_all_but((space.fd, *ends.all))
-        own_tasks = tuple(pipe.fileno() for pipe in ends.own_tasks)
-        channels = Channels(ends.tasks.fileno(), own_tasks, ends.done.fileno(), space, options.num_workers, options.measures)
+        channels = Channels(
+            tasks=ends.tasks.fileno(),
+            own_tasks=tuple(pipe.fileno() for pipe in ends.own_tasks),
+            done=ends.done.fileno(),
+            space=space,
+            num_workers=options.num_workers,
+            measures=options.measures,
+        )
         forked(main_pid, ends.control.fileno(), channels, sources, options.threads)
     except BaseException:
         sys.excepthook(*sys.exc_info())

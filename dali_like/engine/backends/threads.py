@@ -188,7 +188,14 @@ class ThreadWorkers:
         send_stop: Callable[[], None],
     ) -> None:
         shared, *own = (pipe.fileno() for pipe in tasks)
-        channels = Channels(shared, tuple(own), done.fileno(), space, options.num_workers, options.measures)
+        channels = Channels(
+            tasks=shared,
+            own_tasks=tuple(own),
+            done=done.fileno(),
+            space=space,
+            num_workers=options.num_workers,
+            measures=options.measures,
+        )
         self.exitcodes: dict[int, int] = {}
         self.pids = [0] * options.num_workers
         self.has_waiting_tasks = False  # a thread moves a task from the pipe to its cell at once

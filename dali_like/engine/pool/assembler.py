@@ -83,7 +83,7 @@ class Assembler(abc.ABC):
         self.ring = Ring(space, SlotLayout(capacity, task_size, region, tuple(outputs), request_bytes))
 
     @property
-    def holds_back(self) -> bool:
+    def needs_first_batch(self) -> bool:
         """Whether further batches wait until the first one has shown the schema of the samples."""
         return not self.known
 
@@ -286,6 +286,7 @@ class ArrayAssembler(Assembler):
         space: SharedSpace,
         source: Source,
         capacity: int,
+        *,
         declared: Sequence[OutputSchema],
         num_workers: int,
         tasks_per_worker: int = TASKS_PER_WORKER,

@@ -199,7 +199,9 @@ class Dispatcher:
             batch = self.backlog[0]
             assembler = self._assemblers[batch.key.source]
             # The first batch of a source shows the schema of its samples. The others need it for their slots.
-            if assembler.holds_back and any(other.key.source == batch.key.source for other in self._in_flight.values()):
+            if assembler.needs_first_batch and any(
+                other.key.source == batch.key.source for other in self._in_flight.values()
+            ):
                 return
             num_tasks = assembler.ring.slot_layout.num_tasks(batch.key.size)
             if self._open_tasks and self._open_tasks + num_tasks > self.pipes.most_open_tasks:

@@ -101,7 +101,14 @@ class WorkerPool:
         self._assemblers: list[Assembler] = [
             RequestAssembler(space, source, capacity, options.num_workers)
             if source.requests
-            else ArrayAssembler(space, source, capacity, declared, options.num_workers, tasks_per_worker)
+            else ArrayAssembler(
+                space,
+                source,
+                capacity,
+                declared=declared,
+                num_workers=options.num_workers,
+                tasks_per_worker=tasks_per_worker,
+            )
             for source, declared in sources
         ]
         self._overdue = np.zeros((len(sources), options.num_workers), np.int64)
@@ -286,7 +293,7 @@ class WorkerPool:
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
-                self._recovery.look_for_losses()
+                self._recovery.check_for_lost_tasks()
             for fd, _ in ready:
                 if fd == dispatcher.pipes.done.fileno():
                     dispatcher.read_reports()
@@ -386,5 +393,5 @@ class WorkerPool:
         raise ClosedError("the pipeline has been closed, because the program is exiting")
 
     def _post(self) -> None:
-        if self._dispatcher.backlog and not self._recovery.holds_back:
+        if self._dispatcher.backlog and not self._recovery.is_isolating:
             self._dispatcher.post()

@@ -222,7 +222,7 @@ class Recovery:
         return self._phase
 
     @property
-    def holds_back(self) -> bool:
+    def is_isolating(self) -> bool:
         """Whether no batch may be begun, because a suspect is being isolated."""
         return self._phase in _ISOLATING
 
@@ -253,7 +253,7 @@ class Recovery:
         if self._watch is not None and self._watch.due():
             self._look_for_hangs(self._watch)
 
-    def look_for_losses(self) -> None:
+    def check_for_lost_tasks(self) -> None:
         """Fail if an open task is nowhere, because something has overwritten the cell that named it.
 
         Call it only after a wait without any event.

@@ -90,7 +90,7 @@ class RequestAssembler(Assembler):
         return slot
 
     @property
-    def holds_back(self) -> bool:
+    def needs_first_batch(self) -> bool:
         return False  # until the schema is known, samples go into pickles
 
     def task_size_for(self, num_workers: int) -> int:

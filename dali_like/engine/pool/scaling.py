@@ -58,8 +58,15 @@ class Scale:
             struct.unpack_from("=3q2d", self._space.map, cell_offset(worker) + CELL_BUSY)
             for worker in range(self._recovery.num_workers)
         ]
-        busy, cpu, tasks, *squares = map(sum, zip(*words, strict=True))
-        return Totals(self._dispatcher.num_made / len(self._assemblers), busy / 1e9, cpu / 1e9, tasks, *squares)
+        busy_ns, cpu_ns, tasks, squares_s2, cpu_squares_s2 = map(sum, zip(*words, strict=True))
+        return Totals(
+            batches=self._dispatcher.num_made / len(self._assemblers),
+            busy_s=busy_ns / 1e9,
+            cpu_s=cpu_ns / 1e9,
+            tasks=tasks,
+            squares_s2=squares_s2,
+            cpu_squares_s2=cpu_squares_s2,
+        )
 
     @property
     def forked_pids(self) -> list[int]:

@@ -143,7 +143,7 @@ def test_what_becomes_an_array_that_fits_its_row_needs_no_description(sample: An
     space = SharedSpace.create()
     source = Source("a source", lambda info: sample, num_outputs=2)
     rows = [OutputSchema(DTYPE_CODES[np.dtype(float)], 1, (3,)), OutputSchema(DTYPE_CODES[np.dtype(int)], 0, ())]
-    assembler = ArrayAssembler(space, source, TASKS, rows, 1, tasks_per_worker=1)
+    assembler = ArrayAssembler(space, source, TASKS, declared=rows, num_workers=1, tasks_per_worker=1)
     slot = assembler.begin(Batch(BatchKey(0, 0, 0, 0, TASKS)), 1)
 
     status, _ = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q")).run(slot.page, 0)
@@ -167,7 +167,7 @@ def test_arrays_with_gaps_go_into_their_rows_as_others_do(num_outputs: int, gap:
     space = SharedSpace.create()
     source = Source("a source", make, num_outputs=num_outputs)
     rows = [OutputSchema(DTYPE_CODES[np.dtype(float)], 2, (2, 3))] * num_outputs
-    assembler = ArrayAssembler(space, source, TASKS, rows, 1, tasks_per_worker=1)
+    assembler = ArrayAssembler(space, source, TASKS, declared=rows, num_workers=1, tasks_per_worker=1)
     runner = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q"))
     for iteration in range(2):
         slot = assembler.begin(Batch(BatchKey(0, 0, iteration, iteration * TASKS, TASKS)), iteration + 1)

@@ -49,7 +49,7 @@ def indices(info: SampleInfo) -> NDArray[Any]:
 
 
 def make_stage() -> ArrayAssembler:
-    return ArrayAssembler(SharedSpace.create(), Source("a source", indices), BATCH_SIZE, (), WORKERS)
+    return ArrayAssembler(SharedSpace.create(), Source("a source", indices), BATCH_SIZE, declared=(), num_workers=WORKERS)
 
 
 def size_of(assembler: ArrayAssembler) -> int:
@@ -136,7 +136,7 @@ def test_tasks_that_have_been_joined_meanwhile_get_room_for_all_their_samples() 
 @pytest.mark.usefixtures("_small_regions")
 def test_tasks_that_have_been_parted_meanwhile_need_no_room_for_more_than_their_samples() -> None:
     space = SharedSpace.create()
-    assembler = ArrayAssembler(space, Source("a source", indices), BATCH_SIZE, (), WORKERS)
+    assembler = ArrayAssembler(space, Source("a source", indices), BATCH_SIZE, declared=(), num_workers=WORKERS)
     most_for_a_slot = space.size // 64
 
     assembler.enlarge(most_for_a_slot, BATCH_SIZE)  # or an error: for each of several tasks that would be too much
@@ -148,7 +148,7 @@ def region_bytes_after_a_batch(task_size: int) -> int:
     """Return the size of regions after a batch that was begun with another size of tasks."""
     space = SharedSpace.create()
     source = Source("a source", indices)
-    assembler = ArrayAssembler(space, source, BATCH_SIZE, [OutputSchema()], WORKERS)
+    assembler = ArrayAssembler(space, source, BATCH_SIZE, declared=[OutputSchema()], num_workers=WORKERS)
     batch = Batch(BatchKey(0, 0, 0, 0, BATCH_SIZE))
     slot = assembler.begin(batch, 1)
     assembler.cut(task_size)
