@@ -107,15 +107,24 @@ class LoaderWorkers:
         self._tuner = tuner
         most, first = (num_workers, None) if tuner is None else (tuner.most_workers, tuner.settings.num_workers)
         options = WorkerOptions(
-            most, start_method, threads, None, restarts, _pickled, first_workers=first, measures=tuner is not None
+            num_workers=most,
+            start_method=start_method,
+            threads=threads,
+            timeout_s=None,
+            restarts=restarts,
+            pickle_source=_pickled,
+            first_workers=first,
+            measures=tuner is not None,
         )
         with self._lock, enough_descriptors("a loader"):
             if start_method == "fork":
                 is_default = fetcher.array_backend.is_default(fetcher.collate_fn)
                 announce_local_classes_of(fetcher.dataset if is_default else (fetcher.dataset, fetcher.collate_fn))
             space = self._space = SharedSpace.create(max_held_bytes)
-            notice = str(base_seed).encode()
-            self._pool = make_pool([(self._source(fetcher), ())], self.capacity, space, options, notice, tuner)
+            seed = str(base_seed).encode()
+            self._pool = make_pool(
+                [(self._source(fetcher), ())], self.capacity, space, options, start_message=seed, tuner=tuner
+            )
             self._expect_starts()
             if pinning is not None:
                 from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415

@@ -260,14 +260,14 @@ class Runtime:
             check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
-            self._num_workers if tuner is None else tuner.most_workers,
-            given.py_start_method,
-            given.py_worker_threads,
-            given.py_timeout_s,
-            given.py_worker_restarts,
-            functools.partial(_pickled, given),
-            given.py_worker_options or {},
-            None if tuner is None else tuner.settings.num_workers,
+            num_workers=self._num_workers if tuner is None else tuner.most_workers,
+            start_method=given.py_start_method,
+            threads=given.py_worker_threads,
+            timeout_s=given.py_timeout_s,
+            restarts=given.py_worker_restarts,
+            pickle_source=functools.partial(_pickled, given),
+            resources=given.py_worker_options or {},
+            first_workers=None if tuner is None else tuner.settings.num_workers,
             measures=tuner is not None,
         )
         with bound_to(self._cpus):
