@@ -318,9 +318,9 @@ def test_types_that_make_no_batch(samples: list[Any], found: str) -> None:
         ([2**63], "Overflow when unpacking long long"),
         ([2**63, -1], "Overflow when unpacking long long"),
         ([1, 2**70], "Overflow when unpacking long long"),
-        ([[1, 2], 3], "the first sample of the batch is a <class 'list'>, another is a <class 'int'>"),
-        ([{"a": 1}, 3], "the first sample of the batch is a <class 'dict'>, another is a <class 'int'>"),
-        ([Box(1, "a"), 3], "the first sample of the batch is a <class '.*Box'>, another is a <class 'int'>"),
+        ([[1, 2], 3], "the first one is a <class 'list'>, another is a <class 'int'>"),
+        ([{"a": 1}, 3], "the first one is a <class 'dict'>, another is a <class 'int'>"),
+        ([Box(1, "a"), 3], "the first one is a <class '.*Box'>, another is a <class 'int'>"),
     ],
 )
 def test_samples_that_do_not_go_together(samples: list[Any], message: str) -> None:
@@ -337,7 +337,7 @@ def test_texts_of_any_length_are_no_numbers() -> None:
 
 
 def test_a_missing_key() -> None:
-    with pytest.raises(CollateKeyError, match=r"^'b' is a key of the first sample of the batch, and not of sample 2$"):
+    with pytest.raises(CollateKeyError, match=r"^sample 2 of the batch has no key 'b', unlike the first sample$"):
         default_collate([{"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1}])
 
 

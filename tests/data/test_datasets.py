@@ -138,7 +138,7 @@ def test_arrays_stay_what_they_are(tmp_path: Any) -> None:
     [
         ((np.zeros(3), np.zeros((4, 2))), "Size mismatch between tensors: the arrays have 3, 4 rows"),
         ((), "at least one array"),
-        ((np.zeros(3), np.float32(1)), "one of them has no dimensions"),
+        ((np.zeros(3), np.float32(1)), "an array has no dimensions"),
     ],
 )
 def test_arrays_that_make_no_dataset(arrays: tuple[Any, ...], message: str) -> None:

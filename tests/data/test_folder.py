@@ -163,7 +163,7 @@ def test_what_a_loader_or_a_transform_raises_names_the_file(root: Path) -> None:
     for arguments in ({"loader": fail}, {"loader": str, "transform": fail}):
         with pytest.raises(ValueError, match="damaged") as caught:
             DatasetFolder(str(root), extensions=(".webp",), allow_empty=True, **arguments)[0]
-        assert caught.value.__notes__ == [f"the sample is of the file {root}/cat/z.webp"]
+        assert caught.value.__notes__ == [f"raised for the file {root}/cat/z.webp"]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm", ".tiff"])

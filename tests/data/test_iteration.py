@@ -319,7 +319,7 @@ def test_so_is_one_that_says_its_state_and_takes_none_back() -> None:
 
 
 def test_an_iterable_that_has_become_shorter_is_noticed() -> None:
-    with pytest.raises(CheckpointError, match="4 items had been taken, and this pass ends after 3"):
+    with pytest.raises(CheckpointError, match="4 items had been taken, and this sampler has only 3"):
         resumable("abc").load_state_dict({"taken": 4})
 
 
@@ -355,7 +355,7 @@ def test_a_dataset_of_another_length_is_noticed(kind: str) -> None:
     state = resumable(MAKERS[kind](1)).state_dict()
     state["total"] += 1
 
-    with pytest.raises(CheckpointError, match=f"of a pass over {LENGTH + 1} indices, this is one over {LENGTH}"):
+    with pytest.raises(CheckpointError, match=f"of an epoch of {LENGTH + 1} indices, and this sampler has {LENGTH}"):
         resumable(MAKERS[kind](1)).load_state_dict(state)
 
 

@@ -86,8 +86,9 @@ def test_another_way_to_start_workers_starts_others(before: str, after: str) -> 
     loader.multiprocessing_context = after
 
     assert pids_of(loader) != first
-    assert loader._workers is not None
-    assert loader._workers.start_method == after
+    workers = loader._factory.manager.workers
+    assert workers is not None
+    assert workers.start_method == after
 
 
 def test_the_same_way_does_not() -> None:

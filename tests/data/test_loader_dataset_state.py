@@ -192,7 +192,7 @@ def test_datasets_that_know_nothing_are_walked_through() -> None:
         loader = loader_of(dataset, batch_size=2)
         next(iter(loader))
 
-        assert loader.state_dict()["progress"]["told"] == []
+        assert loader.state_dict()["iterator"]["reported_states"] == []
 
 
 class Wordless(IterableDataset[Any]):

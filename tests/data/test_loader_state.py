@@ -490,40 +490,58 @@ def state_of(**options: Any) -> dict[str, Any]:
     return loader.state_dict()
 
 
-def with_progress(**changes: Any) -> dict[str, Any]:
+def with_changes(**changes: Any) -> dict[str, Any]:
     state = state_of()
-    return {**state, "progress": {**state["progress"], **changes}}
+    return {**state, "iterator": {**state["iterator"], **changes}}
 
 
 #: What has been said of the state of a worker's walk.
-TOLD = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
+REPORTED = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
 
 
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        pytest.param([1], "this is no state of a DataLoader", id="list"),
-        pytest.param({"epoch": 1}, "this is no state of a DataLoader", id="foreign"),
-        pytest.param({**state_of(), "version": 99}, "this is no state of a DataLoader", id="version"),
-        pytest.param({"version": 1}, "it has no batch_size, generator, iterable, num_workers, progress", id="missing"),
-        pytest.param(state_of(dataset=Stream()), "it is of an iterable dataset, and this is a map-style one", id="iterable"),
+        pytest.param([1], "this is not the state of a DataLoader", id="list"),
+        pytest.param({"epoch": 1}, "this is not the state of a DataLoader", id="foreign"),
+        pytest.param({**state_of(), "version": 99}, "this is not the state of a DataLoader", id="version"),
+        pytest.param({"version": 2}, "batch_size, generator, iterable, iterator, num_workers is missing", id="missing"),
+        pytest.param(
+            state_of(dataset=Stream()),
+            "it is of a loader with an iterable dataset, and this loader has a map-style one",
+            id="iterable",
+        ),
         pytest.param(state_of(batch_size=3), "it counts batches of 3 samples, and this loader's have 2", id="batch size"),
-        pytest.param({**state_of(), "progress": 5}, "its progress is not what", id="progress"),
-        pytest.param({**state_of(), "generator": 5}, "its progress is not what", id="generator"),
-        pytest.param(with_progress(more=1), "its progress is not what", id="more"),
-        pytest.param(with_progress(yielded=-1), "its progress is not what", id="negative"),
-        pytest.param(with_progress(base_seed="a"), "its progress is not what", id="seed"),
-        pytest.param(with_progress(ahead=3), "its progress is not what", id="ahead"),
-        pytest.param(with_progress(ahead=[True]), "its progress is not what", id="truth"),
-        pytest.param(with_progress(is_over="no"), "its progress is not what", id="over"),
-        pytest.param(with_progress(told=[5]), "its progress is not what", id="told"),
-        pytest.param(with_progress(told=[{"worker": 0, "steps": -1}]), "its progress is not what", id="told half"),
+        pytest.param({**state_of(), "iterator": 5}, "a field of 'iterator' or 'generator' has a wrong type", id="iterator"),
+        pytest.param(
+            {**state_of(), "generator": 5}, "a field of 'iterator' or 'generator' has a wrong type", id="generator"
+        ),
+        pytest.param(with_changes(more=1), "a field of 'iterator' or 'generator' has a wrong type", id="more"),
+        pytest.param(with_changes(yielded=-1), "a field of 'iterator' or 'generator' has a wrong type", id="negative"),
+        pytest.param(with_changes(base_seed="a"), "a field of 'iterator' or 'generator' has a wrong type", id="seed"),
+        pytest.param(with_changes(ahead=3), "a field of 'iterator' or 'generator' has a wrong type", id="ahead"),
+        pytest.param(with_changes(ahead=[True]), "a field of 'iterator' or 'generator' has a wrong type", id="truth"),
+        pytest.param(with_changes(is_over="no"), "a field of 'iterator' or 'generator' has a wrong type", id="over"),
+        pytest.param(
+            with_changes(reported_states=[5]), "a field of 'iterator' or 'generator' has a wrong type", id="reported state"
+        ),
+        pytest.param(
+            with_changes(reported_states=[{"worker": 0, "steps": -1}]),
+            "a field of 'iterator' or 'generator' has a wrong type",
+            id="incomplete reported state",
+        ),
         *(
-            pytest.param(with_progress(told=[TOLD | wrong]), "its progress is not what", id=f"told {next(iter(wrong))}")
+            pytest.param(
+                with_changes(reported_states=[REPORTED | wrong]),
+                "a field of 'iterator' or 'generator' has a wrong type",
+                id=f"reported {next(iter(wrong))}",
+            )
             for wrong in ({"worker": True}, {"steps": -1}, {"ended": 0}, {"of_iterator": None})
         ),
         *(
-            pytest.param(with_progress(**wrong), "its progress is not what", id=next(iter(wrong)))
+            pytest.param(
+                with_changes(**wrong), "a field of 'iterator' or 'generator' has a wrong type", id=next(iter(wrong))
+            )
             for wrong in (
                 *({"number": -1}, {"turn": 0.5}, {"steps": [-1]}, {"ended": ["0"]}, {"shared_seed": "a"}),
                 *({"generator": 5}, {"sampler": [1]}),
@@ -563,7 +581,7 @@ def test_a_state_of_a_longer_dataset_is_refused_when_it_is_used(workers: int) ->
     loader = loader_of(Squares(19), workers, batch_size=2, shuffle=True)
     loader.load_state_dict(state_of(shuffle=True))
 
-    with pytest.raises(CheckpointError, match="it is of a pass over 20 indices, this is one over 19"):
+    with pytest.raises(CheckpointError, match="it is of an epoch of 20 indices, and this sampler has 19"):
         iter(loader)
 
 
@@ -572,7 +590,7 @@ def test_a_state_of_a_longer_sampler_is_refused_when_it_is_used(workers: int) ->
     loader = loader_of(Squares(), workers, batch_sampler=[])
     loader.load_state_dict({**state_of(batch_size=1, batch_sampler=[[1], [2]])})
 
-    with pytest.raises(CheckpointError, match="1 batches had been delivered, and the sampler has fewer"):
+    with pytest.raises(CheckpointError, match="1 batches had been delivered, and the sampler of this loader has fewer"):
         iter(loader)
 
 

@@ -145,7 +145,10 @@ def test_a_state_of_a_rank_that_has_more_batches_is_good_for_one_that_has_fewer(
 
 @pytest.mark.parametrize(
     ("length", "batch_size", "message"),
-    [(41, 4, "over so many samples: 41, and here are 40"), (40, 5, "take so many samples at once: 5, and here are 4")],
+    [
+        (41, 4, "41 samples in an epoch, and this has 40"),
+        (40, 5, "5 samples per iteration of all ranks together, and this has 4"),
+    ],
 )
 def test_states_of_others_are_refused(length: int, batch_size: int, message: str) -> None:
     def batches(length: int, batch_size: int) -> Any:

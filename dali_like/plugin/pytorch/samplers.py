@@ -1,4 +1,4 @@
-"""PyTorch's samplers as ones of ours, which draw the same and can be resumed."""
+"""Replaces PyTorch's samplers by this library's, which draw the same indices and can be resumed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _DistributedSampler(own_samplers.DistributedSampler):
 
 
 def own_sampler(sampler: Any) -> Any:
-    """Our sampler that gives what one of PyTorch's gives; others, subclasses among them, stay what they are."""
+    """Return this library's counterpart of one of PyTorch's samplers; other samplers and subclasses stay the same."""
     translate = _TRANSLATIONS.get(type(sampler))
     return sampler if translate is None else translate(sampler)
 
@@ -42,7 +42,7 @@ def _distributed(sampler: Any) -> Any:
 
 
 def _generator_of(sampler: Any) -> Any:
-    """PyTorch draws from its global generator where a sampler has none."""
+    """Return a sampler's generator; without one, PyTorch draws from its global generator."""
     return torch.default_generator if sampler.generator is None else sampler.generator
 
 
