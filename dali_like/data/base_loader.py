@@ -102,7 +102,7 @@ class BaseDataLoader(Monitored, TraceableLoader):
             "iterable": options.is_iterable,
             "num_workers": options.num_workers,
             "batch_size": options.samples_per_batch,
-            "generator": factory.generator_state(options) if is_between_epochs else None,
+            "generator": factory.generator_state(options.generator) if is_between_epochs else None,
             "iterator": None if state is None else dataclasses.asdict(state),
         }
 

@@ -30,10 +30,10 @@ from dali_like.engine.worker.requests import Request
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
 SEEDS_PER_BATCH = 8
 
-#: Walks through an iterable dataset that are under way at the same time: nested loops over one loader.
+#: Limit of simultaneous walks through an iterable dataset: nested loops over one loader.
 _MOST_WALKS = 16
 
-#: A step through an iterable dataset that fails more often than this is not tried again.
+#: Limit of failed attempts within one step of an iterable dataset.
 _MOST_FAILURES = 1000
 
 #: Limit of indices in a message.
@@ -60,7 +60,7 @@ class Fetcher:
         seed_every: number of samples between two seeds of the global generators.
         on_error: reaction to an exception of the dataset; see `DataLoader`.
         worker_init_fn: called in each worker with its number.
-        whole: whether workers collate batches. Becomes true if the samples do not fit any schema.
+        as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema.
     """
 
     dataset: Any
@@ -83,7 +83,7 @@ class Fetcher:
 
     @property
     def once(self) -> bool:
-        """Whether a worker cannot begin its walk anew: the dataset is its own iterator."""
+        """Whether a worker cannot iterate over the dataset again: it is its own iterator."""
         return isinstance(self.dataset, Iterator)
 
     @property
@@ -108,23 +108,25 @@ class Fetcher:
 
     def describe(self, key: BatchKey, sample: int) -> str:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
-        asked = pickle.loads(key.request)
-        if isinstance(asked, ItemsRequest):
-            return f"batch {asked.number} of worker {asked.worker}"
-        return self.describe_keys(asked, sample)
+        batch_request = pickle.loads(key.request)
+        if isinstance(batch_request, ItemsRequest):
+            return f"batch {batch_request.number} of worker {batch_request.worker}"
+        return self.describe_keys(batch_request, sample)
 
-    def describe_keys(self, asked: SamplesRequest, sample: int) -> str:
+    def describe_keys(self, batch_request: SamplesRequest, sample: int) -> str:
         """Describe a sample of a map-style dataset for messages."""
         if not self.batched:
-            return f"index {asked.keys!r}"
-        if asked.as_batch and (self.getitems is not None or sample >= len(asked.keys)):
-            return _described(asked)
-        return f"index {asked.keys[sample]!r} (sample {sample} of batch {asked.number})"
+            return f"index {batch_request.keys!r}"
+        if batch_request.as_batch and (self.getitems is not None or sample >= len(batch_request.keys)):
+            return _described(batch_request)
+        return f"index {batch_request.keys[sample]!r} (sample {sample} of batch {batch_request.number})"
 
     def describe_batch(self, key: BatchKey) -> str:
         """Describe a batch for messages about all of it."""
-        asked = pickle.loads(key.request)
-        return _described(asked) if isinstance(asked, SamplesRequest) and self.batched else self.describe(key, 0)
+        batch_request = pickle.loads(key.request)
+        if isinstance(batch_request, SamplesRequest) and self.batched:
+            return _described(batch_request)
+        return self.describe(key, 0)
 
     # In a worker
 
@@ -151,21 +153,21 @@ class Fetcher:
 
     def make(self, request: Request) -> SamplesAnswer | BatchAnswer | None:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
-        asked = pickle.loads(request.text)
+        batch_request = pickle.loads(request.text)
         request.cell[0] = request.start
-        if isinstance(asked, ItemsRequest):
-            return self.step(asked, request)
-        if asked.as_batch:
-            return BatchAnswer(self.fetch(asked, request))
-        return self._fill(asked, request)
+        if isinstance(batch_request, ItemsRequest):
+            return self.step(batch_request, request)
+        if batch_request.as_batch:
+            return BatchAnswer(self.fetch(batch_request, request))
+        return self._fill(batch_request, request)
 
     def put_back(self, request: Request, message: SamplesAnswer | BatchAnswer) -> None:
-        """See `dali_like.engine.worker.requests.RequestHandler`. Only walks cannot do a step again."""
-        asked = pickle.loads(request.text)
-        if isinstance(asked, ItemsRequest) and isinstance(message, BatchAnswer):
-            self._walks[asked.iterator].unplaced[asked.number] = message
+        """See `dali_like.engine.worker.requests.RequestHandler`. Only a walk cannot repeat a step."""
+        batch_request = pickle.loads(request.text)
+        if isinstance(batch_request, ItemsRequest) and isinstance(message, BatchAnswer):
+            self._walks[batch_request.iterator].unplaced[batch_request.number] = message
 
-    def _fill(self, asked: SamplesRequest, request: Request) -> SamplesAnswer | None:
+    def _fill(self, batch_request: SamplesRequest, request: Request) -> SamplesAnswer | None:
         """Compute samples, and write them into their rows as long as they fit the schema."""
         schema = self._schema_of(request.schema)
         texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
@@ -173,7 +175,7 @@ class Fetcher:
         together = request.stop - request.start if schema is None else schema.together
         for begin in range(request.start, request.stop, together or 1):
             end = min(begin + together, request.stop)
-            samples = self._make_some(asked, begin, end, request)
+            samples = self._make_some(batch_request, begin, end, request)
             if schema is not None and not others:
                 rows = [rows[begin - request.start : end - request.start] for rows in request.rows]
                 samples = samples[schema.put(samples, rows, texts) :]
@@ -181,8 +183,8 @@ class Fetcher:
             del samples  # the next samples reuse the memory, which is in the CPU cache
         return SamplesAnswer(texts, others) if others or texts else None
 
-    def _make_some(self, asked: SamplesRequest, begin: int, end: int, request: Request) -> list[Any]:
-        seed, number, keys, _ = asked
+    def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request) -> list[Any]:
+        seed, number, keys, _ = batch_request
         samples = []
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
@@ -225,9 +227,9 @@ class Fetcher:
             batch = None if self._collate_schema is None else batch_of(samples, self._collate_schema)
         return self.collate_fn(samples) if batch is None else batch
 
-    def fetch(self, asked: SamplesRequest, request: Request | LocalRequest) -> Any:
+    def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
         """Return a batch of a map-style dataset, or one sample without batches."""
-        seed, number, keys, _ = asked
+        seed, number, keys, _ = batch_request
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         if not self.batched:
             self._seed(seed, number, 0)
@@ -355,12 +357,12 @@ class Fetcher:
                 seeder(mixed)
 
 
-def _described(asked: SamplesRequest) -> str:
+def _described(batch_request: SamplesRequest) -> str:
     """Describe a batch with the indices of its samples: errors of a collation count samples within the batch."""
-    if not isinstance(asked.keys, Collection):  # a dataset with __getitems__ may support other keys
-        return f"batch {asked.number}"
-    indices = ", ".join(map(repr, itertools.islice(asked.keys, _MOST_INDICES)))
-    return f"batch {asked.number} (indices {indices}{', ...' if len(asked.keys) > _MOST_INDICES else ''})"
+    if not isinstance(batch_request.keys, Collection):  # a dataset with __getitems__ may support other keys
+        return f"batch {batch_request.number}"
+    indices = ", ".join(map(repr, itertools.islice(batch_request.keys, _MOST_INDICES)))
+    return f"batch {batch_request.number} (indices {indices}{', ...' if len(batch_request.keys) > _MOST_INDICES else ''})"
 
 
 class _MeasuredDataset:

@@ -107,9 +107,14 @@ class IteratorFactory:
         self.drop_prepared()
         self.manager.release()
 
-    def generator_state(self, options: LoaderOptions) -> dict[str, Any] | None:
+    def generator_state(self, generator: Any) -> dict[str, Any] | None:
         """Return the state of the loader's generator, without the draws of an iterator that was prepared ahead of time."""
-        return self._state_of(options.generator)
+        if generator is None:
+            return None
+        state = randomness_of(generator).state()
+        if self._prepared is not None and state == self._prepared.generator_after:
+            return self._prepared.generator_before
+        return state
 
     # Resuming and seeding
 
@@ -170,15 +175,7 @@ class IteratorFactory:
             base_seed, number = array_backend.draw_seed(options.generator), 0
             if options.num_workers:
                 array_backend.draw_shared_seed(options.dataset, options.generator)  # a second draw, as in PyTorch
-        return IteratorState(base_seed, number, self._state_of(options.generator), shared_seed=shared_seed)
-
-    def _state_of(self, generator: Any) -> dict[str, Any] | None:
-        if generator is None:
-            return None
-        state = randomness_of(generator).state()
-        if self._prepared is not None and state == self._prepared.generator_after:
-            return self._prepared.generator_before
-        return state
+        return IteratorState(base_seed, number, self.generator_state(options.generator), shared_seed=shared_seed)
 
     # Beginning the next epoch ahead of time
 
@@ -192,14 +189,14 @@ class IteratorFactory:
         try:
             if self._prepared is None:
                 options = read_options()
-                before = self._state_of(options.generator)
+                before = self.generator_state(options.generator)
                 iterator = self._begin(options, trace, previous=self.latest_state)
                 self._prepared = PreparedIterator(
                     iterator=iterator,
                     options=options,
                     samplers=_sampler_attributes(options.index_sampler),
                     generator_before=before,
-                    generator_after=self._state_of(options.generator),
+                    generator_after=self.generator_state(options.generator),
                 )
         finally:
             self.lock.__exit__(*sys.exc_info())
@@ -210,7 +207,7 @@ class IteratorFactory:
         if prepared is None:
             return
         generator = prepared.options.generator
-        state = self._state_of(generator)
+        state = self.generator_state(generator)
         self._prepared = None
         prepared.iterator.end()
         if state is not None:
@@ -221,7 +218,7 @@ class IteratorFactory:
         prepared = self._prepared
         if prepared is None:
             return None
-        if not prepared.fits(options) or self._state_of(options.generator) != prepared.generator_before:
+        if not prepared.fits(options) or self.generator_state(options.generator) != prepared.generator_before:
             self.drop_prepared()
             return None
         self._prepared = None

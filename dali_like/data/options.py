@@ -71,34 +71,18 @@ class LoaderOptions:
     @classmethod
     def of(cls, loader: Any) -> LoaderOptions:
         """Read the attributes of a loader, which is this library's or a subclass of PyTorch's."""
-        return cls(
-            dataset=loader.dataset,
-            is_iterable=int(loader._dataset_kind) == 1,
-            collate_fn=loader.collate_fn,
-            worker_init_fn=loader.worker_init_fn,
-            batched=loader._auto_collation,
-            batch_size=loader.batch_size,
-            samples_per_batch=None if loader.batch_size is None else loader.batch_sampler.batch_size,
-            drop_last=loader.drop_last,
-            index_sampler=loader._index_sampler,
-            generator=loader.generator,
-            num_workers=loader.num_workers,
-            prefetch_factor=loader.prefetch_factor,
-            auto=loader._auto,
-            multiprocessing_context=loader.multiprocessing_context,
-            persistent_workers=loader.persistent_workers,
-            timeout_s=loader.timeout,
-            in_order=loader.in_order,
-            pin_memory=loader.pin_memory,
-            announced_length=loader._IterableDataset_len_called,
-            worker_seeding=loader.worker_seeding,
-            on_error=loader.on_error,
-            worker_restarts=loader.worker_restarts,
-            prefetch_epochs=loader.prefetch_epochs,
-            max_held_bytes=loader.max_held_bytes,
-            worker_threads=loader.worker_threads,
-            array_backend=loader._array_backend,
-        )
+        renamed = {
+            "is_iterable": int(loader._dataset_kind) == 1,
+            "batched": loader._auto_collation,
+            "samples_per_batch": None if loader.batch_size is None else loader.batch_sampler.batch_size,
+            "index_sampler": loader._index_sampler,
+            "auto": loader._auto,
+            "timeout_s": loader.timeout,
+            "announced_length": loader._IterableDataset_len_called,
+            "array_backend": loader._array_backend,
+        }
+        named = {name: getattr(loader, name) for name in cls.__dataclass_fields__ if name not in renamed}
+        return cls(**named, **renamed)
 
     @property
     def num_ahead(self) -> int:

@@ -1,4 +1,4 @@
-"""Collation: what becomes of samples of each kind, and which do not make a batch."""
+"""Collation of samples of each type, and errors."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Box:
 
 
 class Named(collections.UserList[Any]):
-    """A list that carries an attribute."""
+    """A list with an attribute."""
 
     name = "none"
 
 
 class Fixed(Sequence[Any]):
-    """A sequence that is made of its items, and cannot be changed."""
+    """An immutable sequence, constructed from its items."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -58,7 +58,7 @@ class Fixed(Sequence[Any]):
 
 
 class Fields(Mapping[str, Any]):
-    """A mapping that cannot be made of a dict."""
+    """A mapping that cannot be constructed from a dict."""
 
     def __init__(self, x: Any, y: Any) -> None:
         self.fields = {"x": x, "y": y}
@@ -269,7 +269,7 @@ def test_the_keys_are_those_of_the_first_sample() -> None:
     assert list(default_collate([{"a": 1}, {"a": 1, "b": 2}])) == ["a"]
 
 
-# What does not make a batch
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_the_functions_of_default_collate_may_be_extended(monkeypatch: pytest.Mo
 def test_an_error_of_a_function_passes_through() -> None:
     @dataclasses.dataclass(frozen=True)
     class NoSpecialsError(Exception):
-        """One that cannot be changed."""
+        """An immutable one."""
 
     def failing(batch: Any, *, collate_fn_map: Any) -> None:
         raise NoSpecialsError

@@ -1,4 +1,4 @@
-"""What is changed between epochs reaches workers that are kept; what is not costs them nothing."""
+"""Changes between epochs reach kept workers; without a change, they are not restarted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kept(dataset: Any, **options: Any) -> DataLoader[Any]:
 
 
 def pids_of(loader: Any) -> list[int]:
-    """Of the workers that make an epoch."""
+    """Return the process ids of the workers of an epoch."""
     batches = iter(loader)
     list(batches)
     return [worker.pid for worker in batches._workers]

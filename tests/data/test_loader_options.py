@@ -1,4 +1,4 @@
-"""What a data loader is told: our own arguments, and what may be changed afterwards. The rest is held against PyTorch."""
+"""The own arguments of the loader, and attributes that may change. The parity tests compare the rest with PyTorch."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_pytorch_refuses_comes_before_what_only_we_do() -> None:
         DataLoader("abc", num_workers=-1, on_error="ignore")
 
 
-# What may be changed
+# Changes of attributes
 
 
 @pytest.mark.parametrize("name", LOCKED)
@@ -158,7 +158,7 @@ def test_copies_are_locked_too(copied: Any) -> None:
 
 
 def test_a_loader_can_be_made_of_the_attributes_of_another() -> None:
-    """As frameworks do that exchange the sampler."""
+    """As frameworks do to replace the sampler."""
     loader = DataLoader("abcd", collate_fn=list, timeout=3, **OWN)
     names = ["dataset", "collate_fn", "timeout", *OWN]
 
@@ -194,7 +194,7 @@ def test_what_is_no_generator_is_refused_even_if_nothing_draws_from_it(shuffle: 
         DataLoader("abc", shuffle=shuffle, generator="x")
 
 
-# What is said when an iterator is made
+# Warnings and errors at the beginning of an iterator
 
 
 def test_nothing_if_all_is_well() -> None:
