@@ -458,12 +458,12 @@ class WorkerHandle:
 
 def _worker_options(options: LoaderOptions, tuner: Tuner | None) -> WorkerOptions:
     return WorkerOptions(
-        options.num_workers if tuner is None else tuner.most_workers,
-        options.start_method,
-        options.worker_threads,
-        None,
-        options.worker_restarts,
-        _pickle_source,
+        num_workers=options.num_workers if tuner is None else tuner.most_workers,
+        start_method=options.start_method,
+        threads=options.worker_threads,
+        timeout_s=None,
+        restarts=options.worker_restarts,
+        pickle_source=_pickle_source,
         first_workers=None if tuner is None else tuner.settings.num_workers,
         measures=tuner is not None,
     )

@@ -35,7 +35,12 @@ def own_sampler(sampler: Any) -> Any:
 
 def _distributed(sampler: Any) -> Any:
     own = _DistributedSampler(
-        sampler.dataset, sampler.num_replicas, sampler.rank, sampler.shuffle, sampler.seed, sampler.drop_last
+        sampler.dataset,
+        num_replicas=sampler.num_replicas,
+        rank=sampler.rank,
+        shuffle=sampler.shuffle,
+        seed=sampler.seed,
+        drop_last=sampler.drop_last,
     )
     own.set_epoch(sampler.epoch)
     return own
@@ -47,12 +52,16 @@ def _generator_of(sampler: Any) -> Any:
 
 
 _TRANSLATIONS: dict[type, Callable[[Any], Any]] = {
-    torch_data.SequentialSampler: lambda its: own_samplers.SequentialSampler(its.data_source),
-    torch_data.RandomSampler: lambda its: _RandomSampler(its.data_source, its.replacement, its._num_samples, its.generator),
-    torch_data.SubsetRandomSampler: lambda its: own_samplers.SubsetRandomSampler(its.indices, _generator_of(its)),
-    torch_data.WeightedRandomSampler: lambda its: own_samplers.WeightedRandomSampler(
-        its.weights, its.num_samples, its.replacement, _generator_of(its)
+    torch_data.SequentialSampler: lambda sampler: own_samplers.SequentialSampler(sampler.data_source),
+    torch_data.RandomSampler: lambda sampler: _RandomSampler(
+        sampler.data_source, sampler.replacement, sampler._num_samples, sampler.generator
     ),
-    torch_data.BatchSampler: lambda its: _BatchSampler(its.sampler, its.batch_size, its.drop_last),
+    torch_data.SubsetRandomSampler: lambda sampler: own_samplers.SubsetRandomSampler(
+        sampler.indices, _generator_of(sampler)
+    ),
+    torch_data.WeightedRandomSampler: lambda sampler: own_samplers.WeightedRandomSampler(
+        sampler.weights, sampler.num_samples, sampler.replacement, _generator_of(sampler)
+    ),
+    torch_data.BatchSampler: lambda sampler: _BatchSampler(sampler.sampler, sampler.batch_size, sampler.drop_last),
     torch_data.DistributedSampler: _distributed,
 }
