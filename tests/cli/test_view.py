@@ -67,7 +67,7 @@ def test_a_running_pipeline_is_served(make_pipeline: MakePipeline) -> None:
     ("arguments", "message"),
     [
         (["nothing.json"], "nothing.json cannot be read: No such file"),
-        ([__file__], "test_view.py is no trace that dali_like has written"),
+        ([__file__], "test_view.py is not a trace of dali_like"),
         (["--pid", "1"], "process 1 does not show a pipeline"),
     ],
 )
