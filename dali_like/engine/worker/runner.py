@@ -117,7 +117,7 @@ class TaskRunner:
             self.unnoted = None
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """CallContext a function of the user's; one that returns a coroutine is awaited."""
+        """Call a function of the user's; one that returns a coroutine is awaited."""
         return self._loop.finish(function(*args))
 
     def note_skip(self) -> None:
