@@ -112,7 +112,6 @@ class TestAWorkerThatDies:
         batches = iter(loader)
         seen = list(map(digest, batches))
 
-        kill_and_wait([worker.pid for worker in batches._workers])
         kill_and_wait([worker.pid for worker in loader._factory.manager.workers.handles])
 
         seen += map(digest, loader)
