@@ -184,7 +184,7 @@ def _seed_torch(seed: int) -> None:
 def mixed_seed(*words: int) -> int:
     """Return a seed of 63 bits that depends on all given numbers and their order.
 
-    The steps are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+    The algorithm is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
     """
     state = 0
     for word in words:

@@ -1,6 +1,6 @@
 """Counters of a loader over all its iterators, and the statistics made of them.
 
-The main process owns the counters. Workers that have ended have added theirs; those that still run are read on request.
+The main process owns the counters. Workers add their counts when they end; the counts of running workers are read on request.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LoaderCounters:
         return list(self._running)
 
     def total(self, worker_sets: Sequence[CountedWorkers]) -> Counts:
-        """Return all counts so far, including those of some workers that exist."""
+        """Return all counts so far, including the counts of given workers that exist."""
         counts = Counts(replaced=self.replaced, batches=self.batches)
         for each in (self._ended, *(workers.counts for workers in worker_sets)):
             counts = counts.plus(each)

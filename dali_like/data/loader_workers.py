@@ -352,7 +352,7 @@ class LoaderWorkers:
 
 
 class _ActiveIterators:
-    """Counts the iterators that workers serve, and collects the pending batches of those that have ended.
+    """Counts the iterators that workers serve, and collects the pending batches of ended iterators.
 
     Finalizers call `end` at any instruction: it is one append to a deque. `abandoned` requires the lock of the workers.
     """

@@ -290,7 +290,7 @@ def check_before_iteration(loader: Any) -> None:
     Raises:
         IteratorArgumentError: `timeout` is set without workers, or a number of workers or batches is not positive.
         ArgumentTypeError: one of these numbers is no integer.
-        ArgumentClashError: the worker threads cannot do what another argument asks for.
+        ArgumentClashError: worker threads do not support another argument.
     """
     loader.check_worker_number_rationality()
     if loader.pin_memory:

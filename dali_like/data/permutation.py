@@ -258,7 +258,7 @@ class BlockPermutation:
         return group * self._together * self._block_size - self._num_missing * (group > self._short_group)
 
     def _first(self, block: Any) -> Any:
-        """Return the first number of the block at a place. Those of the latest group are cached."""
+        """Return the first number of the block at a place. Cached for the blocks of the latest group."""
         if isinstance(block, np.ndarray):
             return self._blocks[block] * self._block_size
         firsts = self._latest.firsts

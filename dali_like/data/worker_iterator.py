@@ -41,7 +41,7 @@ class WorkerIterator(LoaderIterator):
     def __init__(
         self, options: LoaderOptions, state: IteratorState, indices: SamplerIterator[Any], workers: LoaderWorkers
     ) -> None:
-        # First, what `__del__` needs if the rest fails.
+        # `__del__` needs these attributes even if the constructor fails below.
         self._pending: deque[Batch] = deque()
         self._number = workers.begin_iterator()
         self._loader_workers: LoaderWorkers | None = workers

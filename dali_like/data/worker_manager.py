@@ -55,7 +55,7 @@ class WorkerManager:
         return not has_changed or (options.start_method == "spawn" and not workers.is_in_use)
 
     def renew(self, options: LoaderOptions) -> None:
-        """End the workers, and let those that start next have the current objects."""
+        """End the workers. The next ones start with copies of the current objects."""
         assert self.workers is not None
         self.workers.rest(make_fetcher(options))
 

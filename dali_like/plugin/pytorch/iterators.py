@@ -91,7 +91,7 @@ class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
     ``next`` raises `RaggedError` and the batch is lost; use `DALIRaggedIterator` instead. Outputs of Python objects are
     lists.
 
-    Arguments and errors are those of `BaseIterator`, and follow ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
+    See `BaseIterator` for arguments and errors. Follows ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -110,7 +110,7 @@ class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
 class DALIClassificationIterator(DALIGenericIterator):
     """A `DALIGenericIterator` for pipelines of two outputs, with the names "data" and "label".
 
-    Arguments and errors are those of `BaseIterator`, without `output_map`, and follow
+    See `BaseIterator` for arguments and errors; there is no `output_map`. Follows
     ``nvidia.dali.plugin.pytorch.DALIClassificationIterator`` 1.53.
     """
 
@@ -148,7 +148,7 @@ class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
 
     The type of an output depends only on its tag, and not on the shapes in a batch.
 
-    Arguments and errors are those of `BaseIterator`, and one more. They follow
+    See `BaseIterator` for the other arguments and errors. Follows
     ``nvidia.dali.plugin.pytorch.DALIRaggedIterator`` 1.53.
 
     Args:
