@@ -1,6 +1,7 @@
 """Counters of a loader over all its iterators, and the statistics made of them.
 
-The main process owns the counters. Workers add their counts when they end; the counts of running workers are read on request.
+The main process owns the counters. Workers add their counts when they end. The counts of running workers are read
+on request.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.loops import LoopMeter
 
 if TYPE_CHECKING:
+    from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
     from dali_like.engine.pool.settings import ChosenSettings
     from dali_like.monitor.statistics import Settings, Statistics
@@ -55,26 +56,6 @@ class Counts(NamedTuple):
         )
 
 
-class CountedWorkers(Protocol):
-    """Workers with counts; see `dali_like.data.loader_workers.LoaderWorkers`."""
-
-    @property
-    def counts(self) -> Counts:
-        """The counts so far; zero once they have been added to the counters of the loader."""
-
-    @property
-    def pool(self) -> WorkerPool:
-        """The pool of the workers."""
-
-    @property
-    def pids(self) -> Sequence[int]:
-        """The process of each worker; 0 for a worker that has not started, or has ended."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory of their batches."""
-
-
 class LoaderCounters:
     """Counters of a loader.
 
@@ -91,9 +72,9 @@ class LoaderCounters:
         self.meter = Meter()
         self.samples = self.batches = self.replaced = 0
         self._ended = Counts()
-        self._running: weakref.WeakSet[CountedWorkers] = weakref.WeakSet()
+        self._running: weakref.WeakSet[LoaderWorkers] = weakref.WeakSet()
 
-    def watch(self, workers: CountedWorkers) -> None:
+    def watch(self, workers: LoaderWorkers) -> None:
         """Include the counts of these workers for as long as they exist."""
         self._running.add(workers)
 
@@ -102,11 +83,11 @@ class LoaderCounters:
         self._ended = self._ended.plus(counts)
 
     @property
-    def worker_sets(self) -> list[CountedWorkers]:
+    def worker_sets(self) -> list[LoaderWorkers]:
         """The workers that exist, of all iterators."""
         return list(self._running)
 
-    def total(self, worker_sets: Sequence[CountedWorkers]) -> Counts:
+    def total(self, worker_sets: Sequence[LoaderWorkers]) -> Counts:
         """Return all counts so far, including the counts of given workers that exist."""
         counts = Counts(replaced=self.replaced, batches=self.batches)
         for each in (self._ended, *(workers.counts for workers in worker_sets)):

@@ -87,7 +87,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         worker_restarts: how many dead workers to replace per minute. 0: none; None: all.
         prefetch_epochs: whether workers begin the next epoch before the program does. The sampler is iterated earlier then,
             and later changes to it have no effect on that epoch.
-        max_held_bytes: limit of the memory for all batches, also for batches that the program holds. None: half of the memory.
+        max_held_bytes: limit of the memory for all batches, including batches held by the program. None: half the memory.
         worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. None: do not change them.
 
     Raises:
