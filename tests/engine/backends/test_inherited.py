@@ -100,12 +100,12 @@ def test_worker_that_is_running_sees_the_epoch(start_method: str) -> None:
     for number in range(3):
         epoch.value = number
         seen.append(passes_over(loader))
-    pids = {worker.pid for worker in loader._workers.workers}
+    pids = {worker.pid for worker in loader._factory.manager.workers.handles}
     passes_over(loader)
 
     assert seen == [[[number] * 4] * 2 for number in range(3)]
-    assert {worker.pid for worker in loader._workers.workers} == pids
-    loader._drop_workers()
+    assert {worker.pid for worker in loader._factory.manager.workers.handles} == pids
+    loader._factory.drop_workers()
 
 
 def test_lock_excludes(start_method: str) -> None:
@@ -200,7 +200,7 @@ def test_condition(start_method: str) -> None:
         batches = iter(loader)  # the worker waits for the condition now, or will
         was_notified = condition.wait(60)
     list(batches)
-    loader._drop_workers()
+    loader._factory.drop_workers()
 
     assert was_notified
 
@@ -240,7 +240,7 @@ def test_what_is_put_into_a_queue_last_arrives(start_method: str) -> None:
         passes_over(loader)
 
     assert [queue.get(timeout=60) for _ in range(2 * 8 * 50)] == [7] * (2 * 8 * 50)
-    loader._drop_workers()
+    loader._factory.drop_workers()
     queue.close()
 
 
@@ -347,7 +347,7 @@ def test_shared_memory_outlives_workers(memory: shared_memory.SharedMemory) -> N
     for value in (1, 2):
         memory.buf[0] = value  # type: ignore[index]  # it is open
         seen.append(passes_over(loader))
-    loader._drop_workers()
+    loader._factory.drop_workers()
 
     assert seen == [[[1] * 4] * 2, [[2] * 4] * 2]
     assert os.path.exists(f"/dev/shm/{memory.name}")
@@ -448,7 +448,7 @@ def test_loader_has_the_other_primitive_after_a_change() -> None:
 
     source.primitives = (other,)
     passes_over(loader)
-    loader._drop_workers()
+    loader._factory.drop_workers()
 
     assert other[0].poll(60)
 
