@@ -61,7 +61,7 @@ class Resumable(HasArguments):
             CheckpointError: JSON cannot hold the state of a source.
             WorkerDiedError: or whatever else `run` raises, where a batch is waited for.
         """
-        return self._take_checkpoint().words()
+        return self._take_checkpoint().to_dict()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a state that `state_dict` has returned, in place of ``Pipeline(checkpoint=...)``.

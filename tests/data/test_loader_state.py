@@ -502,28 +502,30 @@ TOLD = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        pytest.param([1], "this is no state of a DataLoader", id="list"),
-        pytest.param({"epoch": 1}, "this is no state of a DataLoader", id="foreign"),
-        pytest.param({**state_of(), "version": 99}, "this is no state of a DataLoader", id="version"),
-        pytest.param({"version": 1}, "it has no batch_size, generator, iterable, num_workers, progress", id="missing"),
+        pytest.param([1], "this is not a state of a DataLoader", id="list"),
+        pytest.param({"epoch": 1}, "this is not a state of a DataLoader", id="foreign"),
+        pytest.param({**state_of(), "version": 99}, "this is not a state of a DataLoader", id="version"),
+        pytest.param({"version": 1}, "the state has no 'batch_size', 'generator', 'iterable', 'num_workers'", id="missing"),
         pytest.param(state_of(dataset=Stream()), "it is of an iterable dataset, and this is a map-style one", id="iterable"),
         pytest.param(state_of(batch_size=3), "it counts batches of 3 samples, and this loader's have 2", id="batch size"),
-        pytest.param({**state_of(), "progress": 5}, "its progress is not what", id="progress"),
-        pytest.param({**state_of(), "generator": 5}, "its progress is not what", id="generator"),
-        pytest.param(with_progress(more=1), "its progress is not what", id="more"),
-        pytest.param(with_progress(yielded=-1), "its progress is not what", id="negative"),
-        pytest.param(with_progress(base_seed="a"), "its progress is not what", id="seed"),
-        pytest.param(with_progress(ahead=3), "its progress is not what", id="ahead"),
-        pytest.param(with_progress(ahead=[True]), "its progress is not what", id="truth"),
-        pytest.param(with_progress(is_over="no"), "its progress is not what", id="over"),
-        pytest.param(with_progress(told=[5]), "its progress is not what", id="told"),
-        pytest.param(with_progress(told=[{"worker": 0, "steps": -1}]), "its progress is not what", id="told half"),
+        pytest.param({**state_of(), "progress": 5}, "the state: progress should be an object, not 5", id="progress"),
+        pytest.param({**state_of(), "generator": 5}, "the state: generator should be an object, not 5", id="generator"),
+        pytest.param(with_progress(more=1), "progress has the unknown entries 'more'", id="more"),
+        pytest.param(with_progress(yielded=-1), "progress: yielded should be an integer from 0 on, not -1", id="negative"),
+        pytest.param(with_progress(base_seed="a"), "base_seed should be an integer", id="seed"),
+        pytest.param(with_progress(ahead=3), "ahead should be a list", id="ahead"),
+        pytest.param(with_progress(ahead=[True]), "ahead should be an integer from 0 on, not True", id="truth"),
+        pytest.param(with_progress(is_over="no"), "is_over should be true or false", id="over"),
+        pytest.param(with_progress(told=[5]), "told should be an object, not 5", id="told"),
+        pytest.param(with_progress(told=[{"worker": 0, "steps": -1}]), "told has no 'ended', 'of_iter", id="told half"),
         *(
-            pytest.param(with_progress(told=[TOLD | wrong]), "its progress is not what", id=f"told {next(iter(wrong))}")
+            pytest.param(
+                with_progress(told=[TOLD | wrong]), f"told: {next(iter(wrong))} should be", id=f"told {next(iter(wrong))}"
+            )
             for wrong in ({"worker": True}, {"steps": -1}, {"ended": 0}, {"of_iterator": None})
         ),
         *(
-            pytest.param(with_progress(**wrong), "its progress is not what", id=next(iter(wrong)))
+            pytest.param(with_progress(**wrong), f"progress: {next(iter(wrong))} should be", id=next(iter(wrong)))
             for wrong in (
                 *({"number": -1}, {"turn": 0.5}, {"steps": [-1]}, {"ended": ["0"]}, {"shared_seed": "a"}),
                 *({"generator": 5}, {"sampler": [1]}),

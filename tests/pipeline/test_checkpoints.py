@@ -145,7 +145,7 @@ def test_garbage_is_refused(data: Any) -> None:
     [
         ({"batch_size": 5}, "batch_size=5, not batch_size=4$"),
         ({"passed": [], "sources": []}, "0 sources, not 1"),
-        ({"passed": [3]}, "in the checkpoint, source 0 is an iterator; in this pipeline it is none"),
+        ({"passed": [3]}, "source 0 is an iterator in the checkpoint, and not in this pipeline"),
     ],
 )
 def test_checkpoint_of_another_pipeline_is_refused(change: dict[str, Any], words: str) -> None:
