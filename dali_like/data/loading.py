@@ -27,15 +27,15 @@ from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.data.worker_manager import Staffed
-from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.monitored import Monitored
-from dali_like.monitor.traceable import TraceableLoader
+from dali_like.monitor.monitoring import Monitor
 
 if TYPE_CHECKING:
+    from dali_like.data.loader_trace import LoaderTrace
+    from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
 
 
-class Loading(Staffed, Monitored, TraceableLoader):
+class Loading(Staffed):
     """Iteration, for a class that has a loader's attributes; see `dali_like.data.options.LoaderOptions`."""
 
     drop_last: bool
@@ -62,7 +62,7 @@ class Loading(Staffed, Monitored, TraceableLoader):
 
     def __iter__(self) -> LoaderIterator:
         self._check_iteration()
-        self._publish_if_told()
+        self._monitor.publish_if_requested(self)
         self._counters.loop.pause()
         with self._lock:
             vars(self)["_iterator"] = None  # a pass that has been broken off is not to be worked for any more
@@ -135,8 +135,11 @@ class Loading(Staffed, Monitored, TraceableLoader):
         self._resumed = resumed
 
     @property
-    def _loop_meter(self) -> LoopMeter:
-        return self._counters.loop
+    def _monitor(self) -> Monitor:
+        monitor: Monitor | None = vars(self).get("_monitoring")
+        if monitor is None:
+            monitor = vars(self)["_monitoring"] = Monitor(self._counters.loop)
+        return monitor
 
     def statistics(self, *, memory: bool = False) -> Statistics:
         """What has happened so far, in all epochs, and where the time has gone. Any thread may ask.
@@ -162,6 +165,51 @@ class Loading(Staffed, Monitored, TraceableLoader):
             return statistics
         return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
 
+    def report(self, since: Statistics | None = None) -> Report:
+        """Return a report of bottlenecks, advice and figures, to ``print``.
+
+        Args:
+            since: an earlier result of `statistics`; the report covers the time since then. Default: all of it.
+        """
+        return self._monitor.report(self.statistics(), since)
+
+    def on_statistics(
+        self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None
+    ) -> None:
+        """Call a function regularly with the statistics since its last call; see `dali_like.Pipeline.on_statistics`.
+
+        Args:
+            function: called in the thread of the loop with a `dali_like.monitor.statistics.Statistics`.
+            batches, seconds: the interval: a number of batches, or a time. Exactly one of the two.
+
+        Raises:
+            ArgumentClashError: neither is given, or both.
+            ArgumentError: the interval is not positive.
+        """
+        self._monitor.call_regularly(self, function, batches, seconds)
+
+    def trace(self, path: str | os.PathLike[str] | None = None, *, nvtx: bool = False) -> LoaderTrace:
+        """Record the activity of each worker and of the main thread for the duration of a context.
+
+        Iterators in progress at its beginning are recorded from then on; later iterators are recorded completely. For the
+        arguments see `dali_like.Pipeline.trace`.
+
+        Raises:
+            PipelineStateError: the loader is being traced already. Raised on entering.
+            MissingExtraError: `nvtx` is set, and the package is not installed.
+        """
+        from dali_like.data.loader_trace import LoaderTrace  # noqa: PLC0415
+
+        return LoaderTrace(self, path, nvtx=nvtx)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the last trace into a file; see `dali_like.Pipeline.plot`."""
+        self._monitor.plot(path)
+
+    def publish(self, name: str = "") -> None:
+        """Show the statistics to ``dali-like top`` and ``dali-like view``; see `dali_like.Pipeline.publish`."""
+        self._monitor.publish(self, name)
+
     @property
     def _lock(self) -> InterruptSafeLock:
         """For whoever begins a pass. Forked children have another: it may be taken at that moment."""
@@ -177,8 +225,8 @@ class Loading(Staffed, Monitored, TraceableLoader):
         else:
             made = self._take_ahead(plan) or self._begin_pass(plan, self._latest)
         self._latest, self._latest_pass = made.progress, weakref.ref(made)
-        if self._trace is not None:
-            self._trace.follow(made)
+        if (trace := self._monitor.trace) is not None:
+            trace.follow(made)
         if self.prefetch_epochs and isinstance(made, WorkerIterator):
             made.call_on_last_batch(self._make_begin_ahead())
         return made
@@ -225,8 +273,8 @@ class Loading(Staffed, Monitored, TraceableLoader):
         if not self.num_workers:
             return self._serial_pass(plan, progress, indices, self._make_maker(), self._counters)
         workers = self._workers_for(progress.base_seed)
-        if self._trace is not None:
-            self._trace.follow_workers(workers)
+        if (trace := self._monitor.trace) is not None:
+            trace.follow_workers(workers)
         return self._worker_pass(plan, progress, indices, workers)
 
     def _state_of_generator(self) -> dict[str, Any] | None:
@@ -324,7 +372,5 @@ _OF_PASSES = {
     "_ahead",
     "_latest",
     "_latest_pass",
-    "_trace",
-    "_last_records",
-    "_publication",
+    "_monitoring",
 }

@@ -9,7 +9,7 @@ from typing import Any, Unpack, overload
 from dali_like.common.checks import list_unknown
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
-from dali_like.graph.defining import Definable
+from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, SourceNode
 from dali_like.sources.external_source import SourceArguments, SourceOptions
 from dali_like.sources.source_checks import make_external_source
@@ -126,7 +126,7 @@ def external_source(
 
 
 def _preserve(nodes: Iterable[DataNode]) -> None:
-    pipeline = Definable.current()
+    pipeline = current_pipeline()
     if pipeline is None:
         raise ArgumentClashError("preserve=True is for the current pipeline, and there is none: use it in `with pipeline:`")
     for node in nodes:

@@ -68,13 +68,6 @@ from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to
 _FORMAT = "dali_like pipeline"
 _VERSION = 1
 
-#: The saved arguments. Those of the machine and its workers are left out.
-_ARGUMENTS = (
-    *("batch_size", "num_threads", "device_id", "seed", "prefetch_queue_depth", "bytes_per_sample"),
-    *("exec_pipelined", "exec_async", "exec_dynamic", "set_affinity", "enable_memory_stats", "stream_policy", "concurrency"),
-    *("output_dtype", "output_ndim", "output_layout"),
-)
-
 
 @dataclass(frozen=True)
 class InputSpec:
@@ -152,7 +145,7 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
     document = {
         "format": _FORMAT,
         "version": _VERSION,
-        "arguments": {name: _plain(getattr(arguments, name)) for name in _ARGUMENTS},
+        "arguments": {name: _plain(getattr(arguments, name)) for name in Arguments.saved()},
         "nodes": [describe(producer) for producer in numbers],
         "outputs": pairs(graph.outputs),
         "sinks": pairs(graph.sinks),
@@ -229,7 +222,7 @@ def loads(text: str | bytes) -> Document:
 
 
 def _read_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    if unknown := sorted(set(given) - set(_ARGUMENTS)):
+    if unknown := sorted(set(given) - {*Arguments.saved()}):
         raise SerializationError(f"arguments has the unknown entries {', '.join(unknown)}")
     kinds = {"stream_policy": StreamPolicy, "concurrency": OperatorConcurrency, "output_dtype": DALIDataType}
     return {name: _members(kinds[name], value, name) if name in kinds else value for name, value in given.items()}

@@ -108,7 +108,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end
         self._goes_on = False  # whether it began within an epoch of the pipelines
-        self._bar = EpochBar([pipe._loop_meter for pipe in self._pipelines]) if progress else None
+        self._bar = EpochBar([pipe._meter for pipe in self._pipelines]) if progress else None
         self._restore()
         self._pipelines.build()
         self._prepares = prepare_first_batch

@@ -159,5 +159,5 @@ def test_source_that_is_not_told_where_to_go_on_is_pointed_out() -> None:
     pipe = Pipeline(4, enable_checkpointing=True, checkpoint=json.dumps(valid()))
     pipe.set_outputs(fn.external_source(lambda: np.zeros(1), batch=False))
 
-    with closing(pipe), pytest.warns(UserWarning, match="begins at its beginning"):
+    with closing(pipe), pytest.warns(UserWarning, match="starts at its beginning"):
         pipe.run()

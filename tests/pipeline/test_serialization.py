@@ -277,7 +277,7 @@ def test_a_pipeline_that_has_been_built_does_not_become_another() -> None:
     with closing(pipeline_of(1)) as pipe:
         pipe.build()
 
-        with pytest.raises(DefinitionError, match="comes before build"):
+        with pytest.raises(DefinitionError, match="must be called before build"):
             pipe.deserialize_and_build(text_of(2))
         assert pipe.run()[0].at(0) == 1
 
