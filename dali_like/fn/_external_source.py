@@ -11,7 +11,7 @@ from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.graph.defining import current_pipeline
 from dali_like.graph.nodes import DataNode, SourceNode
-from dali_like.sources.external_source import SourceArguments, SourceOptions
+from dali_like.sources.external_source import SourceOptions, default_options
 from dali_like.sources.source_checks import make_external_source
 
 
@@ -107,20 +107,21 @@ def external_source(
         ArgumentError, DefinitionError, DeviceError: an argument is wrong, or the source cannot be used like that.
     """
     given: dict[str, Any] = dict(options)
-    if given.pop("seed", None) is not None:  # which every operator of DALI may be given
+    if given.pop("seed", None) is not None:  # every operator of DALI has this argument
         warn("external_source: seed has no effect, since there are no random numbers", DeprecationWarning)
-    unknown = sorted(set(given) - set(SourceArguments._fields))
-    if unknown:
-        known = ("source", "num_outputs", *SourceArguments._fields)
+    defaults = default_options()
+    if unknown := sorted(given.keys() - defaults.keys()):
+        known = ("source", "num_outputs", *defaults)
         raise ArgumentTypeError(f"external_source got unexpected arguments: {list_unknown(unknown, known)}")
-    external = make_external_source(source, num_outputs, SourceArguments(**given))
+    complete: Any = {**defaults, **given}
+    external = make_external_source(source, num_outputs, complete)
     node = SourceNode(external)
     names = [f"{external.name}[{i}]" for i in range(len(external.declared))]
     if num_outputs is None and external.key is not None:
         names = [external.key]
     nodes = [DataNode(name, "cpu", node, i) for i, name in enumerate(names)]
-    outputs = nodes if external.arguments.device == "cpu" else [node.gpu() for node in nodes]
-    if external.arguments.preserve:
+    outputs = nodes if external.options["device"] == "cpu" else [node.gpu() for node in nodes]
+    if external.options["preserve"]:
         _preserve(outputs)
     return outputs[0] if num_outputs is None else outputs
 
@@ -128,16 +129,20 @@ def external_source(
 def _preserve(nodes: Iterable[DataNode]) -> None:
     pipeline = current_pipeline()
     if pipeline is None:
-        raise ArgumentClashError("preserve=True is for the current pipeline, and there is none: use it in `with pipeline:`")
+        raise ArgumentClashError("preserve=True needs a current pipeline: use it in `with pipeline:`")
     for node in nodes:
         pipeline.add_sink(node)
 
 
 def _signature() -> inspect.Signature:
-    """With the names of all arguments, for `help`."""
+    """Return the signature with the names of all arguments, for `help`."""
     plain = inspect.signature(external_source)
     first = [parameter for parameter in plain.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD]
-    others = inspect.signature(SourceArguments).parameters.values()
+    types = SourceOptions.__annotations__
+    others = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=types[name])
+        for name, default in default_options().items()
+    ]
     return plain.replace(parameters=[*first, *others])
 
 

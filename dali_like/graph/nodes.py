@@ -177,7 +177,7 @@ class Graph(NamedTuple):
     @property
     def wants_gpu(self) -> str:
         """What of it wants a GPU, for messages; empty: nothing does."""
-        names = [source.external.name for source in self.sources if source.external.arguments.device == "gpu"]
+        names = [source.external.name for source in self.sources if source.external.options["device"] == "gpu"]
         names += [node.operator.name for node in self.operators if node.is_on_gpu]
         names += [node.name for node in self.outputs if node.device == "gpu"]
         return f"{names[0]} on the GPU" if names else ""

@@ -39,11 +39,11 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
 
 def _warn_of_lost_samples(external: ExternalSource, batch_size: int) -> None:
     """Nobody has said what becomes of the last samples, or even, in so many words, how many there are."""
-    given = external.arguments
+    given = external.options
     if external.shard is not None:
         _warn_of_lost_rest(external, external.shard, batch_size)
         return
-    if external.batch or external.length is None or given.size is not None or given.last_batch_policy is not None:
+    if external.batch or external.length is None or given["size"] is not None or given["last_batch_policy"] is not None:
         return
     if rest := external.length % batch_size:
         warn(
@@ -54,7 +54,7 @@ def _warn_of_lost_samples(external: ExternalSource, batch_size: int) -> None:
 
 
 def _warn_of_lost_rest(external: ExternalSource, shard: Shard, batch_size: int) -> None:
-    if external.length is None or external.arguments.shard_rest is not None:
+    if external.length is None or external.options["shard_rest"] is not None:
         return
     global_batch = shard.count if external.batch else shard.count * batch_size
     if rest := external.length % global_batch:
