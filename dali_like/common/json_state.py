@@ -1,7 +1,7 @@
 """Checks of values read from JSON: saved states, checkpoints, serialized pipelines.
 
 A `Schema` describes one value; `mapping` and `list_of` combine schemas. `check` and `field` raise the caller's exception for
-the first value that does not fit. The message says where the value is, what was expected, and what was found.
+the first value that does not fit. The message names the place, the expected form and the value.
 
 >>> point = mapping(x=integer(), label=optional(TEXT))
 >>> check({"x": 1, "label": None}, point, "the point", ValueError)

@@ -107,8 +107,8 @@ class Pipeline:
             a worker takes longer to start (unpickling of sources, worker_setup), for which it has at least ten seconds.
             None: no limit. Not with "ray". With "thread" `run` raises the first time: a thread cannot be ended from outside,
             and runs beside its replacement until its callback returns.
-        max_held_bytes: memory limit of batches, including those that the program holds. Default: half of the memory that the
-            machine and the control groups of this process have left when the workers are started.
+        max_held_bytes: memory limit of batches, including batches that the program holds. Default: half of the memory that
+            the machine and the control groups of this process have left when the workers are started.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed.
@@ -692,7 +692,7 @@ class Pipeline:
     def deserialize_and_build(self, serialized_pipeline: str | bytes) -> None:
         """Become the pipeline of a result of `serialize`, and build it.
 
-        Arguments of this pipeline that are not None override those in the text.
+        Arguments of this pipeline that are not None override the ones in the text.
 
         Raises:
             SerializationError: the text is not a serialized pipeline.

@@ -198,7 +198,7 @@ class Runtime:
         return self.inputs[node]
 
     def checkpoint(self, num_scheduled: int) -> Checkpoint:
-        """Return the position of the user, who has not received the last `num_scheduled` batches yet."""
+        """Return the position of the user, without the last `num_scheduled` batches, which are scheduled only."""
         from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # lazy: few programs take checkpoints
 
         executor = self.build()

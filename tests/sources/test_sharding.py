@@ -256,7 +256,7 @@ def test_frameworks_that_are_not_initialised_say_nothing(environment: pytest.Mon
     ("variables", "message"),
     [
         ({"RANK": "1"}, "RANK is set in the environment, and WORLD_SIZE is not"),
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK in the environment is no number, but 'one'"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK in the environment should be a number, not 'one'"),
         ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_RANK must be from 0 to PMI_SIZE - 1, which is 1, not 2"),
     ],
     ids=str,
@@ -286,7 +286,7 @@ def test_a_source_asks_which(environment: pytest.MonkeyPatch) -> None:
     ("options", "message"),
     [
         ({"shard": "yes"}, 'shard must be "auto" or None'),
-        ({"shard": "auto", "shard_id": 0, "num_shards": 2}, "give either it or them"),
+        ({"shard": "auto", "shard_id": 0, "num_shards": 2}, "pass either it or them"),
         ({"shard_id": 0}, "shard_id and num_shards belong together; got 0 and None"),
         ({"shard_id": 2, "num_shards": 2}, "shard_id must be from 0 to num_shards - 1, which is 1, not 2"),
         ({"shard_id": -1, "num_shards": 2}, "shard_id must be an integer from 0 on"),
@@ -316,7 +316,7 @@ def test_callables_of_a_pipeline_have_one_shard(other: dict[str, int]) -> None:
     second = fn.external_source(sample, batch=False, size=12, **other)
     pipe.set_outputs(first, second)
 
-    with pytest.raises(ArgumentClashError, match="must be told of the same shard"):
+    with pytest.raises(ArgumentClashError, match="must have the same shard"):
         pipe.build()
 
 
@@ -333,5 +333,5 @@ class Samples:
 def test_samples_that_get_lost_unsaid_are_pointed_out() -> None:
     pipe = rank_of(Samples(), 0, 2, batch=False)
 
-    with closing(pipe), pytest.warns(UserWarning, match="2 ranks take 6 at once: the last 5 of each epoch are left out"):
+    with closing(pipe), pytest.warns(UserWarning, match="2 ranks take 6 at once: the last 5 of each epoch are dropped"):
         pipe.build()
