@@ -86,7 +86,7 @@ def external_source(
             A `dali_like.plugin.LastBatchPolicy` is accepted, too.
         sharded: True: every worker iterates its own iterable, and learns its part from `dali_like.get_worker_info`. An
             epoch takes one batch of each worker in turn, as in PyTorch.
-        shard: "auto": this process is one of several ranks, each of which delivers its part of every epoch. The rank is
+        shard: "auto": this process is one of several ranks. Each rank delivers its part of every epoch. The rank is
             detected; see `dali_like.sources.ranks.detect_shard`.
         shard_id, num_shards: instead of "auto": the rank, from 0 on, and the number of ranks. The argument of a callable is
             the position in the epoch of all ranks: ``idx_in_epoch``, or the number of the batch. In iteration i, rank r

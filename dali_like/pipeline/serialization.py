@@ -1,7 +1,7 @@
 """Serialization of pipelines as JSON, and loading of such texts.
 
 The text holds arguments, nodes and outputs. Sources cannot travel in it: inputs of the same names take their places, and the
-user of the loaded pipeline feeds them. Loading runs and unpickles nothing: operators are looked up by name among those of
+user of the loaded pipeline feeds them. Loading runs and unpickles nothing: operators are looked up by name in
 ``fn``; everything else is numbers and strings, and all of it is checked. A file from a stranger can therefore be loaded; at
 worst it asks for more memory than there is.
 
