@@ -63,5 +63,5 @@ def error_policy(name: str, value: Any) -> str | Callable[[Any, Exception], Any]
 
 
 def or_none(check: Check) -> Check:
-    """Accept None besides."""
+    """Accept None as well."""
     return lambda name, value: None if value is None else check(name, value)

@@ -59,7 +59,7 @@ def integer(least: int | None = 0, most: int | None = None) -> Schema:
 
 
 def optional(schema: Schema) -> Schema:
-    """Accept null besides."""
+    """Accept null as well."""
     return lambda value, where: None if value is None else schema(value, where)
 
 

@@ -33,8 +33,8 @@ def external_source(
     ``last_batch_policy``). With ``batch=True`` a callable returns a batch, and its argument is the number of the batch in
     the epoch. The result must depend on the argument alone: any worker may be asked for any sample, and asked again.
 
-    An iterable is an object with ``__iter__`` or ``__getitem__``, an array (its rows), or a generator function. It begins
-    anew in each epoch. An iterator of the interpreter or a generator cannot begin anew: each epoch continues it.
+    An iterable is an object with ``__iter__`` or ``__getitem__``, an array (its rows), or a generator function. It restarts
+    in each epoch. An iterator of the interpreter or a generator cannot restart: each epoch continues it.
 
     Args:
         source: None: the user feeds the node, see `Pipeline.feed_input`. Else a callable (function, method,
@@ -43,8 +43,8 @@ def external_source(
             at once.
         num_outputs: None: the callable returns an array, or a batch of arrays. An integer: it returns a tuple or list of so
             many, and this function returns a list of so many nodes.
-        cycle: for iterables. None: they end the epoch, and begin anew in the next one. False or "no": they do not begin
-            anew. True or "quiet": they begin anew at once, and never end an epoch. "raise": as None.
+        cycle: for iterables. None: they end the epoch, and restart in the next one. False or "no": they do not restart.
+            True or "quiet": they restart at once, and never end an epoch. "raise": as None.
         name: name of the source in messages, and of an input for `Pipeline.feed_input`.
         device: where the data is wanted: "cpu" or "gpu". With "gpu", a source that is not parallel may return arrays on the
             GPU: of CuPy, PyTorch, or another library with ``__cuda_array_interface__``. They are copied after all samples

@@ -143,7 +143,7 @@ def _argument(check: Check, *, saved: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arguments:
-    """Arguments of `dali_like.Pipeline`, checked. This is the only list of them besides its signature.
+    """Arguments of `dali_like.Pipeline`, checked. Only its signature lists them a second time.
 
     Arguments of the machine and its workers are not kept by a serialized pipeline.
 

@@ -94,5 +94,5 @@ def check_shared_iterators(externals: Sequence[ExternalSource]) -> None:
         if external.sharded and external.persists:
             raise ArgumentClashError(
                 f"{external.name} is an iterator, which several threads cannot share: with sharded=True and "
-                "py_start_method='thread', pass an iterable that begins anew for each thread, such as a generator function"
+                "py_start_method='thread', pass an iterable that each thread can start, such as a generator function"
             )

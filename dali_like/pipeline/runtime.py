@@ -149,14 +149,14 @@ class Runtime:
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
-                self.graph,
-                functools.partial(place, self.graph, self.arguments, self._entropy),
-                self._buffers,
-                self.arguments.num_threads or len(os.sched_getaffinity(0)),
-                self._batch_size,
-                _layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
-                copier,
-                self._cpus,
+                graph=self.graph,
+                place=functools.partial(place, self.graph, self.arguments, self._entropy),
+                buffers=self._buffers,
+                num_threads=self.arguments.num_threads or len(os.sched_getaffinity(0)),
+                capacity=self._batch_size,
+                layouts=_layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
+                copier=copier,
+                cpus=self._cpus,
             )
             depth = self._depth if copier is None else self.arguments.queue_sizes[1]
             self.executor = Executor(computation, lockstep, depth, self._batch_size, shard=self._shard, ended=ended)
@@ -207,7 +207,7 @@ class Runtime:
         passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, persists, strict=True))
         position = Position(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
-        # At the end of an epoch, a source that begins anew is asked for its current state.
+        # At the end of an epoch, a source that restarts is asked for its current state.
         batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(persists)]
         states = [*self._states.before(batches)]
         for i, pool in self._sent_states.items():

@@ -135,7 +135,7 @@ def _iterable_kind(source: Any, use: Use) -> Kind:
             f"{use.label}: Cannot cycle through a generator. If it comes from a generator function, pass that function "
             "instead"
         )
-    persists = use.cycle == "no" or _cannot_begin_anew(source)
+    persists = use.cycle == "no" or _cannot_restart(source)
     walk = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
     length = None if persists or use.cycle == "quiet" else _length_of(source)
     owner = source if knows_its_state(source) else None
@@ -224,11 +224,11 @@ def _call_of(source: Any) -> Any:
     return type(source).__dict__.get("__call__") or getattr(type(source), "__call__", None)  # noqa: B004
 
 
-def _cannot_begin_anew(source: Any) -> bool:
+def _cannot_restart(source: Any) -> bool:
     """Return whether an iterable cannot be iterated twice.
 
     That holds for generators and for the iterators of the interpreter. An iterator whose class defines ``__iter__`` may
-    begin anew there, as in DALI's examples.
+    restart there, as in DALI's examples.
     """
     if not isinstance(source, Iterator):
         return False

@@ -188,7 +188,7 @@ def _check_length(options: SourceOptions, kind: Kind, label: str) -> int | None:
         raise ArgumentError(f"size must be the number of samples or batches in an epoch, not {options['size']!r}")
     if kind.persists:
         raise ArgumentError(
-            f"{label}: an iterator cannot begin anew, so its epochs cannot have size={options['size']}: leave size out"
+            f"{label}: an iterator cannot restart, so its epochs cannot have size={options['size']}: leave size out"
         )
     return options["size"]
 

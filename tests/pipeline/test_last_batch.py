@@ -589,7 +589,7 @@ def test_sizes_that_are_none_are_refused(size: Any) -> None:
 
 
 def test_an_iterator_that_goes_on_has_no_size() -> None:
-    with pytest.raises(ArgumentError, match="an iterator cannot begin anew"):
+    with pytest.raises(ArgumentError, match="an iterator cannot restart"):
         fn.external_source(source=iter([1, 2]), batch=False, size=2)
 
 
