@@ -1,4 +1,4 @@
-"""Pipelines as text: what comes back, and that nothing else is believed."""
+"""Serialized pipelines: the loaded pipeline is the same, and wrong texts are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def text_of(*outputs: Any, **options: Any) -> bytes:
 
 @pytest.fixture
 def inputs(monkeypatch: pytest.MonkeyPatch) -> list[InputSpec]:
-    """What loaded pipelines need inputs for; these become sources that give their number."""
+    """The inputs of loaded pipelines. They become sources that return their number."""
     specs: list[InputSpec] = []
 
     def make_input(spec: InputSpec) -> list[DataNode]:

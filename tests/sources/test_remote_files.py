@@ -201,7 +201,7 @@ class TestCache:
             return len(store.requests) - before
 
         assert epoch() == 12
-        # It keeps what came first, and so helps every epoch that is read in the same order, too.
+        # The cache keeps the first files, so every later epoch in the same order finds them.
         assert [epoch(), epoch()] == [8, 8]
         assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 500_000
 

@@ -43,7 +43,7 @@ def batches() -> Iterator[Any]:
     yield from map(batch, range(5))
 
 
-#: What makes five batches, and what is to be said of it.
+#: Sources of five batches, with their options.
 SOURCES: dict[str, tuple[Any, dict[str, int]]] = {
     "callable": (batch, {"size": 5}),
     "generator function": (batches, {}),
@@ -167,7 +167,7 @@ def test_parts_make_the_whole(length: int, ranks: int, rest: Rest) -> None:
         assert len(positions) == sum(counts) * size
 
 
-# What depends on the position
+# Values that depend on the position
 
 
 def noisy(info: SampleInfo) -> Any:
@@ -197,7 +197,7 @@ def test_random_numbers_belong_to_the_position(threads: int) -> None:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment of which no launcher has said anything, in a process that has initialised no framework."""
+    """An environment without launcher variables, in a process that has not initialized a framework."""
     for prefix in ("", "OMPI_COMM_WORLD_", "PMI_"):
         for name in ("RANK", "WORLD_SIZE", "SIZE"):
             monkeypatch.delenv(prefix + name, raising=False)
@@ -279,7 +279,7 @@ def test_a_source_asks_which(environment: pytest.MonkeyPatch) -> None:
     assert epochs_of(pipe, 1) == [[[3, 4, 5], [9, 10, 11]]]
 
 
-# What is refused, or pointed out
+# Refused arguments, and warnings
 
 
 @pytest.mark.parametrize(
