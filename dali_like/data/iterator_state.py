@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any, NamedTuple
 
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
-from dali_like.data.iterable_walk import TOLD
+from dali_like.data.iterable_walk import REPORTED
 from dali_like.errors import CheckpointError
 
 STATE_VERSION = 1
@@ -141,8 +141,8 @@ def _is_progress(state: Any) -> bool:
 def _is_told(told: Any) -> bool:
     return (
         isinstance(told, Mapping)
-        and set(told) == set(TOLD)
-        and all(isinstance(told[name], kind) for name, kind in TOLD.items())
+        and set(told) == set(REPORTED)
+        and all(isinstance(told[name], kind) for name, kind in REPORTED.items())
         and _is_count(told["worker"])
         and _is_count(told["steps"])
     )

@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, get_worker_info, types
-from dali_like.engine.worker.iterable_states import StateRecorder, StatesBefore, knows_its_state
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.base import result_of
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.worker.streams import Stream, is_stateful
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
-from dali_like.pipeline.source_states import state_before
+from dali_like.graph.source_states import LocalState, RecentStates, WorkerState
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.tensors import TensorListCPU
-from dali_like.types import BatchInfo, SampleInfo
+from dali_like.types import SampleInfo
 from tests.conftest import wait_until
 
 END = "end"
@@ -577,11 +580,11 @@ def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
 
 
 def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
-    upcoming, states = ["end", "first of the next epoch"], {"first of the next epoch": {"state": 5}}
-    executor: Any = SimpleNamespace(upcoming=lambda source: upcoming.pop(0))
-    pool: Any = SimpleNamespace(before=lambda epoch, number: None, peek=states.get)
+    end, first = (Batch(BatchKey(0, *number, 0, 4)) for number in ((0, 3), (1, 0)))
+    end.outcome, first.outcome = StopIteration(), [["data"], [b'{"state": 5}']]
+    state = WorkerState(Stream(lambda: iter(())), 1, 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
 
-    assert state_before(executor, pool, 0, (0, 3)) == {"state": 5}
+    assert state.before((0, 3), iter([end, first]).__next__) == {"state": 5}
 
 
 def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:
@@ -664,27 +667,36 @@ def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_eit
 
 
 def test_instances_know_their_state_and_classes_do_not() -> None:
-    assert [knows_its_state(value) for value in (Counter, Counter())] == [False, True]
+    assert [is_stateful(value) for value in (Counter, Counter())] == [False, True]
 
 
 def test_of_each_of_the_last_batches_the_state_is_kept_that_was_noted_last() -> None:
-    states = StatesBefore(2)
+    states = RecentStates(2)
 
     for iteration, state in ((0, "first"), (1, "next"), (0, "first again"), (2, "last")):
-        states.note(0, iteration, state)
+        states.add((0, iteration), state)
 
-    assert [states.before(0, iteration) for iteration in range(3)] == ["first again", None, "last"]
+    assert [states.get((0, iteration)) for iteration in range(3)] == ["first again", None, "last"]
 
 
 def test_a_state_is_noted_where_a_batch_begins_and_does_not_change_later() -> None:
-    state = {"given": 0}
-    recorder = StateRecorder(lambda: state, 2)
+    class Source(Live):
+        def state_dict(self) -> dict[str, int]:
+            return self.state
 
-    for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), BatchInfo(2, 0)):
-        recorder.note(info)
-        state["given"] += 1
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                yield self.count()
 
-    assert [recorder.before(0, iteration) for iteration in (1, 2, 3)] == [{"given": 0}, {"given": 2}, {"given": 3}]
+    source = Source()
+    stream = Stream(source.__iter__, owner=source)
+    local = LocalState("source", stream, 2)
+
+    for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), SampleInfo(6, 0, 2, 0)):
+        stream(info)
+
+    states = [local.before((0, iteration), lambda: None) for iteration in (1, 2, 3)]
+    assert [state["state"] for state in states] == [{"number": 0}, {"number": 6}, {"number": 7}]
 
 
 def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:
@@ -704,7 +716,7 @@ def test_what_is_no_state_of_a_source_is_refused(name: str, saved: Any) -> None:
 
     with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
         pipe.load_state_dict(state)
-        with pytest.raises(CheckpointError, match="a state of a source that is none of this one"):
+        with pytest.raises(CheckpointError, match="a state of another kind of source"):
             pipe.build()
 
 

@@ -134,6 +134,16 @@ class Assembler(abc.ABC):
         batch.begin(ticket, slot, slot.slot_layout.num_tasks(key.size))
         return slot
 
+    def _begin_with(self, batch: Batch, ticket: int, request: bytes) -> Slot:
+        """As `begin`, and write the request that workers read."""
+        if len(request) > self.ring.slot_layout.request_bytes:
+            self._use(request_bytes=1 << len(request).bit_length())
+        slot = Assembler.begin(self, batch, ticket)
+        start = slot.offset + slot.slot_layout.request_offset
+        slot.space.map[start : start + len(request)] = request
+        slot.header[Header.REQUEST_BYTES] = len(request)
+        return slot
+
     def cut(self, task_size: int) -> None:
         """Let tasks have so many samples from now on; no fewer than at first."""
         now = self.ring.slot_layout
@@ -386,6 +396,13 @@ class ArrayAssembler(Assembler):
         if now.shape is None and times >= _BATCHES_TO_TRUST:
             return seen
         return OutputSchema(seen.dtype, seen.ndim, None)
+
+
+class StreamAssembler(ArrayAssembler):
+    """Of an iterable whose state workers take from requests; see `dali_like.engine.worker.streams`."""
+
+    def begin(self, batch: Batch, ticket: int) -> Slot:
+        return self._begin_with(batch, ticket, batch.key.request)
 
 
 def _without_rows(layouts: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:

@@ -169,6 +169,8 @@ class TaskRunner:
         source, info = task.source, BatchInfo(task.iteration, task.epoch)
         self._cell[0] = 0
         try:
+            if source.takes_state:
+                source.callback.heed(bytes(task.request))  # type: ignore[attr-defined]
             self._put_batch(task, task.callback(info), source)
         except (StopIteration, RegionFullError, NoMemoryError):
             raise
