@@ -47,6 +47,8 @@ class DatasetWalk(Walk):
                     error,
                 )
             return None
+        if state["state"] is None:
+            return None
         return {"worker": worker, "steps": self.position, "ended": self.end is not None, **state}
 
 

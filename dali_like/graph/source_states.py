@@ -8,7 +8,6 @@ source that this process calls, in a `WorkerState` for an iterable in a worker.
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -118,13 +117,15 @@ class WorkerState:
     """The state of an iterable in a worker; see `SourceState`. Also the pool that computes its batches.
 
     Args:
+        name: of the source, for messages.
         stream: this process's copy of the source's callback.
         num_outputs: of the source, without its state.
         limit: see `RecentStates`.
         reports: whether states come with batches.
     """
 
-    def __init__(self, stream: Stream, num_outputs: int, limit: int, *, reports: bool) -> None:
+    def __init__(self, name: str, stream: Stream, num_outputs: int, limit: int, *, reports: bool) -> None:
+        self._name = name
         self._stream = stream
         self._num_outputs = num_outputs
         self._reports = reports
@@ -176,8 +177,12 @@ class WorkerState:
         for _ in range(2):  # the upcoming batch may turn out to be the end of the epoch: then the next one
             if text is None and (coming := upcoming()) is not None:
                 text = self._peek(coming)
-        state = None if text is None else json.loads(text)
-        return None if state is None or state["state"] is None else state
+        if text is None:
+            return None
+        import json  # noqa: PLC0415  # few sources are stateful
+
+        state = json.loads(text)
+        return None if state["state"] is None else state
 
     def restore(self, state: Any) -> None:
         self._recent.clear()
@@ -185,7 +190,7 @@ class WorkerState:
         self._latest, self._latest_epoch = b"", None
         if state is not None:
             self._stream.check(state)
-            self._latest = json.dumps(state).encode()
+            self._latest = state_text(self._name, state)
 
     def _peek(self, batch: Batch) -> Any:
         """Wait for a batch, and return the state before it; None if it cannot be computed."""

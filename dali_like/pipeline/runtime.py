@@ -315,7 +315,7 @@ class Runtime:
             has_state = checkpoint is not None and checkpoint.sources[i] is not None
             if isinstance(callback, Stream) and not external.sharded and (has_state or callback.owner is not None):
                 reports = self._reports_states(external)
-                self._states[node] = WorkerState(callback, len(external.declared), limit, reports=reports)
+                self._states[node] = WorkerState(external.name, callback, len(external.declared), limit, reports=reports)
         if checkpoint is not None:
             self._restore_states(checkpoint)
 

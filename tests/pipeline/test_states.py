@@ -582,7 +582,7 @@ def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
 def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
     end, first = (Batch(BatchKey(0, *number, 0, 4)) for number in ((0, 3), (1, 0)))
     end.outcome, first.outcome = StopIteration(), [["data"], [b'{"state": 5}']]
-    state = WorkerState(Stream(lambda: iter(())), 1, 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
+    state = WorkerState("source", Stream(lambda: iter(())), 1, 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
 
     assert state.before((0, 3), iter([end, first]).__next__) == {"state": 5}
 

@@ -309,7 +309,7 @@ class RayDispatcher:
         actor.orders.extend(orders)
         self._name_first(actor)
         parts = [
-            [self._slots.header_of(page).tobytes(), [each.task for each in tasks]]
+            [self._slots.words_of(page), [each.task for each in tasks]]
             for page, tasks in itertools.groupby(orders, lambda each: each.page)
         ]
         self._call(actor, "compute", partial(self._note_made, actor, orders), parts)

@@ -6,7 +6,6 @@ the way of the batch, and `dali_like.graph.source_states` removes it in the main
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +66,8 @@ def state_text(name: str, saved: Any) -> bytes:
     Raises:
         CheckpointError: JSON cannot hold it.
     """
+    import json  # noqa: PLC0415  # few sources are stateful
+
     try:
         return json.dumps(saved).encode()
     except (TypeError, ValueError, RecursionError) as error:

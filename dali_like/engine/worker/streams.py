@@ -23,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import json
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from types import NoneType
@@ -234,6 +233,8 @@ class Stream:
         if generation == self._generation:
             return
         if text := request[_GENERATION.size :]:
+            import json  # noqa: PLC0415  # few sources are stateful
+
             self.restore(json.loads(text))
         elif self._generation is not None:
             self.forget()
