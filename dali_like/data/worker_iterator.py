@@ -24,6 +24,7 @@ from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
+from dali_like.engine.pool.turns import Turns
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
 
@@ -49,8 +50,7 @@ class WorkerIterator(LoaderIterator):
         self._sampler_error: Exception | None = None
         self._sampler_was_interrupted = False
         progress.steps = progress.steps or [0] * plan.num_workers
-        self._steps = list(progress.steps)
-        self._turn = progress.turn
+        self._turns = Turns(progress.steps, progress.turn, progress.ended)
         self.begin()
         with workers.lock():
             self._fill(workers, workers.num_ahead or plan.num_ahead)
@@ -180,7 +180,7 @@ class WorkerIterator(LoaderIterator):
         return batch
 
     def _note_step(self, batch: Batch) -> None:
-        """Take note of a worker's step through an iterable dataset."""
+        """Record that a worker has carried out a step through an iterable dataset."""
         progress, worker = self.progress, batch.key.worker
         progress.steps[worker] += 1
         progress.turn = (worker + 1) % self._plan.num_workers
@@ -254,22 +254,20 @@ class WorkerIterator(LoaderIterator):
         return keys
 
     def _next_step(self) -> Step:
-        """The next worker's step: each takes one in turn, and those that have ended are left out.
+        """Return the next step, for the worker whose turn it is.
 
-        Out of order, it is one of those that have fewest to take: a slow one would have all, and the others nothing to do.
+        Out of order, the worker with the fewest unfinished steps comes next. Otherwise all steps on their way could be those
+        of one slow worker, and the others would idle.
 
         Raises:
-            StopIteration: all have ended.
+            StopIteration: all workers have ended.
         """
-        plan, progress = self._plan, self.progress
-        turns = (place % plan.num_workers for place in range(self._turn, self._turn + plan.num_workers))
-        going = [worker for worker in turns if worker not in progress.ended]
-        if not going:
+        plan, progress, turns = self._plan, self.progress, self._turns
+        waiting = turns.waiting()
+        if not waiting:
             raise StopIteration
-        worker = going[0] if plan.in_order else min(going, key=lambda worker: self._steps[worker] - progress.steps[worker])
-        self._turn = (worker + 1) % plan.num_workers
-        number = self._steps[worker]
-        self._steps[worker] += 1
+        worker = waiting[0] if plan.in_order else min(waiting, key=lambda w: turns.steps(w) - progress.steps[w])
+        number = turns.take(worker)
         told = progress.told_by(worker)
         return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last, progress.shared_seed, told)
 

@@ -510,6 +510,44 @@ def test_in_workers_they_are_asked_for_what_they_were_before_the_next_batch(name
 
 
 @pytest.mark.parametrize("name", IN_WORKERS)
+@pytest.mark.parametrize("way", ["fork", "thread"])
+def test_workers_stay_when_the_state_of_an_iterable_is_loaded(name: str, way: str) -> None:
+    with closing(pipeline_of(IN_WORKERS[name](100), way)) as pipe:
+        expected = states_and_rest(pipe, 17)
+        pids = pipe.py_worker_pids
+
+        for state, rest in (*reversed(expected[::3]), *expected[::4]):
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+        assert pipe.py_worker_pids == pids
+
+
+def test_a_replaced_worker_resumes_from_the_last_state(tmp_path: Any) -> None:
+    """It walks neither through the first items again, nor through those before the loaded state."""
+
+    class Dying(Batches):
+        def count(self) -> Any:
+            batch = super().count()
+            (tmp_path / f"{self.number} {os.getpid()}").touch()
+            if self.number == 112 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os._exit(1)
+            return batch
+
+    with closing(pipeline_of(Batches(100), "fork")) as pipe:
+        take(pipe, 4)
+        state = through_json(pipe.state_dict())
+    with closing(pipeline_of(Dying(0), "fork")) as pipe:
+        pipe.load_state_dict(state)
+        assert [step[0][0] for step in take(pipe, 10)] == [[105 + number] for number in range(10)]
+
+    made = sorted(int(path.name.split()[0]) for path in tmp_path.glob("* *"))
+    assert (tmp_path / "died").exists()
+    assert made[0] == 105
+    assert made.count(105) == 1
+
+
+@pytest.mark.parametrize("name", IN_WORKERS)
 def test_between_workers_and_this_process_states_are_the_same(name: str) -> None:
     with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
         in_worker = states_and_rest(pipe, 16)
