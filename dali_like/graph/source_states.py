@@ -7,24 +7,35 @@ source that this process calls, in a `WorkerState` for an iterable in a worker.
 
 from __future__ import annotations
 
+import abc
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool
 from dali_like.engine.pool.batch import Batch, Output
-from dali_like.engine.worker.state_output import state_text
-from dali_like.engine.worker.streams import StatefulCallable, Stream, request_text
+from dali_like.engine.worker.streams import StatefulCallable, Stream, reporting, request_text, state_text
 from dali_like.types import BatchInfo, SampleInfo
 
 #: Epoch and number of a batch.
 BatchNumber = tuple[int, int]
 
 
-class SourceState(Protocol):
-    """The state of one source. One thread at a time may use it."""
+class SourceState(abc.ABC):
+    """The state of one source. One thread at a time may use it.
 
+    Args:
+        name: of the source, for messages.
+        limit: how many states are kept, at least as many as batches are computed ahead; 0: no checkpoints will be taken.
+    """
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._recent: dict[BatchNumber, Any] = {}
+
+    @abc.abstractmethod
     def before(self, batch: BatchNumber | None, upcoming: Callable[[], Batch | None]) -> Any:
         """Return the state before the batch that the user takes next; None if the source has no state.
 
@@ -37,6 +48,7 @@ class SourceState(Protocol):
             Exception: the batch could not be waited for.
         """
 
+    @abc.abstractmethod
     def restore(self, state: Any) -> None:
         """Let the source resume from a state at the next batch; None: the checkpoint has no state of it.
 
@@ -44,60 +56,29 @@ class SourceState(Protocol):
             CheckpointError: it is no state of this source.
         """
 
-
-class RecentStates:
-    """The states before the last batches.
-
-    Args:
-        limit: how many are kept: at least as many as batches are computed ahead.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._states: dict[BatchNumber, Any] = {}
-
-    def add(self, batch: BatchNumber, state: Any) -> None:
+    def keep(self, batch: BatchNumber, state: Any) -> None:
         """Keep the state before a batch, in place of an earlier one."""
-        self._states.pop(batch, None)
-        self._states[batch] = state
-        while len(self._states) > self._limit:
-            del self._states[next(iter(self._states))]
-
-    def get(self, batch: BatchNumber | None) -> Any:
-        """Return the state before a batch; None if it is not known."""
-        return None if batch is None else self._states.get(batch)
-
-    def clear(self) -> None:
-        """Forget all states."""
-        self._states.clear()
+        self._recent.pop(batch, None)
+        self._recent[batch] = state
+        while len(self._recent) > self._limit:
+            del self._recent[next(iter(self._recent))]
 
 
-class LocalState:
-    """The state of a source that this process calls; see `SourceState`.
+class LocalState(SourceState):
+    """The state of a source that this process calls.
 
     Args:
-        name: of the source, for messages.
         callback: of the source.
-        limit: see `RecentStates`; 0: no checkpoints will be taken, so that the source is not asked for its state.
     """
 
     def __init__(self, name: str, callback: Stream | StatefulCallable, limit: int) -> None:
-        self._name = name
+        super().__init__(name, limit)
         self._callback = callback
-        self._recent = RecentStates(limit)
         if limit:
-            callback.reporter = self
-
-    def report(self, info: SampleInfo | BatchInfo, saved: dict[str, Any]) -> None:
-        """See `dali_like.engine.worker.streams.Reporter`."""
-        self._recent.add((info.epoch_idx, info.iteration), copy.deepcopy(saved))
-
-    def attach(self, batch: Any, report: Any) -> Any:
-        """See `dali_like.engine.worker.streams.Reporter`."""
-        return batch
+            callback.on_state = self._on_state
 
     def before(self, batch: BatchNumber | None, upcoming: Callable[[], Batch | None]) -> Any:
-        state = self._recent.get(batch)
+        state = None if batch is None else self._recent.get(batch)
         if state is None:  # the source has not begun that batch
             state = copy.deepcopy(self._callback.save())
         if state["state"] is None:
@@ -112,30 +93,29 @@ class LocalState:
         else:
             self._callback.restore(state)
 
+    def _on_state(self, info: SampleInfo | BatchInfo, saved: dict[str, Any]) -> None:
+        self.keep((info.epoch_idx, info.iteration), copy.deepcopy(saved))
 
-class WorkerState:
-    """The state of an iterable in a worker; see `SourceState`. Also the pool that computes its batches.
+
+class WorkerState(SourceState):
+    """The state of an iterable in a worker. Also the pool that computes its batches.
 
     Args:
-        name: of the source, for messages.
-        stream: this process's copy of the source's callback.
-        num_outputs: of the source, without its state.
-        limit: see `RecentStates`.
-        reports: whether states come with batches.
+        stream: this process's copy of the source's callback. Workers are started later.
+        reports: whether states are to come with batches.
     """
 
-    def __init__(self, name: str, stream: Stream, num_outputs: int, limit: int, *, reports: bool) -> None:
-        self._name = name
+    def __init__(self, name: str, stream: Stream, limit: int, *, reports: bool) -> None:
+        super().__init__(name, limit)
         self._stream = stream
-        self._num_outputs = num_outputs
-        self._reports = reports
-        self._recent = RecentStates(limit)
+        self._pool: Pool
         self._generation = 0
         #: The latest state, and the epoch of the batch before which it was; None: that of the batch submitted next. A new
         #: worker can resume from it in that epoch only: other epochs begin from another state.
         self._latest = b""
         self._latest_epoch: int | None = None
-        self._pool: Pool
+        if reports:
+            stream.on_state = reporting(name)
 
     def over(self, pool: Pool) -> WorkerState:
         """Compute batches in a pool of workers."""
@@ -155,11 +135,9 @@ class WorkerState:
 
     def wait(self, batch: Batch) -> Sequence[Output]:
         outputs = self._pool.wait(batch)
-        if len(outputs) > self._num_outputs:  # a batch that was put back has had its state removed
-            if len(reported := outputs[-1]):
-                self._latest, self._latest_epoch = bytes(reported[0]), batch.key.epoch
-                self._recent.add((batch.key.epoch, batch.key.iteration), self._latest)
-            outputs = outputs[: self._num_outputs]
+        if (state := getattr(batch, "state", None)) is not None:
+            self._latest, self._latest_epoch = state, batch.key.epoch
+            self.keep((batch.key.epoch, batch.key.iteration), state)
         return outputs
 
     def cancel(self, batch: Batch) -> None:
@@ -171,9 +149,9 @@ class WorkerState:
     # As a state
 
     def before(self, batch: BatchNumber | None, upcoming: Callable[[], Batch | None]) -> Any:
-        if not self._reports:
+        if self._stream.on_state is None:
             return None
-        text = self._recent.get(batch)
+        text = None if batch is None else self._recent.get(batch)
         for _ in range(2):  # the upcoming batch may turn out to be the end of the epoch: then the next one
             if text is None and (coming := upcoming()) is not None:
                 text = self._peek(coming)

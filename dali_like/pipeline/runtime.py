@@ -30,7 +30,6 @@ from dali_like.engine.pool.settings import AUTO
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
-from dali_like.engine.worker.state_output import add_state_output
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, CheckpointError, CudaForkError
 from dali_like.graph.buffers import BufferPool
@@ -44,7 +43,6 @@ from dali_like.graph.source_states import LocalState, SourceState, WorkerState
 from dali_like.graph.steps import Feed, Position
 from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import check_runnable, check_shared_iterators, common_shard
-from dali_like.sources.external_source import ExternalSource
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.sources.sharding import ALONE
 
@@ -293,12 +291,8 @@ class Runtime:
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
-        if not isinstance(self._states.get(node), WorkerState):
-            return source, node.external.declared
-        source = source._replace(takes_state=True)
-        if self._reports_states(node.external):
-            return add_state_output(source, node.external.declared, self._batch_size)
-        return source, node.external.declared
+        takes_state = isinstance(self._states.get(node), WorkerState)
+        return (source._replace(takes_state=True) if takes_state else source), node.external.declared
 
     def _add_states(self) -> None:
         """Find the sources that are stateful, and restore their states if there is a checkpoint."""
@@ -314,16 +308,10 @@ class Runtime:
                 continue
             has_state = checkpoint is not None and checkpoint.sources[i] is not None
             if isinstance(callback, Stream) and not external.sharded and (has_state or callback.owner is not None):
-                reports = self._reports_states(external)
-                self._states[node] = WorkerState(external.name, callback, len(external.declared), limit, reports=reports)
+                reports = limit > 0 and callback.owner is not None and external.arguments.on_error == "raise"
+                self._states[node] = WorkerState(external.name, callback, limit, reports=reports)
         if checkpoint is not None:
             self._restore_states(checkpoint)
-
-    def _reports_states(self, external: ExternalSource) -> bool:
-        """Whether the batches of an iterable in a worker come with its state."""
-        callback = None if external.kind is None else external.kind.callback
-        is_stateful = isinstance(callback, Stream) and callback.owner is not None
-        return self.arguments.enable_checkpointing and is_stateful and external.arguments.on_error == "raise"
 
     def _restore_states(self, checkpoint: Checkpoint) -> None:
         for node, state in zip(self.graph.sources, checkpoint.sources, strict=True):

@@ -12,7 +12,7 @@ from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_layout, position_note
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.engine.worker.exceptions import add_note, read_message
 from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 
@@ -403,6 +403,11 @@ class StreamAssembler(ArrayAssembler):
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
         return self._begin_with(batch, ticket, batch.key.request)
+
+    def finish(self, batch: Batch, slot: Slot) -> Outcome:
+        if self.source.callback.on_state is not None:  # type: ignore[attr-defined]
+            batch.state = read_message(slot.space, slot.offset + slot.slot_layout.region_offset(0), int(slot.marks[0]))
+        return super().finish(batch, slot)
 
 
 def _without_rows(layouts: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:

@@ -54,6 +54,7 @@ class Batch:
         is_last: whether the epoch ends with it, before it is full.
         missing_bytes: how much memory its regions need, where there was not enough the last time.
         num_shortages: how often in a row that has been so.
+        state: what its source has reported of its state before the batch; unset where none is reported.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
     """
 
@@ -79,12 +80,14 @@ class Batch:
         "short_bytes",
         "size",
         "slot",
+        "state",
         "ticket",
     )
 
     def __init__(self, key: BatchKey) -> None:
         self.key = key
         self.outcome: Outcome = None
+        self.state: bytes
         self.cancelled = False
         self.schema: Any = None
         self.is_last = False

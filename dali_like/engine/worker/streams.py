@@ -8,7 +8,8 @@ process. Each process, and each worker thread, has walks of its own.
 State travels with requests and batches. The iterator of a walk, or else the iterable, may have ``state_dict()`` and
 ``load_state_dict(state)``:
 
-1. The worker asks for the state at each batch, and returns it with the batch. Pipelines report the state *before* the batch,
+1. The worker asks for the state at each batch, and returns it with the batch: in the message of a loader's batch, or at the
+   start of the region of a pipeline's. Pipelines report the state *before* the batch,
    since an epoch can end or be cut short at any batch. Loaders report the state *behind* it.
 2. The main process keeps reported states for checkpoints, and sends the latest with each request. It never asks a worker.
 3. A worker normally ignores that state. It resumes from it when it is new, or when the main process has loaded a checkpoint
@@ -26,7 +27,7 @@ import itertools
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from types import NoneType
-from typing import Any, Protocol
+from typing import Any
 
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
@@ -137,18 +138,8 @@ def resume(begin: Callable[[], Iterator[Any]], owner: Any, saved: dict[str, Any]
     return items  # type: ignore[no-any-return]
 
 
-class Reporter(Protocol):
-    """Receives the state of a source before each batch."""
-
-    def report(self, info: SampleInfo | BatchInfo, saved: dict[str, Any]) -> Any:
-        """Take the state before a batch. Called before the source computes it; `saved` may change later.
-
-        Returns:
-            An argument for `attach`; None if the batch stays as it is.
-        """
-
-    def attach(self, batch: Any, report: Any) -> Any:
-        """Return the batch with its report."""
+#: Called before each batch, with the state before it, which may change later. The result becomes `Stream.reported`.
+OnState = Callable[[SampleInfo | BatchInfo, dict[str, Any]], Any]
 
 
 class Stream:
@@ -165,7 +156,8 @@ class Stream:
     Attributes:
         on_skip: called for each item that is skipped.
         length: positions count modulo this number; None: as they are.
-        reporter: receives the state before each batch; None: it is not asked for.
+        on_state: receives the state before each batch; None: it is not asked for.
+        reported: what `on_state` has returned for the last batch.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, owner: Any = None) -> None:
@@ -173,7 +165,8 @@ class Stream:
         self.once = once
         self.owner = owner
         self.length: int | None = None
-        self.reporter: Reporter | None = None
+        self.on_state: OnState | None = None
+        self.reported: Any = None
         self.on_skip: Callable[[], None] | None = None
         self._walk = Walk(iter(()))
         self._epoch: int | None = None  # before the first walk
@@ -188,44 +181,44 @@ class Stream:
         if self._saved is not None:
             self._resume(info.epoch_idx, position)
         self._given = position
-        if position in self._walk.unplaced and (self.once or info.epoch_idx == self._epoch):
-            return self._walk.unplaced.pop(position)  # the state before it has been reported
-        report = None
-        if self.reporter is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
-            report = self.reporter.report(info, self.save())
+        walk = self._walk
+        if walk.unplaced and position in walk.unplaced and (self.once or info.epoch_idx == self._epoch):
+            item, self.reported = walk.unplaced.pop(position)
+            return item
+        if self.on_state is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
+            self.reported = self.on_state(info, self.save())
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
-            self._begin_walk(info.epoch_idx)
-        if position < self._walk.position:
-            if self._walk.end is not None and position >= self._walk.end:
+            walk = self._begin_walk(info.epoch_idx)
+        if position < walk.position:
+            if walk.end is not None and position >= walk.end:
                 raise StopIteration
             if self.once:
                 raise LostItemError(
                     f"item {position} of an iterator is gone: an interrupt has cost it, another pipeline has it, or it was "
                     f"taken before a state was loaded. An iterator cannot go back, and the next is item "
-                    f"{self._walk.position}; an iterable whose __iter__ starts again can be repeated"
+                    f"{walk.position}; an iterable whose __iter__ starts again can be repeated"
                 )
-            self._begin_walk(info.epoch_idx)
+            walk = self._begin_walk(info.epoch_idx)
         try:
-            item = self._walk.step(position, self._walk.take, self.on_skip)
+            return walk.take() if position == walk.position else walk.step(position, walk.take, self.on_skip)
         except BaseException as error:
             if not (self.once or isinstance(error, Exception)):
                 self._epoch = None  # an interrupt ends a generator
             raise
-        return item if report is None else self.reporter.attach(item, report)  # type: ignore[union-attr]
 
     def for_thread(self) -> Stream:
         """Return a stream for a worker thread, which has not begun. With `once`, all threads share this one."""
         if self.once:
             return self
-        if self.reporter is not None and self._saved is None:
+        if self.on_state is not None and self._saved is None:
             self._saved = self.save()  # threads share the iterable: a replaced thread begins where the first one began
         stream = Stream(self.begin, owner=self.owner)
-        stream.length, stream.reporter, stream._saved = self.length, self.reporter, self._saved
+        stream.length, stream.on_state, stream._saved = self.length, self.on_state, self._saved
         return stream
 
     def put_back(self, item: Any) -> None:
         """Take back the last item, which found no room. It is requested again, perhaps after others."""
-        self._walk.unplaced[self._given] = item
+        self._walk.unplaced[self._given] = item, self.reported
 
     def heed(self, request: bytes) -> None:
         """Take a request; see `request_text`. If its generation is new, the next call resumes from its state."""
@@ -288,8 +281,9 @@ class Stream:
         elif not is_same_epoch and not saved["of_iterator"]:
             self.owner.load_state_dict(saved["state"])  # the walk of this epoch begins from there
 
-    def _begin_walk(self, epoch: int) -> None:
+    def _begin_walk(self, epoch: int) -> Walk:
         self._walk, self._epoch = Walk(self.begin()), epoch
+        return self._walk
 
 
 def request_text(generation: int, state: bytes) -> bytes:
@@ -302,21 +296,51 @@ def request_text(generation: int, state: bytes) -> bytes:
     return _GENERATION.pack(generation) + state
 
 
+def state_text(name: str, saved: Any) -> bytes:
+    """The JSON text of a saved state.
+
+    Args:
+        name: of the source, for messages.
+
+    Raises:
+        CheckpointError: JSON cannot hold the state.
+    """
+    import json  # noqa: PLC0415  # few sources are stateful
+
+    try:
+        return json.dumps(saved).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{name}: state_dict() must return what JSON can hold: {error}") from None
+
+
+def reporting(name: str) -> OnState:
+    """Return an `OnState` for a stream in a worker. Its result is the JSON text of the state.
+
+    Args:
+        name: of the source, for messages.
+    """
+    return functools.partial(_report, name)
+
+
+def _report(name: str, info: SampleInfo | BatchInfo, saved: dict[str, Any]) -> bytes:
+    return state_text(name, saved)
+
+
 class StatefulCallable:
     """A callable whose object is stateful. Only the main process calls it.
 
     Attributes:
-        reporter: see `Stream`.
+        on_state: see `Stream`.
     """
 
     def __init__(self, callback: Callable[[Any], Any], owner: Any) -> None:
         self._callback = callback
         self._owner = owner
-        self.reporter: Reporter | None = None
+        self.on_state: OnState | None = None
 
     def __call__(self, info: Any) -> Any:
-        if self.reporter is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
-            self.reporter.report(info, self.save())
+        if self.on_state is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
+            self.on_state(info, self.save())
         return self._callback(info)
 
     def save(self) -> dict[str, Any]:
