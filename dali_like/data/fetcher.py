@@ -29,10 +29,10 @@ from dali_like.engine.worker.requests import Request
 #: The global generators are seeded so often in a batch. A fixed number: what is random in a sample depends on it.
 SEEDS_PER_BATCH = 8
 
-#: Walks through an iterable dataset that are under way at the same time: nested loops over one loader.
+#: A worker keeps this many walks through an iterable dataset: nested loops over one loader have one each.
 _MOST_WALKS = 16
 
-#: A step through an iterable dataset that fails more often than this is not tried again.
+#: With ``on_error``, a step through an iterable dataset replaces at most this many failed items.
 _MOST_FAILURES = 1000
 
 #: Messages name no more indices than this.

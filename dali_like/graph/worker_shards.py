@@ -154,7 +154,7 @@ class _Epoch:
         self._shard_batches.append(self._pool.submit(shard_key))
 
     def _end(self, worker: int) -> None:
-        """Leave out a worker whose shard has ended, and drop what was submitted behind that end."""
+        """Leave out a worker whose shard has ended, and drop its batches behind that end."""
         self._ended.append(worker)
         for batch in [batch for batch in self._shard_batches if batch.key.worker == worker]:
             self._shard_batches.remove(batch)

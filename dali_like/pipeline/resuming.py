@@ -67,7 +67,7 @@ class Resumable(HasArguments):
         """Go on from a state that `state_dict` has returned, in place of ``Pipeline(checkpoint=...)``.
 
         At any time; but workers that run already are started anew if the state has another seed than the pipeline, so give
-        pipelines a ``seed``; and if it has the state of an iterable that they walk through.
+        pipelines a ``seed``.
 
         Raises:
             CheckpointError: it is no state, or one of another pipeline; or an iterator would have to go back.

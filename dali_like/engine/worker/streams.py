@@ -8,9 +8,9 @@ process. Each process, and each worker thread, has walks of its own.
 State travels with requests and batches. The iterator of a walk, or else the iterable, may have ``state_dict()`` and
 ``load_state_dict(state)``:
 
-1. The worker asks for the state at each batch, and returns it with the batch: in the message of a loader's batch, or at the
-   start of the region of a pipeline's. Pipelines report the state *before* the batch,
-   since an epoch can end or be cut short at any batch. Loaders report the state *behind* it.
+1. The worker asks for the state at each batch, and returns it with the batch. Pipelines report the state *before* the
+   batch, since an epoch can end or be cut short at any batch; it lies at the start of the task's region. Loaders report the
+   state *behind* the batch, in its message.
 2. The main process keeps reported states for checkpoints, and sends the latest with each request. It never asks a worker.
 3. A worker normally ignores that state. It resumes from it when it is new, or when the main process has loaded a checkpoint
    since. Then it skips forward from the state's position to the requested one.
@@ -50,7 +50,7 @@ def check_saved(saved: Any, fields: dict[str, Any]) -> None:
     """Check that the saved state of a source has exactly these fields, of these types.
 
     Raises:
-        CheckpointError: it has not.
+        CheckpointError: it has other fields, or other types.
     """
     if not (
         isinstance(saved, dict)
@@ -157,7 +157,7 @@ class Stream:
         on_skip: called for each item that is skipped.
         length: positions count modulo this number; None: as they are.
         on_state: receives the state before each batch; None: it is not asked for.
-        reported: what `on_state` has returned for the last batch.
+        reported: the result of `on_state` for the last batch.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, owner: Any = None) -> None:
@@ -256,7 +256,7 @@ class Stream:
         """Resume from a state that `save` has returned, at the next call.
 
         Raises:
-            CheckpointError: it has not returned that.
+            CheckpointError: this stream cannot use the state.
         """
         self.check(saved)
         self._saved = saved
@@ -351,13 +351,13 @@ class StatefulCallable:
         """Load a state that `save` has returned.
 
         Raises:
-            CheckpointError: it has not returned that.
+            CheckpointError: it is no state of a callable.
         """
         check_saved(saved, {"state": object})
         self._owner.load_state_dict(saved["state"])
 
     def forget(self) -> None:
-        """Nothing: callables are told which sample to make."""
+        """Do nothing: a callable gets the number of each sample."""
 
 
 class Restart:
