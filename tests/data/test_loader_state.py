@@ -1,4 +1,4 @@
-"""States of a loader: whoever goes on from one gets what would have come, in this epoch and in later ones."""
+"""States of a loader: a loader that resumes from one delivers the same batches, in this epoch and in later ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KINDS = {"map": Squares, "iterable": Stream}
 
 
 def through_json(state: dict[str, Any]) -> dict[str, Any]:
-    """A state that has been stored and read again."""
+    """Return a state after a round trip through JSON."""
     stored: dict[str, Any] = json.loads(json.dumps(state))
     return stored
 
 
 def states_of(loader: DataLoader[Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """The state at each point of an epoch, and the batches that have come until then."""
+    """Return the state at each point of an epoch, with the batches before it."""
     batches, delivered = iter(loader), []
     yield through_json(loader.state_dict()), []
     for batch in batches:
@@ -35,7 +35,7 @@ def states_of(loader: DataLoader[Any]) -> Iterator[tuple[dict[str, Any], list[An
 
 
 def rest_of(loader: DataLoader[Any], state: dict[str, Any]) -> list[Any]:
-    """What comes after a state."""
+    """Return the batches after a state."""
     loader.load_state_dict(state)
     return all_of(loader)
 
@@ -474,7 +474,7 @@ def test_seeding_the_generator_discards_it() -> None:
     assert all_of(loader) == first != second
 
 
-# What is no state
+# Invalid states
 
 
 def test_an_empty_state_changes_nothing() -> None:
@@ -495,7 +495,7 @@ def with_progress(**changes: Any) -> dict[str, Any]:
     return {**state, "progress": {**state["progress"], **changes}}
 
 
-#: What has been said of the state of a worker's walk.
+#: The reported state of a worker's walk.
 TOLD = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
 
 
@@ -586,11 +586,11 @@ def test_a_state_that_is_refused_leaves_no_workers() -> None:
     assert len(all_of(loader)) == 10
 
 
-# Samplers that know their state
+# Stateful samplers
 
 
 class Walker(Sampler[int]):
-    """A sampler of another library's kind: where it is, it knows itself, and it goes on from there in the next epoch."""
+    """A stateful sampler, as of another library. Its next epoch continues at its position."""
 
     def __init__(self, seed: int, length: int = 10) -> None:
         self.generator = np.random.default_rng(seed)

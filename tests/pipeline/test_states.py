@@ -1,4 +1,4 @@
-"""States of pipelines and iterators: loaded at any time, by other ranks and workers, with what sources say of themselves."""
+"""States of pipelines and iterators: loaded at any time, by other ranks and workers, with the states of sources."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ END = "end"
 
 
 def through_json(state: Any) -> Any:
-    """A state that has been stored and read again."""
+    """Return a state after a round trip through JSON."""
     return json.loads(json.dumps(state))
 
 
@@ -40,7 +40,7 @@ def samples(info: SampleInfo) -> Any:
 
 
 def pipeline_of(source: Any, way: str = "serial", batch_size: int = 4, **options: Any) -> Pipeline:
-    """A pipeline of one source, and of random numbers behind it."""
+    """Return a pipeline of one source, with a random operator behind it."""
     method = {} if way == "serial" else {"py_start_method": way, "py_num_workers": 2}
     names = ("batch", "size", "shard_id", "num_shards", "shard_rest", "sharded")
     source_options = {name: options.pop(name) for name in names if name in options}
@@ -65,7 +65,7 @@ def take(pipe: Any, count: int) -> list[Any]:
 
 
 def states_and_rest(pipe: Pipeline, steps: int, behind: int = 6) -> list[tuple[Any, list[Any]]]:
-    """The state after each of so many steps, and what comes then."""
+    """Take steps; return the state before each, with the following steps."""
     states, log = [], []
     for _ in range(steps):
         states.append(through_json(pipe.state_dict()))
@@ -249,7 +249,7 @@ def ranks_of(ranks: int, batch_size: int, **options: Any) -> list[Pipeline]:
 
 
 def steps_of(pipes: list[Pipeline], count: int) -> list[Any]:
-    """What all ranks give in each step, one behind the other."""
+    """Return the outputs of each step, concatenated over all ranks."""
     steps = zip(*(take(pipe, count) for pipe in pipes), strict=True)
     return [END if END in step else [[*itertools.chain(*parts)] for parts in zip(*step, strict=True)] for step in steps]
 
@@ -302,7 +302,7 @@ def test_whole_batches_are_divided_among_as_many_ranks() -> None:
 
 
 class Counter:
-    """Numbers that only their own state leads back to: what has been skipped is counted, too."""
+    """Numbers that only the state can restore: skipped items are counted, too."""
 
     def __init__(self, start: int = 0) -> None:
         self.number = start
@@ -324,7 +324,7 @@ class Callable(Counter):
 
 
 class Live(Callable):
-    """What it says of its state changes with it."""
+    """Its state_dict() returns the same dictionary each time, which it changes later."""
 
     def __init__(self, start: int = 0) -> None:
         self.state = {"number": start}
@@ -349,7 +349,7 @@ class Told(Counter):
 
 
 class Iterable(Counter):
-    """Its position is in its state, and begins anew at the end; the numbers go on."""
+    """Its position is part of its state, and starts again at the end of an epoch. Its numbers do not."""
 
     position = 0
 
@@ -367,14 +367,14 @@ class Iterable(Counter):
 
 
 class Tape(Counter, Iterator[Any]):
-    """An iterator that cannot begin anew: epochs go on with it."""
+    """An iterator that cannot start again: all epochs share it."""
 
     def __next__(self) -> Any:
         return self.count()
 
 
 class Cursor(Counter):
-    """An iterator that is asked for itself in each epoch."""
+    """An iterator that returns itself in each epoch."""
 
     def __iter__(self) -> Self:
         return self
@@ -384,7 +384,7 @@ class Cursor(Counter):
 
 
 class Shelf:
-    """An iterable whose iterators know their state."""
+    """An iterable whose iterators are stateful."""
 
     def __iter__(self) -> Iterator[Any]:
         return Book()
@@ -455,14 +455,14 @@ def test_sources_of_batches_do_too() -> None:
 
 
 class Growing(Batches):
-    """Batches that need more room than those before."""
+    """Batches that need more and more room."""
 
     def count(self) -> Any:
         return np.tile(super().count(), (1, 1 if self.number < 104 else self.number << 12))
 
 
 def test_a_batch_that_needs_more_room_has_the_state_from_before_it() -> None:
-    """It is made once, and asked for again."""
+    """It is computed once, and requested again."""
     with closing(pipeline_of(Growing(100), prefetch_queue_depth=3)) as pipe:
         states = []
         for _ in range(8):
@@ -473,14 +473,14 @@ def test_a_batch_that_needs_more_room_has_the_state_from_before_it() -> None:
 
 
 class Reel(Tape):
-    """Batches that cannot begin anew."""
+    """Batches of an iterator that cannot start again."""
 
     def count(self) -> Any:
         return np.repeat(super().count(), 4)[:, np.newaxis]
 
 
 class Pages(Shelf, Counter):
-    """Its iterators know where they are, and it knows nothing that matters."""
+    """Both it and its iterators are stateful; only the state of the iterators matters."""
 
     def __iter__(self) -> Iterator[Any]:
         return Page()
@@ -497,7 +497,7 @@ IN_WORKERS = {"iterable": Batches, "iterator that goes on": Reel, "iterators of 
 @pytest.mark.parametrize("is_running", [False, True], ids=["new", "running"])
 @pytest.mark.parametrize("name", IN_WORKERS)
 def test_in_workers_they_are_asked_for_what_they_were_before_the_next_batch(name: str, is_running: bool) -> None:
-    """Not by their positions alone: the numbers of the states are others."""
+    """By their states, not only by their positions: the two iterables count from different numbers."""
     with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
         expected = states_and_rest(pipe, 17)
 
@@ -523,7 +523,7 @@ def test_workers_stay_when_the_state_of_an_iterable_is_loaded(name: str, way: st
 
 
 def test_a_replaced_worker_resumes_from_the_last_state(tmp_path: Any) -> None:
-    """It walks neither through the first items again, nor through those before the loaded state."""
+    """It skips no items: neither those before the loaded state, nor those delivered since."""
 
     class Dying(Batches):
         def count(self) -> Any:
@@ -562,7 +562,7 @@ def test_between_workers_and_this_process_states_are_the_same(name: str) -> None
 
 
 def test_beside_a_source_in_this_process_they_are_asked_too() -> None:
-    """That one has no end: a walk that is cut short by the end of another may, or may not, have come to its own."""
+    """The source in this process has no end. When an epoch is cut short, the worker may or may not have met the end."""
 
     def both(start: int) -> Pipeline:
         pipe = Pipeline(4, num_threads=1, py_num_workers=1, seed=1, enable_checkpointing=True)
