@@ -6,7 +6,6 @@ collation, and for iterable datasets, a worker makes the whole batch.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import pickle
@@ -16,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
-from dali_like.data.iterable_walk import Walk, told_by, walk_from
+from dali_like.data.iterable_walk import DatasetWalk, walk_from
 from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
 from dali_like.data.sample_schema import SampleSchema, batch_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
@@ -74,7 +73,7 @@ class Fetcher:
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
     _collate_schema: SampleSchema | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
-    _walks: OrderedDict[int, Walk] = field(default_factory=OrderedDict)
+    _walks: OrderedDict[int, DatasetWalk] = field(default_factory=OrderedDict)
 
     @property
     def reducers(self) -> Reducers:
@@ -248,7 +247,7 @@ class Fetcher:
         return self.collate(samples)
 
     def step(self, asked: ItemsRequest, request: Request | LocalRequest) -> BatchAnswer:
-        """Take the next step of a walk through an iterable dataset.
+        """Return the batch of one step of a walk through an iterable dataset, with the state behind it.
 
         Raises:
             StopIteration: the walk has ended.
@@ -257,31 +256,29 @@ class Fetcher:
         if asked.number in walk.unplaced:
             unplaced: BatchAnswer = walk.unplaced.pop(asked.number)
             return unplaced
-        while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
-            with contextlib.suppress(Exception):  # that has been raised before
-                self._take(walk, asked._replace(number=walk.steps), request)
-        samples = self._take(walk, asked, request)
-        if walk.has_ended and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
+        samples = walk.step(asked.number, lambda: self._take(walk, asked, request))
+        if walk.end is not None and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
             raise StopIteration
-        told = told_by(walk, asked.worker, self.dataset)
-        return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), told)
+        reported = walk.report(asked.worker, self.dataset)
+        return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), reported)
 
-    def open_walk(self, number: int, shared_seed: int | None, told: dict[str, Any] | None = None) -> Walk:
-        """Begin a walk through an iterable dataset, or go on with one."""
+    def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
+        """Begin a walk through an iterable dataset, or resume one from a reported state."""
 
         def begin() -> Iterator[Any]:
             return self.array_backend.walk(self.dataset, shared_seed)
 
-        walk = self._walks[number] = Walk(begin()) if told is None else walk_from(told, begin, self.dataset)
+        walk = DatasetWalk(begin()) if reported is None else walk_from(reported, begin, self.dataset)
+        self._walks[number] = walk
         return walk
 
     def told(self, number: int) -> dict[str, Any] | None:
-        """Where a walk of this process is; see `dali_like.data.iterable_walk.told_by`."""
-        return told_by(self._walks[number], 0, self.dataset)
+        """Return the state of a walk of this process; see `DatasetWalk.report`."""
+        return self._walks[number].report(0, self.dataset)
 
-    def _walk_of(self, asked: ItemsRequest) -> Walk:
+    def _walk_of(self, asked: ItemsRequest) -> DatasetWalk:
         walk = self._walks.get(asked.iterator)
-        if walk is None or (walk.steps > asked.number and asked.number not in walk.unplaced):
+        if walk is None or (walk.position > asked.number and asked.number not in walk.unplaced):
             self._seed(asked.seed, asked.worker)
             told = asked.state if asked.state is not None and asked.state["steps"] <= asked.number else None
             walk = self.open_walk(asked.iterator, asked.shared_seed, told)
@@ -290,24 +287,25 @@ class Fetcher:
             self._walks.popitem(last=False)
         return walk
 
-    def _take(self, walk: Walk, asked: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
-        self._seed(asked.seed, asked.number, asked.worker)
-        walk.steps += 1
+    def _take(self, walk: DatasetWalk, asked: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
+        number = walk.position
+        self._seed(asked.seed, number, asked.worker)
+        walk.position += 1
         samples: list[Any] = []
         failures = 0
         take = _measured(next, request)
-        while len(samples) < (1 if asked.size is None else asked.size) and not walk.has_ended:
+        while len(samples) < (1 if asked.size is None else asked.size) and walk.end is None:
             try:
                 samples.append(take(walk.items))
             except StopIteration:
-                walk.has_ended = True
+                walk.end = number
             except Exception as error:
                 failures += 1
                 if self.on_error == "raise" or failures > _MOST_FAILURES:
                     raise
                 by = "the next one"
                 if callable(self.on_error):
-                    samples.append(self._replacement(asked.number, error))
+                    samples.append(self._replacement(number, error))
                     by = "what on_error returned"
                 note_replacement(request.cell, "an item of the dataset", by, error)
         return samples

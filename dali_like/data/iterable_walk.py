@@ -1,7 +1,6 @@
-"""Walks through iterable datasets, and what datasets say of their state on the way.
+"""The state of walks through iterable datasets, as the loader's state has it; see `dali_like.engine.worker.streams`.
 
-With each batch comes what the state is behind it, if the iterator knows that, or else the dataset; in workers as in the main
-process. Whoever takes the place of a worker, in this run or in a later one, is handed it, and walks on from there.
+Runs in workers, and in the main process of a loader without workers.
 """
 
 from __future__ import annotations
@@ -10,98 +9,86 @@ import copy
 import inspect
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from dali_like.engine.worker.info import is_worker_thread
-from dali_like.engine.worker.iterable_states import knows_its_state
+from dali_like.engine.worker.streams import Walk, is_stateful, resume
 from dali_like.errors import CheckpointError
 
 _log = logging.getLogger("dali_like")
 
 
-@dataclass
-class Walk:
-    """A walk through an iterable dataset.
+class DatasetWalk(Walk):
+    """A walk through a dataset, whose steps are batches.
 
     Attributes:
-        items: what is left of it.
-        steps: how many have been taken.
-        has_ended: whether nothing is left.
-        unplaced: what steps have made that found no room, by their number: they will be asked for again.
-        is_silent: whether it has turned out that nothing can be said of its state.
+        is_silent: ``state_dict()`` has raised, so that it is not called again.
     """
 
-    items: Iterator[Any]
-    steps: int = 0
-    has_ended: bool = False
-    unplaced: dict[int, Any] = field(default_factory=dict)
-    is_silent: bool = False
+    is_silent = False
+
+    def report(self, worker: int, dataset: Any) -> dict[str, Any] | None:
+        """Return the state behind the last step, with the number of the worker; None if there is none."""
+        owner = _owner(dataset)
+        if self.is_silent or (owner is None and not is_stateful(self.items)):
+            return None
+        try:
+            state = copy.deepcopy(self.state(owner))
+        except Exception as error:
+            self.is_silent = True
+            stateful: Any = self.items if is_stateful(self.items) else owner
+            if not _wants_arguments(stateful.state_dict):
+                _log.warning(
+                    "%s.state_dict() raised %r; a loader that resumes from a state walks through the dataset instead",
+                    type(stateful).__qualname__,
+                    error,
+                )
+            return None
+        if state["state"] is None:
+            return None
+        return {"worker": worker, "steps": self.position, "ended": self.end is not None, **state}
 
 
-def told_by(walk: Walk, worker: int, dataset: Any) -> dict[str, Any] | None:
-    """Where a worker's walk is, and what is said of the state there; None if nobody knows that."""
-    by_iterator = knows_its_state(walk.items)
-    knower: Any = walk.items if by_iterator else _owner(dataset)
-    if knower is None or walk.is_silent:
-        return None
-    try:
-        state = copy.deepcopy(knower.state_dict())
-    except Exception as error:
-        walk.is_silent = True
-        if not _wants_arguments(knower.state_dict):
-            who = type(knower).__qualname__
-            _log.warning("%s.state_dict() raised %r; who goes on from a state of the loader walks through it", who, error)
-        return None
-    told = {"worker": worker, "steps": walk.steps, "ended": walk.has_ended, "of_iterator": by_iterator, "state": state}
-    return None if state is None else told
-
-
-def walk_from(told: dict[str, Any], begin: Callable[[], Iterator[Any]], dataset: Any) -> Walk:
-    """A walk that goes on from what `told_by` has returned.
+def walk_from(reported: dict[str, Any], begin: Callable[[], Iterator[Any]], dataset: Any) -> DatasetWalk:
+    """Return a walk that resumes from a reported state.
 
     Raises:
-        CheckpointError: here nobody knows the state.
+        CheckpointError: the dataset, or its iterator, is not stateful.
     """
-    state = copy.deepcopy(told["state"])
-    if not told["of_iterator"]:
-        restore(dataset, state)
-    if told["ended"]:
-        return Walk(iter(()), told["steps"], has_ended=True)
-    items: Any = begin()
-    if told["of_iterator"]:
-        if not knows_its_state(items):
-            raise CheckpointError(
-                "Invalid state_dict: it has the state of an iterator; the dataset's has no load_state_dict()"
-            )
-        items.load_state_dict(state)
-    return Walk(items, told["steps"])
+    saved = {**reported, "state": copy.deepcopy(reported["state"])}
+    owner = None if saved["of_iterator"] else _owner_for_state(dataset)
+    steps, ended = saved["steps"], saved["ended"]
+    return DatasetWalk(resume(begin, owner, saved, ended=ended), steps, steps if ended else None)
 
 
 def restore(dataset: Any, state: Any) -> None:
-    """Hand a dataset its state back.
+    """Load the state of a dataset.
 
     Raises:
-        CheckpointError: it has no use for it.
+        CheckpointError: the dataset is not stateful.
     """
+    _owner_for_state(dataset).load_state_dict(state)
+
+
+def _owner_for_state(dataset: Any) -> Any:
     owner = _owner(dataset)
     if owner is None:
-        why = "that threads share" if knows_its_state(dataset) else "that has no load_state_dict()"
+        why = "that threads share" if is_stateful(dataset) else "that has no load_state_dict()"
         raise CheckpointError(f"Invalid state_dict: it has the state of a dataset, and here is one {why}")
-    owner.load_state_dict(state)
+    return owner
 
 
 def _wants_arguments(state_dict: Any) -> bool:
-    """Whether it is meant for something else, as that of MosaicML's ``StreamingDataset``, which its own loader calls."""
+    """Whether ``state_dict`` has required arguments, as that of MosaicML's ``StreamingDataset``: its own loader calls it."""
     try:
         inspect.signature(state_dict).bind()
     except TypeError:
         return True
-    except ValueError:  # some built-in functions have none
+    except ValueError:  # some built-in functions have no signature
         return False
     return False
 
 
 def _owner(dataset: Any) -> Any:
-    """A dataset that knows the state of its only walk; several threads have the same one."""
-    return dataset if knows_its_state(dataset) and not is_worker_thread() else None
+    """The dataset, if it is stateful and has one walk only: threads share it, and walk through it at the same time."""
+    return dataset if is_stateful(dataset) and not is_worker_thread() else None

@@ -27,6 +27,7 @@ from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
+from dali_like.engine.pool.turns import Turns
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
@@ -55,8 +56,7 @@ class WorkerIterator(LoaderIterator):
         self._sampler_error: Exception | None = None
         self._sampler_was_interrupted = False
         state.steps = state.steps or [0] * options.num_workers
-        self._num_requests = list(state.steps)
-        self._turn = state.turn
+        self._turns = Turns(state.steps, state.turn, state.ended)
         self.begin()
         with workers.lock():
             self._fill(workers, workers.num_ahead or options.num_ahead)
@@ -270,17 +270,12 @@ class WorkerIterator(LoaderIterator):
             StopIteration: all workers are at the end.
         """
         options, state = self._options, self.state
-        turns = (place % options.num_workers for place in range(self._turn, self._turn + options.num_workers))
-        active = [worker for worker in turns if worker not in state.ended]
-        if not active:
+        turns = self._turns
+        waiting = turns.waiting()
+        if not waiting:
             raise StopIteration
-        if options.in_order:
-            worker = active[0]
-        else:
-            worker = min(active, key=lambda worker: self._num_requests[worker] - state.steps[worker])
-        self._turn = (worker + 1) % options.num_workers
-        number = self._num_requests[worker]
-        self._num_requests[worker] += 1
+        worker = waiting[0] if options.in_order else min(waiting, key=lambda w: turns.steps(w) - state.steps[w])
+        number = turns.take(worker)
         return ItemsRequest(
             seed=self._seed,
             iterator=self._number,

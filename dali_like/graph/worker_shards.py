@@ -1,7 +1,6 @@
-"""A source that runs in every worker, each with a shard of its own: their batches, merged in a fixed order.
+"""Merges the batches of a sharded source: each worker walks through an iterable of its own.
 
-The order is that of PyTorch's DataLoader: one batch of each worker in turn, leaving out those that have ended. It depends on
-the shards alone, not on which worker is faster.
+Runs in the main process. The order of the merged batches is that of `dali_like.engine.pool.turns`.
 """
 
 from __future__ import annotations
@@ -12,14 +11,15 @@ from collections.abc import Sequence
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import Pool, result_of
 from dali_like.engine.pool.batch import Batch, Outcome, Output
+from dali_like.engine.pool.turns import Turns
 
 
 class ShardsPool:
-    """Makes the batches of one source of shards. See `dali_like.engine.pool.base.Pool`.
+    """Computes the batches of one sharded source; see `dali_like.engine.pool.base.Pool`.
 
     Args:
         pool: of the workers.
-        num_workers: how many shards there are.
+        num_workers: the number of shards.
     """
 
     def __init__(self, pool: Pool, num_workers: int) -> None:
@@ -30,8 +30,8 @@ class ShardsPool:
     def submit(self, key: BatchKey) -> Batch:
         epoch = self._epochs.get(key.epoch)
         if epoch is None:
-            # Those before have ended; what has been asked of them is answered, or will be.
-            self._epochs = {number: epoch for number, epoch in self._epochs.items() if epoch.is_asked}
+            # Earlier epochs have ended. They are kept only while one of their batches is unanswered.
+            self._epochs = {number: epoch for number, epoch in self._epochs.items() if epoch.has_requests}
             epoch = self._epochs[key.epoch] = _Epoch(self._pool, self._num_workers, key)
         batch = Batch(key)
         epoch.add(batch)
@@ -58,65 +58,66 @@ class ShardsPool:
 
     @property
     def has_begun(self) -> bool:
-        """Whether anything has been asked for."""
+        """Whether a batch has been submitted."""
         return bool(self._epochs)
 
     def forget(self) -> None:
-        """Be as if nothing had been asked for. What has been must be cancelled."""
+        """Return to the initial state. All submitted batches must have been cancelled."""
         self._epochs.clear()
 
 
 class _Epoch:
     """The batches of one epoch.
 
-    Those asked for are numbered without gaps, those of the shards end anywhere. So the next of the shards' batches, in
-    turn, is the next that is asked for, unless it turns out to be the end of its shard. Where an epoch begins in the middle,
-    those before it are made and dropped: nothing else tells which shards have ended there.
+    Requested batches are numbered without gaps; shards end anywhere. So each shard batch, in turn, answers the next request,
+    unless it turns out to be the end of its shard. An epoch that begins in the middle also computes the batches before, and
+    drops them: only they show which shards have ended.
 
     Args:
-        first: the first batch that is asked for.
+        first: the first requested batch.
     """
 
     def __init__(self, pool: Pool, num_workers: int, first: BatchKey) -> None:
         self._pool = pool
         self._num_workers = num_workers
-        self._turns = deque((worker, 0) for worker in range(num_workers))
-        self._begun: deque[Batch] = deque()
+        self._ended: list[int] = []
+        self._turns = Turns([0] * num_workers, 0, self._ended)
+        self._shard_batches: deque[Batch] = deque()
         self._num_dropped = first.iteration
-        self._asked: deque[Batch] = deque(Batch(first) for _ in range(first.iteration))
+        self._requests: deque[Batch] = deque(Batch(first) for _ in range(first.iteration))
 
     @property
-    def is_asked(self) -> bool:
-        """Whether somebody waits for a batch."""
-        return bool(self._asked)
+    def has_requests(self) -> bool:
+        """Whether a requested batch has no outcome yet."""
+        return bool(self._requests)
 
     def add(self, batch: Batch) -> None:
-        """Ask for a batch."""
-        self._asked.append(batch)
-        self._begin_missing()
+        """Request a batch."""
+        self._requests.append(batch)
+        self._submit_missing()
         self.merge()
 
     def merge(self) -> None:
-        """Give what the shards have made to those who have asked."""
-        while self._asked and (not self._begun or self._begun[0].outcome is not None):
-            if not self._begun:
-                self._asked.popleft().outcome = StopIteration()
+        """Answer requests with the shard batches that are complete."""
+        while self._requests and (not self._shard_batches or self._shard_batches[0].outcome is not None):
+            if not self._shard_batches:
+                self._requests.popleft().outcome = StopIteration()
                 continue
-            made = self._begun.popleft()
+            made = self._shard_batches.popleft()
             if isinstance(made.outcome, StopIteration):
                 self._end(made.key.worker)
             else:
-                self._asked.popleft().outcome = self._outcome_of(made)
+                self._requests.popleft().outcome = self._outcome_of(made)
                 self._num_dropped = max(self._num_dropped - 1, 0)
-            self._begin_missing()
+            self._submit_missing()
 
     def wait_for_next(self) -> None:
-        """Wait until the shard whose turn it is has made its batch.
+        """Wait for the shard whose turn it is.
 
         Raises:
-            Exception: the pool cannot go on. What the source has raised is the batch's outcome.
+            Exception: the pool has failed. An exception of the source becomes the outcome of its batch.
         """
-        made = self._begun[0]
+        made = self._shard_batches[0]
         try:
             self._pool.wait(made)
         except BaseException as error:
@@ -133,29 +134,28 @@ class _Epoch:
             return error
 
     def cancel(self, batch: Batch) -> None:
-        """Forget a batch."""
-        if batch in self._asked:
-            self._asked.remove(batch)
-            while len(self._begun) > len(self._asked):
-                self._pool.cancel(self._begun.pop())
+        """Drop a request."""
+        if batch in self._requests:
+            self._requests.remove(batch)
+            while len(self._shard_batches) > len(self._requests):
+                self._pool.cancel(self._shard_batches.pop())
 
-    def _begin_missing(self) -> None:
-        # Of those that will be dropped, no more than keep everybody busy.
-        wanted = len(self._asked) - max(self._num_dropped - self._num_workers, 0)
-        while self._turns and len(self._begun) < wanted:
-            self._begin(self._asked[len(self._begun)].key)
+    def _submit_missing(self) -> None:
+        # Of the batches that will be dropped, one for each worker at a time.
+        wanted = len(self._requests) - max(self._num_dropped - self._num_workers, 0)
+        while len(self._shard_batches) < wanted and (waiting := self._turns.waiting()):
+            self._submit(waiting[0], self._requests[len(self._shard_batches)].key)
 
-    def _begin(self, key: BatchKey) -> None:
-        worker, number = self._turns.popleft()
-        self._turns.append((worker, number + 1))
-        # It may answer an earlier call than it would have, since a shard has ended. But a shard can only go forward.
-        turn = max(key.turn, self._begun[-1].key.turn) if self._begun else key.turn
+    def _submit(self, worker: int, key: BatchKey) -> None:
+        number = self._turns.take(worker)
+        # A shard that ends lets later batches answer earlier requests. Still, a worker's turns must not decrease.
+        turn = max(key.turn, self._shard_batches[-1].key.turn) if self._shard_batches else key.turn
         shard_key = key._replace(iteration=number, first_sample=number * key.size, worker=worker, turn=turn)
-        self._begun.append(self._pool.submit(shard_key))
+        self._shard_batches.append(self._pool.submit(shard_key))
 
     def _end(self, worker: int) -> None:
-        """A shard has ended: what was begun of it behind its end is nothing."""
-        self._turns = deque(turn for turn in self._turns if turn[0] != worker)
-        for batch in [batch for batch in self._begun if batch.key.worker == worker]:
-            self._begun.remove(batch)
+        """Leave out a worker whose shard has ended, and drop its batches behind that end."""
+        self._ended.append(worker)
+        for batch in [batch for batch in self._shard_batches if batch.key.worker == worker]:
+            self._shard_batches.remove(batch)
             self._pool.cancel(batch)

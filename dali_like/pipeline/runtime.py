@@ -30,6 +30,7 @@ from dali_like.engine.pool.settings import AUTO
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
@@ -38,9 +39,9 @@ from dali_like.graph.lockstep import Lockstep, PipelinePosition, PooledSource
 from dali_like.graph.nodes import DataNode, Graph, SourceNode
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
+from dali_like.graph.source_states import LocalState, SourceState, WorkerState
 from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import check_runnable, check_shared_iterators, common_shard
-from dali_like.pipeline.source_states import SourceStates, state_before
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
 from dali_like.sources.sharding import ALONE
 
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from dali_like.engine.worker.source import PickledSource
     from dali_like.graph.gpu_sources import GpuSourcePool
     from dali_like.graph.inputs import InputPool
-    from dali_like.graph.state_pool import SentStatesPool
     from dali_like.pipeline.checkpoints import Checkpoint
 
 
@@ -103,13 +103,10 @@ class Runtime:
         self.tuner: Tuner | None = None
         self._shard = common_shard(graph)
         self._shards_pools: list[ShardsPool] = []
-        self._sent_states: dict[int, SentStatesPool] = {}
-        self._states = SourceStates([node.external for node in graph.sources])
+        self._states: dict[SourceNode, SourceState] = {}
         if checkpoint is not None:
             self._check(checkpoint)
-            self._states.restore(checkpoint.sources)
-        if arguments.enable_checkpointing:
-            self._states.remember(self._most_ahead)
+        self._add_states()
         parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
@@ -208,16 +205,15 @@ class Runtime:
         ended = executor.ended and not num_scheduled
         # At the end of an epoch, a source that restarts is asked for its current state.
         batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(persists)]
-        states = [*self._states.before(batches)]
-        for i, pool in self._sent_states.items():
-            states[i] = state_before(executor, pool, i, batches[i])
-        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, tuple(states))
+        states = tuple(
+            self._states[node].before(batches[i], functools.partial(executor.upcoming, i)) if node in self._states else None
+            for i, node in enumerate(self.graph.sources)
+        )
+        return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, states)
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:
         """Return whether the running workers can resume from a checkpoint, if it belongs to this pipeline."""
-        there = enumerate(checkpoint.sources[: len(self.graph.sources)])
-        concerns_workers = any(state is not None and self._states.are_sent(i) for i, state in there)
-        return checkpoint.seed == self._entropy and not (concerns_workers and self.process_pool is not None)
+        return checkpoint.seed == self._entropy
 
     def go_to(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint, for which `can_go_to` is true.
@@ -232,18 +228,19 @@ class Runtime:
             raise CheckpointError("iterators that run in every worker cannot go back; load the state into another pipeline")
         self._resumed = checkpoint
         if self.executor is None:
-            self._states.restore(checkpoint.sources, started=self.process_pool is not None)
+            self._restore_states(checkpoint)
             return
         passed = [
             now if node.external.kind is None else then
             for node, now, then in zip(self.graph.sources, self.executor.position.delivered, checkpoint.passed, strict=True)
         ]
         position = PipelinePosition(checkpoint.epoch, checkpoint.iteration, tuple(passed))
-        restored = self._states.restorable(checkpoint.sources, started=True)
+        states = zip(self.graph.sources, checkpoint.sources, strict=True)
+        restored = {i for i, (node, state) in enumerate(states) if state is not None and node in self._states}
         self.executor.go_to(position, restored, ended=checkpoint.ended)
         for pool in self._shards_pools:
             pool.forget()
-        self._states.restore(checkpoint.sources, started=True)
+        self._restore_states(checkpoint)
 
     def stop_waiting(self) -> None:
         """Make calls that wait for a batch raise ClosedError. May be called in any thread."""
@@ -315,14 +312,32 @@ class Runtime:
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
-        if self._sends_states(node):
-            from dali_like.engine.worker.state_sender import sending_states  # noqa: PLC0415  # for iterables that know their state
+        takes_state = isinstance(self._states.get(node), WorkerState)
+        return (source._replace(takes_state=True) if takes_state else source), node.external.declared
 
-            return sending_states(source, node.external.declared, self._batch_size)
-        return source, node.external.declared
+    def _add_states(self) -> None:
+        """Find the sources that are stateful, and restore their states if there is a checkpoint."""
+        checkpoint = self._resumed
+        limit = self._most_ahead if self.arguments.enable_checkpointing else 0
+        for i, node in enumerate(self.graph.sources):
+            external = node.external
+            callback = None if external.kind is None else external.kind.callback
+            if not isinstance(callback, (Stream, StatefulCallable)):
+                continue
+            if not external.parallel:
+                self._states[node] = LocalState(external.name, callback, limit)
+                continue
+            has_state = checkpoint is not None and checkpoint.sources[i] is not None
+            if isinstance(callback, Stream) and not external.sharded and (has_state or callback.owner is not None):
+                reports = limit > 0 and callback.owner is not None and external.options["on_error"] == "raise"
+                self._states[node] = WorkerState(external.name, callback, limit, reports=reports)
+        if checkpoint is not None:
+            self._restore_states(checkpoint)
 
-    def _sends_states(self, node: SourceNode) -> bool:
-        return self.arguments.enable_checkpointing and self._states.are_sent(self.graph.sources.index(node))
+    def _restore_states(self, checkpoint: Checkpoint) -> None:
+        for node, state in zip(self.graph.sources, checkpoint.sources, strict=True):
+            if node in self._states:
+                self._states[node].restore(state)
 
     def ahead_of(self, node: SourceNode) -> int:
         """Return how many batches of a source are computed ahead."""
@@ -376,11 +391,8 @@ class Runtime:
                     self._shards_pools.append(pool)
                 elif external.kind is not None and external.kind.in_order:
                     worker = next(homes) % self._num_workers
-                if self._sends_states(node):
-                    from dali_like.graph.state_pool import SentStatesPool  # noqa: PLC0415
-
-                    pool = SentStatesPool(pool, len(external.declared), self._most_ahead)
-                    self._sent_states[self.graph.sources.index(node)] = pool
+                if isinstance(state := self._states.get(node), WorkerState):
+                    pool = state.over(pool)
             feed = PooledSource(
                 pool=pool,
                 source=number,

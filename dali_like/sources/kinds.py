@@ -11,8 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from dali_like.engine.worker.iterable_states import Remembered, knows_its_state
-from dali_like.engine.worker.streams import Grouped, Stream, Walk
+from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream, is_stateful
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.sources.sharding import Division, Padded
 
@@ -136,9 +135,9 @@ def _iterable_kind(source: Any, use: Use) -> Kind:
             "instead"
         )
     persists = use.cycle == "no" or _cannot_restart(source)
-    walk = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
+    walk = Restart(source, is_function=is_function, endless=use.cycle == "quiet")
     length = None if persists or use.cycle == "quiet" else _length_of(source)
-    owner = source if knows_its_state(source) else None
+    owner = source if is_stateful(source) else None
     return Kind(Stream(walk, once=persists, owner=owner), in_order=True, persists=persists, length=length)
 
 
@@ -148,7 +147,7 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
     owner = None if use.parallel else _knower(source)
 
     def kind(callback: Callable[[Any], Any], *, ignores_info: bool = False) -> Kind:
-        callback = callback if owner is None else Remembered(callback, owner)
+        callback = callback if owner is None else StatefulCallable(callback, owner)
         return Kind(callback, is_async=is_async(source), ignores_info=ignores_info, length=_length_of(source))
 
     argument = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
@@ -212,7 +211,7 @@ def padded(kind: Kind, division: Division) -> Kind:
 
 def _knower(source: Any) -> Any:
     """Return the object with the state of a callable: itself, or the object of the method; None if there is none."""
-    return next(filter(knows_its_state, (source, getattr(source, "__self__", None))), None)
+    return next(filter(is_stateful, (source, getattr(source, "__self__", None))), None)
 
 
 def _is_generator_function(source: Any) -> bool:

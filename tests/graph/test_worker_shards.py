@@ -1,4 +1,4 @@
-"""Iterables that run in every worker: whose turn it is, what a shard knows of itself, and that they end where they end."""
+"""Sharded iterables: the order of the workers, the number of the shard, and the end of each shard."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARDED = {"sharded": True, "parallel": True}
 
 
 def identity() -> int:
-    """Which worker this is."""
+    """Return the number of this worker."""
     info = get_worker_info()
     assert info is not None
     return info.id
@@ -53,7 +53,7 @@ class Shards:
 
 
 def merged(lengths: Sequence[int]) -> list[int]:
-    """The numbers of an epoch: a batch of each worker in turn, of those that have not ended."""
+    """Return the numbers of an epoch: one batch of each worker in turn, without workers that have ended."""
     return [10 * i + number for number in range(max(lengths)) for i, length in enumerate(lengths) if number < length]
 
 
@@ -83,7 +83,7 @@ def test_turns_do_not_depend_on_the_start_method(start_method: str) -> None:
 
 
 def test_turns_do_not_depend_on_who_is_fast(tmp_path: Path) -> None:
-    """Each of the first two waits until the last worker has nothing more to do."""
+    """The first two wait until the last worker is idle."""
 
     def make(number: int) -> NDArray[Any]:
         if number == 23:
@@ -143,7 +143,7 @@ def test_what_cannot_begin_anew_goes_on_after_a_reset_in_the_middle(kind: str) -
         assert outcomes(pipe, 2) == [END, END]
 
 
-# What a shard is
+# Numbers of shards
 
 
 def test_workers_know_which_and_how_many_they_are(start_method: str) -> None:
@@ -214,7 +214,7 @@ def test_worker_functions_belong_to_each_shard(tmp_path: Path) -> None:
 
 
 def test_all_workers_are_busy_at_once(tmp_path: Path) -> None:
-    """Each waits for all others, which prefetching must therefore have asked."""
+    """Each waits for all others, so prefetching must have requested all."""
 
     def make(number: int) -> NDArray[Any]:
         (tmp_path / str(number)).touch()
@@ -296,7 +296,7 @@ def test_what_cannot_be_sharded(source: Any, options: dict[str, Any], words: str
         pass
 
 
-# In company
+# With other sources
 
 
 def test_shorter_source_ends_the_epoch_and_nothing_is_out_of_step(start_method: str) -> None:
@@ -367,11 +367,11 @@ def test_batches_that_are_held_do_not_change() -> None:
     assert [batches_in(outputs) for outputs in held] == merged(lengths)
 
 
-# Turns: what a worker has left undone is done in the order of them
+# Turns: the unfinished tasks of a worker are posted again in their order
 
 
 class Recorder(Pool):
-    """Makes nothing, and notes what it is asked for."""
+    """A pool that records its requests, and computes nothing."""
 
     def __init__(self) -> None:
         self.asked: list[Batch] = []
@@ -396,7 +396,7 @@ class Recorder(Pool):
 
 @pytest.mark.parametrize("first", [0, 3])
 def test_no_shard_is_in_a_greater_hurry_for_what_comes_behind(first: int) -> None:
-    """Where one has ended, those that are left answer more calls than they have been asked to."""
+    """When one shard ends, the batches of the others answer its requests, too."""
     recorder = Recorder()
     shards = ShardsPool(recorder, 2)
     for turn in range(6):

@@ -1,4 +1,4 @@
-"""States of pipelines and loaders that choose their settings: taken before they grow and behind it, and loaded by others."""
+"""States of pipelines and loaders with "auto" settings: taken before and after they grow, and loaded into others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEHIND = 3
 
 
 class Slow:
-    """Samples that wait, so that more workers and a greater depth are worth it."""
+    """Slow samples, so that more workers and a greater depth pay."""
 
     def __init__(self, wait_s: float) -> None:
         self.wait_s = wait_s
@@ -48,7 +48,7 @@ class SlowDataset:
 
 
 class SlowBatches:
-    """Batches that wait, by an iterable that knows where it is. Its numbers go on from what it is told."""
+    """Slow batches of a stateful iterable. Its numbers continue from its state."""
 
     def __init__(self, wait_s: float, number: int = 0) -> None:
         self.wait_s = wait_s
@@ -85,7 +85,7 @@ def take(pipe: Pipeline, count: int) -> list[Any]:
 
 
 def grown(pipe: Any) -> bool:
-    """Whether it has other settings than at first."""
+    """Whether its settings differ from the first ones."""
     chosen = pipe.statistics().settings.chosen
     return chosen is not None and bool(chosen.num_workers_reason or chosen.prefetch_depth_reason)
 

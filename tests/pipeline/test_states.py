@@ -1,4 +1,4 @@
-"""States of pipelines and iterators: loaded at any time, by other ranks and workers, with what sources say of themselves."""
+"""States of pipelines and iterators: loaded at any time, by other ranks and workers, with the states of sources."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, get_worker_info, types
-from dali_like.engine.worker.iterable_states import StateRecorder, StatesBefore, knows_its_state
+from dali_like.engine.memory.batch_key import BatchKey
+from dali_like.engine.pool.base import result_of
+from dali_like.engine.pool.batch import Batch
+from dali_like.engine.worker.streams import Stream, is_stateful
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
-from dali_like.pipeline.source_states import state_before
+from dali_like.graph.source_states import LocalState, WorkerState
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.tensors import TensorListCPU
-from dali_like.types import BatchInfo, SampleInfo
+from dali_like.types import SampleInfo
 from tests.conftest import wait_until
 
 END = "end"
 
 
 def through_json(state: Any) -> Any:
-    """A state that has been stored and read again."""
+    """Return a state after a round trip through JSON."""
     return json.loads(json.dumps(state))
 
 
@@ -37,7 +40,7 @@ def samples(info: SampleInfo) -> Any:
 
 
 def pipeline_of(source: Any, way: str = "serial", batch_size: int = 4, **options: Any) -> Pipeline:
-    """A pipeline of one source, and of random numbers behind it."""
+    """Return a pipeline of one source, with a random operator behind it."""
     method = {} if way == "serial" else {"py_start_method": way, "py_num_workers": 2}
     names = ("batch", "size", "shard_id", "num_shards", "shard_rest", "sharded")
     source_options = {name: options.pop(name) for name in names if name in options}
@@ -62,7 +65,7 @@ def take(pipe: Any, count: int) -> list[Any]:
 
 
 def states_and_rest(pipe: Pipeline, steps: int, behind: int = 6) -> list[tuple[Any, list[Any]]]:
-    """The state after each of so many steps, and what comes then."""
+    """Take steps; return the state before each, with the following steps."""
     states, log = [], []
     for _ in range(steps):
         states.append(through_json(pipe.state_dict()))
@@ -246,7 +249,7 @@ def ranks_of(ranks: int, batch_size: int, **options: Any) -> list[Pipeline]:
 
 
 def steps_of(pipes: list[Pipeline], count: int) -> list[Any]:
-    """What all ranks give in each step, one behind the other."""
+    """Return the outputs of each step, concatenated over all ranks."""
     steps = zip(*(take(pipe, count) for pipe in pipes), strict=True)
     return [END if END in step else [[*itertools.chain(*parts)] for parts in zip(*step, strict=True)] for step in steps]
 
@@ -299,7 +302,7 @@ def test_whole_batches_are_divided_among_as_many_ranks() -> None:
 
 
 class Counter:
-    """Numbers that only their own state leads back to: what has been skipped is counted, too."""
+    """Numbers that only the state can restore: skipped items are counted, too."""
 
     def __init__(self, start: int = 0) -> None:
         self.number = start
@@ -321,7 +324,7 @@ class Callable(Counter):
 
 
 class Live(Callable):
-    """What it says of its state changes with it."""
+    """Its state_dict() returns the same dictionary each time, which it changes later."""
 
     def __init__(self, start: int = 0) -> None:
         self.state = {"number": start}
@@ -346,7 +349,7 @@ class Told(Counter):
 
 
 class Iterable(Counter):
-    """Its position is in its state, and begins anew at the end; the numbers go on."""
+    """Its position is part of its state, and starts again at the end of an epoch. Its numbers do not."""
 
     position = 0
 
@@ -364,14 +367,14 @@ class Iterable(Counter):
 
 
 class Tape(Counter, Iterator[Any]):
-    """An iterator that cannot begin anew: epochs go on with it."""
+    """An iterator that cannot start again: all epochs share it."""
 
     def __next__(self) -> Any:
         return self.count()
 
 
 class Cursor(Counter):
-    """An iterator that is asked for itself in each epoch."""
+    """An iterator that returns itself in each epoch."""
 
     def __iter__(self) -> Self:
         return self
@@ -381,7 +384,7 @@ class Cursor(Counter):
 
 
 class Shelf:
-    """An iterable whose iterators know their state."""
+    """An iterable whose iterators are stateful."""
 
     def __iter__(self) -> Iterator[Any]:
         return Book()
@@ -452,14 +455,14 @@ def test_sources_of_batches_do_too() -> None:
 
 
 class Growing(Batches):
-    """Batches that need more room than those before."""
+    """Batches that need more and more room."""
 
     def count(self) -> Any:
         return np.tile(super().count(), (1, 1 if self.number < 104 else self.number << 12))
 
 
 def test_a_batch_that_needs_more_room_has_the_state_from_before_it() -> None:
-    """It is made once, and asked for again."""
+    """It is computed once, and requested again."""
     with closing(pipeline_of(Growing(100), prefetch_queue_depth=3)) as pipe:
         states = []
         for _ in range(8):
@@ -470,14 +473,14 @@ def test_a_batch_that_needs_more_room_has_the_state_from_before_it() -> None:
 
 
 class Reel(Tape):
-    """Batches that cannot begin anew."""
+    """Batches of an iterator that cannot start again."""
 
     def count(self) -> Any:
         return np.repeat(super().count(), 4)[:, np.newaxis]
 
 
 class Pages(Shelf, Counter):
-    """Its iterators know where they are, and it knows nothing that matters."""
+    """Both it and its iterators are stateful; only the state of the iterators matters."""
 
     def __iter__(self) -> Iterator[Any]:
         return Page()
@@ -494,7 +497,7 @@ IN_WORKERS = {"iterable": Batches, "iterator that goes on": Reel, "iterators of 
 @pytest.mark.parametrize("is_running", [False, True], ids=["new", "running"])
 @pytest.mark.parametrize("name", IN_WORKERS)
 def test_in_workers_they_are_asked_for_what_they_were_before_the_next_batch(name: str, is_running: bool) -> None:
-    """Not by their positions alone: the numbers of the states are others."""
+    """By their states, not only by their positions: the two iterables count from different numbers."""
     with closing(pipeline_of(IN_WORKERS[name](100), "fork")) as pipe:
         expected = states_and_rest(pipe, 17)
 
@@ -504,6 +507,44 @@ def test_in_workers_they_are_asked_for_what_they_were_before_the_next_batch(name
                 take(pipe, 1)
             pipe.load_state_dict(state)
             assert take(pipe, 6) == rest
+
+
+@pytest.mark.parametrize("name", IN_WORKERS)
+@pytest.mark.parametrize("way", ["fork", "thread"])
+def test_workers_stay_when_the_state_of_an_iterable_is_loaded(name: str, way: str) -> None:
+    with closing(pipeline_of(IN_WORKERS[name](100), way)) as pipe:
+        expected = states_and_rest(pipe, 17)
+        pids = pipe.py_worker_pids
+
+        for state, rest in (*reversed(expected[::3]), *expected[::4]):
+            pipe.load_state_dict(state)
+            assert take(pipe, 6) == rest
+        assert pipe.py_worker_pids == pids
+
+
+def test_a_replaced_worker_resumes_from_the_last_state(tmp_path: Any) -> None:
+    """It skips no items: neither those before the loaded state, nor those delivered since."""
+
+    class Dying(Batches):
+        def count(self) -> Any:
+            batch = super().count()
+            (tmp_path / f"{self.number} {os.getpid()}").touch()
+            if self.number == 112 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                os._exit(1)
+            return batch
+
+    with closing(pipeline_of(Batches(100), "fork")) as pipe:
+        take(pipe, 4)
+        state = through_json(pipe.state_dict())
+    with closing(pipeline_of(Dying(0), "fork")) as pipe:
+        pipe.load_state_dict(state)
+        assert [step[0][0] for step in take(pipe, 10)] == [[105 + number] for number in range(10)]
+
+    made = sorted(int(path.name.split()[0]) for path in tmp_path.glob("* *"))
+    assert (tmp_path / "died").exists()
+    assert made[0] == 105
+    assert made.count(105) == 1
 
 
 @pytest.mark.parametrize("name", IN_WORKERS)
@@ -521,7 +562,7 @@ def test_between_workers_and_this_process_states_are_the_same(name: str) -> None
 
 
 def test_beside_a_source_in_this_process_they_are_asked_too() -> None:
-    """That one has no end: a walk that is cut short by the end of another may, or may not, have come to its own."""
+    """The source in this process has no end. When an epoch is cut short, the worker may or may not have met the end."""
 
     def both(start: int) -> Pipeline:
         pipe = Pipeline(4, num_threads=1, py_num_workers=1, seed=1, enable_checkpointing=True)
@@ -577,11 +618,11 @@ def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
 
 
 def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
-    upcoming, states = ["end", "first of the next epoch"], {"first of the next epoch": {"state": 5}}
-    executor: Any = SimpleNamespace(upcoming=lambda source: upcoming.pop(0))
-    pool: Any = SimpleNamespace(before=lambda epoch, number: None, peek=states.get)
+    end, first = (Batch(BatchKey(0, *number, 0, 4)) for number in ((0, 3), (1, 0)))
+    end.outcome, first.outcome, first.state = StopIteration(), [], b'{"state": 5}'
+    state = WorkerState("source", Stream(lambda: iter(())), 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
 
-    assert state_before(executor, pool, 0, (0, 3)) == {"state": 5}
+    assert state.before((0, 3), iter([end, first]).__next__) == {"state": 5}
 
 
 def test_behind_the_end_in_a_worker_they_have_said_something_else() -> None:
@@ -664,27 +705,37 @@ def test_an_iterator_that_has_been_further_does_not_go_back_for_another_seed_eit
 
 
 def test_instances_know_their_state_and_classes_do_not() -> None:
-    assert [knows_its_state(value) for value in (Counter, Counter())] == [False, True]
+    assert [is_stateful(value) for value in (Counter, Counter())] == [False, True]
 
 
 def test_of_each_of_the_last_batches_the_state_is_kept_that_was_noted_last() -> None:
-    states = StatesBefore(2)
+    local = LocalState("source", Stream(lambda: iter(()), owner=Counter(4)), 2)
 
-    for iteration, state in ((0, "first"), (1, "next"), (0, "first again"), (2, "last")):
-        states.note(0, iteration, state)
+    for iteration, number in ((0, 1), (1, 2), (0, 3), (2, 4)):
+        local.keep((0, iteration), {"state": number})
 
-    assert [states.before(0, iteration) for iteration in range(3)] == ["first again", None, "last"]
+    states = [local.before((0, iteration), lambda: None)["state"] for iteration in range(3)]
+    assert states == [3, {"number": 4}, 4]  # the second is that of now
 
 
 def test_a_state_is_noted_where_a_batch_begins_and_does_not_change_later() -> None:
-    state = {"given": 0}
-    recorder = StateRecorder(lambda: state, 2)
+    class Source(Live):
+        def state_dict(self) -> dict[str, int]:
+            return self.state
 
-    for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), BatchInfo(2, 0)):
-        recorder.note(info)
-        state["given"] += 1
+        def __iter__(self) -> Iterator[Any]:
+            while True:
+                yield self.count()
 
-    assert [recorder.before(0, iteration) for iteration in (1, 2, 3)] == [{"given": 0}, {"given": 2}, {"given": 3}]
+    source = Source()
+    stream = Stream(source.__iter__, owner=source)
+    local = LocalState("source", stream, 2)
+
+    for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), SampleInfo(6, 0, 2, 0)):
+        stream(info)
+
+    states = [local.before((0, iteration), lambda: None) for iteration in (1, 2, 3)]
+    assert [state["state"] for state in states] == [{"number": 0}, {"number": 6}, {"number": 7}]
 
 
 def test_a_state_that_json_cannot_hold_is_pointed_out() -> None:
@@ -704,7 +755,7 @@ def test_what_is_no_state_of_a_source_is_refused(name: str, saved: Any) -> None:
 
     with closing(pipeline_of(KNOWERS[name](), batch=False)) as pipe:
         pipe.load_state_dict(state)
-        with pytest.raises(CheckpointError, match="a state of a source that is none of this one"):
+        with pytest.raises(CheckpointError, match="a state of another kind of source"):
             pipe.build()
 
 

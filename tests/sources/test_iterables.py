@@ -1,4 +1,4 @@
-"""Iterables as sources: walked through in order, once an epoch, and nothing of them is skipped or comes twice."""
+"""Iterables as sources: one walk an epoch, in order; no item is lost or delivered twice."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class Ending(Iterator[Any]):
 
 
 def test_epochs_that_were_begun_behind_an_end_are_not_where_a_reset_has_moved_it() -> None:
-    """The iterator has ended, and so it seemed would the next epoch, at once; then that one gets what this one leaves."""
+    """An iterator that ends again at once: the next epoch gets the items that this one leaves."""
     iterator = Ending()
 
     def of_epoch(info: BatchInfo) -> Any:
@@ -250,7 +250,7 @@ def test_length_of_an_iterable_ends_its_epochs(length: int, expected: int, way: 
 @pytest.mark.parametrize("kind", ["list", "generator function", *ITERATORS])
 @in_both_places
 def test_checkpoint_at_every_position(kind: str, way: str) -> None:
-    """In company of a source that ends the epochs."""
+    """With another source that ends the epochs."""
 
     def sources() -> list[tuple[Any, dict[str, Any]]]:
         return [((ITERABLES | ITERATORS)[kind](), {}), (lambda info: next(itertools.islice(Batches(4), info, None)), {})]
@@ -346,7 +346,7 @@ def test_generator_cannot_cycle(cycle: Any) -> None:
         pass
 
 
-# What is walked through, and where
+# Kinds of iterables, and their processes
 
 
 @pytest.mark.parametrize("num_outputs", [1, 2])
@@ -722,7 +722,7 @@ def test_memory_is_taken_from_batches_that_are_ready_if_they_can_be_made_again(
         return grown(range(100), 9 * MIB)(number)
 
     def is_ready() -> bool:
-        """Whether the worker that makes it waits for what there is to do next."""
+        """Whether the worker of the iterable is idle."""
         return any(psutil.Process(int(file.name)).status() == psutil.STATUS_SLEEPING for file in tmp_path.iterdir())
 
     def late(info: SampleInfo) -> NDArray[Any]:
@@ -759,7 +759,7 @@ def test_batches_that_are_held_do_not_change(way: str) -> None:
 
 
 class InterruptedAt:
-    """Makes batches, and presses Ctrl-C once before it makes one of them."""
+    """Batches. One of them is interrupted by Ctrl-C before it is computed."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -800,7 +800,7 @@ def test_interrupt_costs_an_iterable_in_the_main_process_nothing(kind: str, numb
 
 @pytest.mark.parametrize("number", [0, 4])
 def test_interrupt_costs_an_iterator_in_the_main_process_one_batch(number: int) -> None:
-    """What it is about to make is lost; other sources drop their batches of that iteration."""
+    """The batch is lost; other sources drop their batches of that iteration."""
     iterator = map(InterruptedAt(number), range(10))
 
     with pipeline_of((iterator, {}), (map(batch_of, range(10)), {}), way="serial") as pipe:
@@ -863,7 +863,7 @@ def test_memory_of_a_closed_pipeline_does_not_wait_for_the_garbage_collector(sou
 
 
 class Walks:
-    """Walks through the numbers from 0 on that say how many there have been, and which items have been asked for."""
+    """Walks over (number of the walk, item), with a record of the items taken."""
 
     def __init__(self, length: int = 10) -> None:
         self.length = length
@@ -974,7 +974,7 @@ def test_stream_that_has_ended_says_what_is_lost_before_its_end(walks: Walks) ->
 
 
 class Counted:
-    """Three items, and how often they have been walked through, which is its state."""
+    """Three items. Its state is the number of its walks."""
 
     walks = 0
 
@@ -1013,7 +1013,7 @@ def test_stream_begins_anew_for_what_came_before_its_state() -> None:
     resumed.restore(stream.save())
 
     assert [resumed(BatchInfo(i, 0)) for i in (0, 1)] == [0, 1]
-    assert after.walks == 1  # what the state was at the beginning is not known
+    assert after.walks == 1  # the state at the beginning is not known
 
 
 def test_stream_walks_to_where_it_was_if_nothing_is_said_of_the_state() -> None:
@@ -1046,7 +1046,7 @@ def test_stream_takes_the_state_of_an_iterator_where_its_own_has_one() -> None:
 
 
 def test_stream_goes_on_with_an_iterator_that_goes_on_behind_its_end() -> None:
-    """As those do that begin anew when they raise StopIteration."""
+    """As some iterators do that start again after StopIteration."""
 
     class Periodic:
         def __init__(self) -> None:

@@ -19,6 +19,7 @@ from dali_like import Pipeline, get_worker_info
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraError
 from dali_like.remote import RemoteFiles, is_transient
+from dali_like.sources import remote_files
 from examples import remote_source
 from tests.conftest import in_both_places
 from tests.http_store import HttpStore, http_store

@@ -316,7 +316,7 @@ class RayDispatcher:
         actor.tasks.extend(tasks)
         self._name_first(actor)
         parts = [
-            [self._slots.header_of(page).tobytes(), [each.task for each in group]]
+            [self._slots.words_of(page), [each.task for each in group]]
             for page, group in itertools.groupby(tasks, lambda each: each.page)
         ]
         self._call(actor, "compute", partial(self._note_made, actor, tasks), parts)

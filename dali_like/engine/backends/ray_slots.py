@@ -63,6 +63,13 @@ class Slots:
         num_outputs = int(self._space.array(start, (HEADER_WORDS,), _WORD)[Header.NUM_OUTPUTS])
         return self._space.array(start, (HEADER_WORDS + DESCRIPTOR_WORDS * num_outputs,), _WORD)
 
+    def words_of(self, page: int) -> bytes:
+        """What an actor is sent of a slot: its header, and the request."""
+        header = self.header_of(page)
+        num_words = -(-int(header[Header.REQUEST_BYTES]) // WORD_BYTES)
+        start = page * PAGE_BYTES + int(header[Header.REQUEST_OFFSET])
+        return header.tobytes() + self._space.array(start, (num_words,), _WORD).tobytes()
+
     def source_of(self, page: int) -> int:
         """Return the number of the source whose slot starts on a page."""
         return int(self.header_of(page)[Header.SOURCE])

@@ -22,7 +22,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.backends.source_bundle import without_functions
-from dali_like.engine.memory.protocol import PAGE_BYTES, UNKNOWN, WORD_BYTES, Header, Status
+from dali_like.engine.memory.protocol import (
+    DESCRIPTOR_WORDS,
+    HEADER_WORDS,
+    PAGE_BYTES,
+    UNKNOWN,
+    WORD_BYTES,
+    Header,
+    Status,
+)
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
@@ -149,14 +157,14 @@ class RayWorker:
         """Compute tasks of some batches.
 
         Args:
-            parts: for each batch, the header of its slot with the descriptors of the outputs, and the numbers of its tasks.
+            parts: for each batch its header and request, see `Slots.words_of`, and the numbers of the tasks.
 
         Returns:
             The `Report` of each task, as a list.
         """
         reports = []
-        for place, (header, tasks) in enumerate(parts):
-            slot = self._slot_for(np.frombuffer(header, _WORD), place)
+        for place, (words, tasks) in enumerate(parts):
+            slot = self._slot_for(np.frombuffer(words, _WORD), place)
             reports += [list(self._compute(slot, task)) for task in tasks]
         return reports
 
@@ -183,7 +191,9 @@ class RayWorker:
         except Exception:  # no caller waits any more: print it to the log of the actor
             traceback.print_exc()
 
-    def _slot_for(self, header: NDArray[np.int64], place: int) -> _Slot:
+    def _slot_for(self, words: NDArray[np.int64], place: int) -> _Slot:
+        num_words = HEADER_WORDS + DESCRIPTOR_WORDS * int(words[Header.NUM_OUTPUTS])
+        header, request = words[:num_words], words[num_words:]
         key = int(header[Header.SOURCE]), place
         slot = self._slots.get(key)
         if slot is None or slot.view.slot_layout != header[Header.LAYOUT]:
@@ -191,7 +201,7 @@ class RayWorker:
                 del self._slots[key]
                 slot.free()
             slot = self._slots[key] = _Slot(self._space, header)
-        slot.take(header)
+        slot.take(header, request)
         return slot
 
 
@@ -205,7 +215,7 @@ class _Slot:
         self._nbytes = resident + num_tasks * int(header[Header.REGION_BYTES])
         self._offset = space.allocate(self._nbytes)
         space.commit(self._offset, resident)
-        self.take(header)
+        self.take(header, header[:0])
         self.view = SlotView(space, self._offset, header.tolist())
 
     @property
@@ -218,10 +228,12 @@ class _Slot:
         """The page that the slot starts on."""
         return self._offset // PAGE_BYTES
 
-    def take(self, header: NDArray[np.int64]) -> None:
-        """Write the header of a batch into the slot."""
+    def take(self, header: NDArray[np.int64], request: NDArray[np.int64]) -> None:
+        """Write the header and the request of a batch into the slot."""
         self._header = self._space.array(self._offset, header.shape, _WORD)
         self._header[:] = header
+        place = self._offset + int(header[Header.REQUEST_OFFSET])
+        self._space.array(place, request.shape, _WORD)[:] = request
 
     def report(self, task: int, status: Status, value: int) -> Report:
         """Return the result of a finished task."""

@@ -15,7 +15,7 @@ from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
 from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_schemas, position_note
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.engine.worker.exceptions import add_note, read_message
 from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 
@@ -146,6 +146,16 @@ class Assembler(abc.ABC):
         if self.source.counts:
             slot.counts[:] = UNKNOWN
         batch.begin(ticket, slot, slot.slot_layout.num_tasks(key.size))
+        return slot
+
+    def _begin_with(self, batch: Batch, ticket: int, request: bytes) -> Slot:
+        """As `begin`, and write the request that workers read."""
+        if len(request) > self.ring.slot_layout.request_bytes:
+            self._use(request_bytes=1 << len(request).bit_length())
+        slot = Assembler.begin(self, batch, ticket)
+        start = slot.offset + slot.slot_layout.request_offset
+        slot.space.map[start : start + len(request)] = request
+        slot.header[Header.REQUEST_BYTES] = len(request)
         return slot
 
     def cut(self, task_size: int) -> None:
@@ -403,6 +413,18 @@ class ArrayAssembler(Assembler):
         if now.shape is None and times >= _BATCHES_TO_TRUST:
             return seen
         return OutputSchema(seen.dtype, seen.ndim, None)
+
+
+class StreamAssembler(ArrayAssembler):
+    """Assembles batches of a stream whose state travels with requests; see `dali_like.engine.worker.streams`."""
+
+    def begin(self, batch: Batch, ticket: int) -> Slot:
+        return self._begin_with(batch, ticket, batch.key.request)
+
+    def finish(self, batch: Batch, slot: Slot) -> Outcome:
+        if self.source.callback.on_state is not None:  # type: ignore[attr-defined]
+            batch.state = read_message(slot.space, slot.offset + slot.slot_layout.region_offset(0), int(slot.marks[0]))
+        return super().finish(batch, slot)
 
 
 def _without_rows(schemas: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:

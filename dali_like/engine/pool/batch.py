@@ -54,6 +54,7 @@ class Batch:
         is_last: whether the epoch ends with it, and it is not full.
         missing_bytes: memory that its regions need, if the last attempt ran out of memory.
         num_shortages: number of such attempts in a row.
+        state: the reported state before the batch; unset if the source reports none.
         outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while incomplete.
     """
 
@@ -79,12 +80,14 @@ class Batch:
         "short_bytes",
         "size",
         "slot",
+        "state",
         "ticket",
     )
 
     def __init__(self, key: BatchKey) -> None:
         self.key = key
         self.outcome: Outcome = None
+        self.state: bytes
         self.cancelled = False
         self.schema: Any = None
         self.is_last = False

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.memory.protocol import DTYPES, Header
+from dali_like.engine.memory.protocol import DTYPES
 from dali_like.engine.memory.ring import Lease, Slot, leased_array
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import Assembler
@@ -80,12 +80,7 @@ class RequestAssembler(Assembler):
     def begin(self, batch: Batch, ticket: int) -> Slot:
         packed = b"" if self._schema is None else self._schema.packed
         text = SCHEMA_BYTES.pack(len(packed)) + packed + batch.key.request
-        if len(text) > self.ring.slot_layout.request_bytes:
-            self._use(request_bytes=1 << len(text).bit_length())
-        slot = super().begin(batch, ticket)
-        start = slot.offset + slot.slot_layout.request_offset
-        slot.space.map[start : start + len(text)] = text
-        slot.header[Header.REQUEST_BYTES] = len(text)
+        slot = self._begin_with(batch, ticket, text)
         batch.schema = self._schema
         return slot
 

@@ -1,4 +1,4 @@
-"""What takes the place of a sample, or of a batch, that could not be made: see ``on_error`` of `Source`."""
+"""Replaces samples and batches whose callback fails, as ``on_error`` of `Source` says. Runs wherever sources are called."""
 
 from __future__ import annotations
 
@@ -11,28 +11,31 @@ from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError
 from dali_like.types import BatchInfo, SampleInfo
 
-#: So many indices are tried in the place of one that fails.
+#: With ``on_error="skip"``, at most this many following indices are tried.
 _MAX_SKIPPED = 1000
 
 _log = logging.getLogger("dali_like")
 
 
 def note_replacement(cell: memoryview | list[int], what: str, by: str, error: Exception) -> None:
-    """Count and log that something has been replaced.
+    """Count and log a replacement.
 
     Args:
-        cell: see `dali_like.engine.worker.runner.TaskRunner`.
+        cell: of the worker; see `dali_like.engine.worker.runner.TaskRunner`.
+        what: names the failed sample or batch.
+        by: names the replacement.
+        error: why it failed.
     """
     cell[1] += 1
     _log.warning("%s is replaced by %s: %s", what, by, repr(error))
 
 
 class Replacer:
-    """Puts something else in the place of what could not be made.
+    """Replaces failed samples and batches.
 
     Args:
-        cell: see `dali_like.engine.worker.runner.TaskRunner`.
-        loop: where an ``on_error`` runs that is a coroutine function.
+        cell: of the worker; see `dali_like.engine.worker.runner.TaskRunner`.
+        loop: runs ``on_error`` if it is a coroutine function.
     """
 
     def __init__(self, cell: memoryview, loop: LazyEventLoop) -> None:
@@ -47,21 +50,21 @@ class Replacer:
         make: Callable[[Any], Any],
         put: Callable[[Any, Source], None],
     ) -> None:
-        """Put what `on_error` returns in its place, or what is made of the next index that succeeds.
+        """Replace a failed sample or batch: by the result of `on_error`, or by that of the next index that succeeds.
 
         Args:
-            info: what could not be made.
-            error: why.
-            source: whose it is.
-            make: makes a sample or batch of an info.
-            put: writes it where the other one would have been; given also the source that its errors name.
+            info: of the failed sample or batch.
+            error: why it failed.
+            source: the source that it belongs to.
+            make: computes the sample or batch of an info.
+            put: writes a sample or batch to that place. Its errors name the source that it is given.
 
         Raises:
-            Exception: `error`, if no other can be made either; or what `on_error` raises.
+            Exception: the exception of `on_error`; or `error`, if all indices fail that are tried.
         """
         index_name, index = info._fields[0], info[0]
         if callable(source.on_error):
-            stand_in = source._replace(name=f"on_error of {source.name}")  # for what is wrong with its result
+            stand_in = source._replace(name=f"on_error of {source.name}")  # errors in its result name on_error
             put(self._call_on_error(stand_in, info, error), stand_in)
             by = "what on_error returned"
         else:
@@ -79,7 +82,7 @@ class Replacer:
 
 
 def _next_that_succeeds(index: int, make: Callable[[int], None], error: Exception) -> int:
-    """The first index after `index` for which `make` succeeds.
+    """Return the first index after `index` for which `make` succeeds.
 
     Raises:
         Exception: `error`, if there is none.
@@ -91,7 +94,7 @@ def _next_that_succeeds(index: int, make: Callable[[int], None], error: Exceptio
             raise
         except StopIteration:
             raise error from None
-        except Exception:  # that one too: on to the next
+        except Exception:  # this index fails, too
             continue
         return other
     raise error

@@ -169,13 +169,26 @@ class TaskRunner:
         source, info = task.source, BatchInfo(task.iteration, task.epoch)
         self._cell[0] = 0
         try:
-            self._put_batch(task, task.callback(info), source)
+            self._put_batch(task, self._take_item(task, info) if source.takes_state else task.callback(info), source)
         except (StopIteration, RegionFullError, NoMemoryError):
             raise
         except Exception as error:
             if source.on_error == "raise":
                 raise
             self._replacer.replace(info, error, source, task.callback, functools.partial(self._put_batch, task))
+
+    def _take_item(self, task: Task, info: BatchInfo) -> Any:
+        """Return a batch of a stream that takes its state from requests, after writing the reported state."""
+        stream: Any = task.source.callback
+        stream.heed(bytes(task.request))
+        batch = task.callback(info)
+        if stream.reported is not None:
+            try:
+                task.write_state(stream.reported)
+            except (RegionFullError, NoMemoryError):
+                self._keep(batch, task.source)
+                raise
+        return batch
 
     def _put_batch(self, task: Task, batch: Any, source: Source) -> None:
         try:

@@ -50,6 +50,7 @@ class Source(NamedTuple):
         num_outputs: how many arrays make a sample; None where the callback returns the array itself.
         batch: whether the callback makes batches.
         requests: whether it is told what to make: it is a `dali_like.engine.worker.requests.RequestHandler`.
+        takes_state: whether requests bring a state; see `dali_like.engine.worker.streams`.
         task_size: how many samples make a task, given the number of workers; None:
             `dali_like.engine.memory.slot_layout.task_size`.
         in_order: whether it must be called in the order of the batches, and always in the same process: it walks through an
@@ -75,6 +76,7 @@ class Source(NamedTuple):
     num_outputs: int | None = None
     batch: bool = False
     requests: bool = False
+    takes_state: bool = False
     task_size: Callable[[int], int] | None = None
     in_order: bool = False
     concurrency: int | None = None

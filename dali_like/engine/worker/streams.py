@@ -1,12 +1,22 @@
-"""Iterables as sources: a walk through one, behind the interface of a callback.
+"""Iterables as sources: how they are walked, and how their state travels.
 
-The engine asks for samples and batches by their numbers, and may ask twice: for what it had no room for, and for what a
-worker that has died leaves to be done again. An iterator only goes forward. So a `Stream` keeps where it is; asked for what
-comes later, it skips; asked for what came before, or for another epoch, it begins anew, or says that it cannot. In order, it
-costs one comparison.
+An iterator only moves forward, but the main process asks for items by number. It may ask twice: after a shortage of memory,
+or after the death of a worker. A `Walk` is one pass over an iterable. It skips forward to the requested step, and keeps
+results that found no room. The workers of pipelines and of loaders both use it; so do pipelines and loaders in the main
+process. Each process, and each worker thread, has walks of its own.
 
-Streams run in one process each, or in one thread. A fresh worker process has the iterable as it was when the workers were
-started, and so gets to the same place.
+State travels with requests and batches. The iterator of a walk, or else the iterable, may have ``state_dict()`` and
+``load_state_dict(state)``:
+
+1. The worker asks for the state at each batch, and returns it with the batch. Pipelines report the state *before* the
+   batch, since an epoch can end or be cut short at any batch; it lies at the start of the task's region. Loaders report the
+   state *behind* the batch, in its message.
+2. The main process keeps reported states for checkpoints, and sends the latest with each request. It never asks a worker.
+3. A worker normally ignores that state. It resumes from it when it is new, or when the main process has loaded a checkpoint
+   since. Then it skips forward from the state's position to the requested one.
+
+Without a state, a new worker starts with the iterable as it was when the workers were started, and skips from the beginning.
+`Stream` does this for pipelines, `dali_like.data.fetcher.Fetcher` for loaders.
 """
 
 from __future__ import annotations
@@ -14,30 +24,140 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from types import NoneType
 from typing import Any
 
-from dali_like.engine.worker.iterable_states import StateRecorder, check_saved, knows_its_state
 from dali_like.errors import CheckpointError, LostItemError, OutputCountError
 from dali_like.types import BatchInfo, SampleInfo
 
+#: Fields of a state that `Stream.save` returns, with their types.
+_SAVED = {"epoch": (int, NoneType), "position": int, "end": (int, NoneType), "of_iterator": bool, "state": object}
 
-class Stream:
-    """Calls to it are answered by an iterable.
+#: A request begins with its generation, see `Stream.heed`; the JSON text of a state may follow.
+_GENERATION = struct.Struct("<q")
 
-    Called with a BatchInfo, it gives the item whose number is ``iteration``; with a SampleInfo, that of ``idx_in_epoch``.
+
+def is_stateful(value: Any) -> bool:
+    """Whether an object has both methods, ``state_dict()`` and ``load_state_dict(state)``."""
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict")
+    )
+
+
+def check_saved(saved: Any, fields: dict[str, Any]) -> None:
+    """Check that the saved state of a source has exactly these fields, of these types.
+
+    Raises:
+        CheckpointError: it has other fields, or other types.
+    """
+    if not (
+        isinstance(saved, dict)
+        and set(saved) == set(fields)
+        and all(isinstance(saved[name], kind) for name, kind in fields.items())
+    ):
+        raise CheckpointError(
+            f"the checkpoint has a state of another kind of source: {saved!r:.200}; expected the fields {', '.join(fields)}"
+        )
+
+
+class Walk:
+    """One pass over an iterable, in numbered steps.
+
+    Attributes:
+        items: the iterator.
+        position: number of the next step.
+        end: the first step that found nothing, if no step behind it has found anything; otherwise None.
+        unplaced: results that found no room, by the number of their step. They are requested again.
+    """
+
+    def __init__(self, items: Iterator[Any], position: int = 0, end: int | None = None) -> None:
+        self.items = items
+        self.position = position
+        self.end = end
+        self.unplaced: dict[int, Any] = {}
+
+    def step(self, position: int, take: Callable[[], Any], on_skip: Callable[[], None] | None = None) -> Any:
+        """Return the result of ``take()`` at a position, which must not lie before that of the walk.
+
+        Steps before it are skipped. Their exceptions are dropped: they have been raised when those steps were requested.
+
+        Args:
+            take: carries out the next step, and advances the walk.
+            on_skip: called before each skipped step.
+        """
+        while self.position < position:
+            if on_skip is not None:
+                on_skip()
+            with contextlib.suppress(Exception):
+                take()
+        return take()
+
+    def take(self) -> Any:
+        """Return the next item. The walk advances even if the iterator raises."""
+        position, end = self.position, self.end
+        self.position, self.end = position + 1, None
+        try:
+            return next(self.items)
+        except StopIteration:
+            self.end = position if end is None else end
+            raise
+
+    def state(self, owner: Any) -> dict[str, Any]:
+        """Return the state at this position.
+
+        Args:
+            owner: the iterable, if it is stateful. It is asked if the iterator is not.
+        """
+        of_iterator = is_stateful(self.items)
+        asked: Any = self.items if of_iterator else owner
+        return {"of_iterator": of_iterator, "state": None if asked is None else asked.state_dict()}
+
+
+def resume(begin: Callable[[], Iterator[Any]], owner: Any, saved: dict[str, Any], *, ended: bool) -> Iterator[Any]:
+    """Load a state that `Walk.state` has returned, and return an iterator that continues there.
 
     Args:
         begin: begins a walk.
-        once: what has been taken cannot be had again, at least not in this process: there is one walk for all epochs.
-        owner: what is walked through, if it knows its state.
+        owner: the iterable; must be stateful if the state is not of the iterator.
+        ended: whether that walk had ended: then the iterator is empty.
+
+    Raises:
+        CheckpointError: the state is of an iterator, and this one is not stateful.
+    """
+    if not saved["of_iterator"]:
+        owner.load_state_dict(saved["state"])
+    if ended:
+        return iter(())
+    items: Any = begin()
+    if saved["of_iterator"]:
+        if not is_stateful(items):
+            raise CheckpointError("cannot resume from the state of an iterator; this one has no load_state_dict()")
+        items.load_state_dict(saved["state"])
+    return items  # type: ignore[no-any-return]
+
+
+#: Called before each batch, with the state before it, which may change later. The result becomes `Stream.reported`.
+OnState = Callable[[SampleInfo | BatchInfo, dict[str, Any]], Any]
+
+
+class Stream:
+    """An iterable behind the interface of a callback.
+
+    Called with a BatchInfo, it returns the item whose number is ``iteration``; with a SampleInfo, that of ``idx_in_epoch``.
+    For a number that lies before its position, or in another epoch, it begins a new walk.
+
+    Args:
+        begin: begins a walk.
+        once: items cannot be had again, at least not in this process: all epochs share one walk.
+        owner: the iterable, if it is stateful.
 
     Attributes:
-        on_skip: called for each item that is taken only to get past it.
-        length: beyond so many items, the first ones are meant again; None: there is nothing beyond the end.
-        recorder: takes note of the states that it has had.
-        sender: adds these to the items, which are batches; see `dali_like.engine.worker.state_sender`.
+        on_skip: called for each item that is skipped.
+        length: positions count modulo this number; None: as they are.
+        on_state: receives the state before each batch; None: it is not asked for.
+        reported: the result of `on_state` for the last batch.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], *, once: bool = False, owner: Any = None) -> None:
@@ -45,147 +165,208 @@ class Stream:
         self.once = once
         self.owner = owner
         self.length: int | None = None
-        self.recorder: StateRecorder | None = None
-        self.sender: Any = None
-        self._saved: dict[str, Any] | None = None
+        self.on_state: OnState | None = None
+        self.reported: Any = None
         self.on_skip: Callable[[], None] | None = None
-        self._iterator: Iterator[Any] = iter(())
+        self._walk = Walk(iter(()))
         self._epoch: int | None = None  # before the first walk
-        self._position = 0  # of the item that comes next
-        self._end: int | None = None  # from here on, up to that position, there was no item
-        self._given = 0  # the position of the item that was given last
-        self._put_back: dict[int, Any] = {}
+        self._given = 0  # position of the last item
+        self._saved: dict[str, Any] | None = None  # to resume from at the next call
+        self._generation: int | None = None  # of the last request
 
     def __call__(self, info: BatchInfo | SampleInfo) -> Any:
         position = info.idx_in_epoch if isinstance(info, SampleInfo) else info.iteration
         if self.length is not None:
             position %= self.length
         if self._saved is not None:
-            self._go_on(info.epoch_idx, position)
+            self._resume(info.epoch_idx, position)
         self._given = position
-        if position in self._put_back and (self.once or info.epoch_idx == self._epoch):
-            return self._put_back.pop(position)  # what the state was before it has been noted
-        if self.recorder is not None:
-            self.recorder.note(info)
-        state = None if self.sender is None else self.sender.text_of(self.save())
+        walk = self._walk
+        if walk.unplaced and position in walk.unplaced and (self.once or info.epoch_idx == self._epoch):
+            item, self.reported = walk.unplaced.pop(position)
+            return item
+        if self.on_state is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
+            self.reported = self.on_state(info, self.save())
         if self._epoch is None or (info.epoch_idx != self._epoch and not self.once):
-            self._begin_walk(info.epoch_idx)
-        if position < self._position:
-            if self._end is not None and position >= self._end:
+            walk = self._begin_walk(info.epoch_idx)
+        if position < walk.position:
+            if walk.end is not None and position >= walk.end:
                 raise StopIteration
             if self.once:
                 raise LostItemError(
                     f"item {position} of an iterator is gone: an interrupt has cost it, another pipeline has it, or it was "
-                    f"taken before a state was loaded. It cannot go back, and the next is item {self._position}"
+                    f"taken before a state was loaded. An iterator cannot go back, and the next is item "
+                    f"{walk.position}; an iterable whose __iter__ starts again can be repeated"
                 )
-            self._begin_walk(info.epoch_idx)
+            walk = self._begin_walk(info.epoch_idx)
         try:
-            item = self._go_to(position)
-            return item if state is None else self.sender.with_state(item, state)
+            return walk.take() if position == walk.position else walk.step(position, walk.take, self.on_skip)
         except BaseException as error:
             if not (self.once or isinstance(error, Exception)):
                 self._epoch = None  # an interrupt ends a generator
             raise
 
     def for_thread(self) -> Stream:
-        """One that has not begun, for a thread of its own; where there is one walk for all, this one."""
+        """Return a stream for a worker thread, which has not begun. With `once`, all threads share this one."""
         if self.once:
             return self
-        if self.sender is not None and self._saved is None:
-            self._saved = self.save()  # which threads share: who takes the place of another begins where that began
+        if self.on_state is not None and self._saved is None:
+            self._saved = self.save()  # threads share the iterable: a replaced thread begins where the first one began
         stream = Stream(self.begin, owner=self.owner)
-        stream.length, stream.sender, stream._saved = self.length, self.sender, self._saved
+        stream.length, stream.on_state, stream._saved = self.length, self.on_state, self._saved
         return stream
 
     def put_back(self, item: Any) -> None:
-        """What was given last could not be used, and will be asked for again, though maybe not at once."""
-        self._put_back[self._given] = item
+        """Take back the last item, which found no room. It is requested again, perhaps after others."""
+        self._walk.unplaced[self._given] = item, self.reported
+
+    def heed(self, request: bytes) -> None:
+        """Take a request; see `request_text`. If its generation is new, the next call resumes from its state."""
+        (generation,) = _GENERATION.unpack_from(request)
+        if generation == self._generation:
+            return
+        if text := request[_GENERATION.size :]:
+            import json  # noqa: PLC0415  # few sources are stateful
+
+            self.restore(json.loads(text))
+        elif self._generation is not None:
+            self.forget()
+        self._generation = generation
 
     def save(self) -> dict[str, Any]:
-        """Where it is, and the state of the iterator or else of the iterable, in the form that `restore` takes."""
+        """Return the position and state, for `restore`."""
         if self._saved is not None:
-            return self._saved  # nobody has asked for anything since
-        by_iterator = knows_its_state(self._iterator)
-        knower: Any = self._iterator if by_iterator else self.owner
-        return {
-            "epoch": self._epoch,
-            "position": self._position,
-            "end": self._end,
-            "of_iterator": by_iterator,
-            "state": knower.state_dict() if knower is not None else None,
-        }
+            return self._saved  # nothing has been requested since
+        walk = self._walk
+        return {"epoch": self._epoch, "position": walk.position, "end": walk.end, **walk.state(self.owner)}
 
-    def restore(self, saved: dict[str, Any]) -> None:
-        """Go on from what `save` has returned, as soon as something is asked for.
+    def check(self, saved: Any) -> None:
+        """Check that `restore` can use a state.
 
         Raises:
-            CheckpointError: it has not returned that.
+            CheckpointError: it cannot.
         """
-        numbers = {"epoch": (int, NoneType), "position": int, "end": (int, NoneType)}
-        check_saved(saved, {**numbers, "of_iterator": bool, "state": object})
+        check_saved(saved, _SAVED)
         if not saved["of_iterator"] and self.owner is None:
             raise CheckpointError(
-                "the checkpoint has the state of an iterable; in this pipeline it has no load_state_dict()"
+                "the checkpoint has the state of an iterable; in this pipeline the iterable has no load_state_dict()"
             )
+
+    def restore(self, saved: Any) -> None:
+        """Resume from a state that `save` has returned, at the next call.
+
+        Raises:
+            CheckpointError: this stream cannot use the state.
+        """
+        self.check(saved)
         self._saved = saved
 
     def forget(self) -> None:
-        """Begin anew with what is asked for next, if that can be."""
+        """Begin a new walk at the next call, unless all epochs share one."""
         self._saved = None
         if not self.once:
-            self._iterator, self._epoch, self._position, self._end = iter(()), None, 0, None
+            self._walk, self._epoch = Walk(iter(())), None
 
-    def _go_on(self, epoch: int, position: int) -> None:
+    def _resume(self, epoch: int, position: int) -> None:
         saved, self._saved = self._saved, None
         assert saved is not None
         if saved["state"] is None:
             return
-        is_of_epoch = self.once or saved["epoch"] == epoch
-        is_beyond = is_of_epoch and saved["end"] is not None and position >= saved["end"]
-        is_on_the_way = is_of_epoch and saved["position"] <= position and not is_beyond
-        if not saved["of_iterator"] and (is_on_the_way or is_beyond or not is_of_epoch):
-            self.owner.load_state_dict(saved["state"])
-        if is_beyond:
-            self._iterator, self._epoch, self._position, self._end = iter(()), epoch, saved["position"], saved["end"]
-        if not is_on_the_way:
-            return  # an epoch that has ended, or a place before: it is walked to
-        self._begin_walk(epoch)
-        if saved["of_iterator"]:
-            knower: Any = self._iterator
-            if not knows_its_state(knower):
-                raise CheckpointError("the checkpoint has the state of an iterator; this one has no load_state_dict()")
-            knower.load_state_dict(saved["state"])
-        self._position = saved["position"]
+        is_same_epoch = self.once or saved["epoch"] == epoch
+        ended = is_same_epoch and saved["end"] is not None and position >= saved["end"]
+        is_ahead = is_same_epoch and saved["position"] <= position
+        if ended or is_ahead:
+            items = resume(self.begin, self.owner, saved, ended=ended)
+            self._walk, self._epoch = Walk(items, saved["position"], saved["end"] if ended else None), epoch
+        elif not is_same_epoch and not saved["of_iterator"]:
+            self.owner.load_state_dict(saved["state"])  # the walk of this epoch begins from there
 
-    def _begin_walk(self, epoch: int) -> None:
-        self._put_back.clear()
-        self._iterator, self._epoch, self._position, self._end = self.begin(), epoch, 0, None
-
-    def _go_to(self, position: int) -> Any:
-        while self._position < position:
-            if self.on_skip is not None:
-                self.on_skip()
-            with contextlib.suppress(Exception):  # raised when it was that item's turn
-                self._take()
-        return self._take()
-
-    def _take(self) -> Any:
-        position, end = self._position, self._end
-        self._position, self._end = position + 1, None  # even if it raises
-        try:
-            return next(self._iterator)
-        except StopIteration:
-            self._end = position if end is None else end
-            raise
+    def _begin_walk(self, epoch: int) -> Walk:
+        self._walk, self._epoch = Walk(self.begin()), epoch
+        return self._walk
 
 
-class Walk:
-    """Begins walks through a source: an iterable, or a function that returns one.
+def request_text(generation: int, state: bytes) -> bytes:
+    """The request of a batch.
 
     Args:
-        source: what to walk through.
-        is_function: whether it is called first.
-        endless: begin again at the end, for ever; unless there is nothing.
+        generation: increases when the main process loads another state.
+        state: JSON text of the latest state that a new worker can resume from; empty: there is none.
+    """
+    return _GENERATION.pack(generation) + state
+
+
+def state_text(name: str, saved: Any) -> bytes:
+    """The JSON text of a saved state.
+
+    Args:
+        name: of the source, for messages.
+
+    Raises:
+        CheckpointError: JSON cannot hold the state.
+    """
+    import json  # noqa: PLC0415  # few sources are stateful
+
+    try:
+        return json.dumps(saved).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{name}: state_dict() must return what JSON can hold: {error}") from None
+
+
+def reporting(name: str) -> OnState:
+    """Return an `OnState` for a stream in a worker. Its result is the JSON text of the state.
+
+    Args:
+        name: of the source, for messages.
+    """
+    return functools.partial(_report, name)
+
+
+def _report(name: str, info: SampleInfo | BatchInfo, saved: dict[str, Any]) -> bytes:
+    return state_text(name, saved)
+
+
+class StatefulCallable:
+    """A callable whose object is stateful. Only the main process calls it.
+
+    Attributes:
+        on_state: see `Stream`.
+    """
+
+    def __init__(self, callback: Callable[[Any], Any], owner: Any) -> None:
+        self._callback = callback
+        self._owner = owner
+        self.on_state: OnState | None = None
+
+    def __call__(self, info: Any) -> Any:
+        if self.on_state is not None and not (isinstance(info, SampleInfo) and info.idx_in_batch):
+            self.on_state(info, self.save())
+        return self._callback(info)
+
+    def save(self) -> dict[str, Any]:
+        """Return the state, for `restore`."""
+        return {"state": self._owner.state_dict()}
+
+    def restore(self, saved: Any) -> None:
+        """Load a state that `save` has returned.
+
+        Raises:
+            CheckpointError: it is no state of a callable.
+        """
+        check_saved(saved, {"state": object})
+        self._owner.load_state_dict(saved["state"])
+
+    def forget(self) -> None:
+        """Do nothing: a callable gets the number of each sample."""
+
+
+class Restart:
+    """Begins walks over a source: an iterable, or a function that returns one.
+
+    Args:
+        source: the iterable or function.
+        is_function: whether it is a function.
+        endless: begin again at the end, until a walk has no items.
     """
 
     def __init__(self, source: Any, *, is_function: bool, endless: bool) -> None:
@@ -202,7 +383,7 @@ class Walk:
 
 
 class _Endless:
-    """One walk after the other, until there is one without items."""
+    """One walk after the other, until one has no items."""
 
     def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
         self._begin = begin
@@ -219,13 +400,13 @@ class _Endless:
 
 
 class Grouped:
-    """Walks through an iterable of samples, batch by batch.
+    """Begins walks over batches of an iterable of samples.
 
     Args:
-        begin: begins a walk through samples.
+        begin: begins a walk over samples.
         size: samples in a batch.
-        num_outputs: how many outputs a sample has; None where it is the output itself.
-        drop_last: whether a batch that cannot be filled is dropped.
+        num_outputs: the number of outputs of a sample; None: the sample is the output.
+        drop_last: drop an incomplete batch.
     """
 
     def __init__(self, begin: Callable[[], Iterator[Any]], size: int, num_outputs: int | None, *, drop_last: bool) -> None:

@@ -131,6 +131,10 @@ class Task:
                     self.region = Region(self._space, self.view, self._number)
         return self.region
 
+    def write_state(self, state: bytes) -> None:
+        """Write the state of a source behind its length, at the start of the region, before any sample."""
+        self.describe_all().append(np.frombuffer(len(state).to_bytes(WORD_BYTES, "little") + state, np.uint8))
+
     def put(self, i: int, output: int, value: Any, source: Source) -> None:
         """Write one output of sample `i`, and describe where it is if there is a sample that is not in its row.
 
