@@ -61,7 +61,7 @@ class SerialIterator(LoaderIterator):
             self._counters.batches += 1
             return batch
         finally:
-            meter.end(watch, lambda: Interval(self.progress.number, number, -1, 1))
+            meter.end(watch, Interval(self.progress.number, number, -1, 1))
             meter.note()
             self._counters.replaced += request.cell[1]
 

@@ -1,7 +1,7 @@
 """Traces: what a pipeline or a loader, its workers and its GPU have done, and when.
 
 A trace wraps the methods where the main process runs, waits, assembles and computes, for as long as it lasts
-(`dali_like.monitor.tracer`), and lets workers note their tasks in shared memory (`dali_like.engine.worker.task_log`). Their
+(`dali_like.monitor.tracer`), and lets workers note their tasks in shared memory (`dali_like.engine.worker.meters`). Their
 notes are read at each batch. When the trace ends, all is written into a file.
 """
 
@@ -21,7 +21,7 @@ from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.worker.task_log import TaskLogs
+from dali_like.engine.worker.meters import TaskLogs
 from dali_like.errors import OutOfMemoryError, PipelineStateError
 from dali_like.monitor import chrome
 from dali_like.monitor.gathering import ring_statistics

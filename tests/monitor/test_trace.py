@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader
-from dali_like.engine.memory.protocol import LOG_BYTES, LOG_RECORDS, Header, Status, control_bytes, log_offset
+from dali_like.engine.memory.protocol import HEADER_WORDS, LOG_BYTES, LOG_RECORDS, Header, Status, control_bytes, log_offset
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.worker.task_log import TaskLog, TaskLogs
+from dali_like.engine.worker.meters import TaskLog, TaskLogs
 from dali_like.errors import PipelineStateError, TraceFileError
 from dali_like.monitor import chrome
 from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
@@ -123,26 +123,19 @@ def test_workers_note_nothing_before_a_trace_nor_after_it(make_pipeline: MakePip
     assert header[1] == noted
 
 
-class FakeRunner:
-    """Computes nothing."""
-
-    def run(self, page: int, task: int) -> tuple[Status, int]:
-        return Status.DENSE, 0
-
-
 def write_records(
     count: int, *, task_size: int = 1, batch_size: int = 1 << 20, space: SharedSpace | None = None
 ) -> TaskLogs:
     """The log of a worker that has computed the first tasks of a batch."""
     space = space or SharedSpace.create()
-    page = space.allocate(control_bytes(1, 1)) or control_bytes(1, 1) // 4096
-    header = space.array(page * 4096, (Header.BATCH_SIZE + 3,), np.dtype(np.int64))
-    header[[Header.BATCH_SIZE, Header.TASK_SIZE]] = batch_size, task_size
+    space.allocate(control_bytes(1, 1))
+    header = [0] * HEADER_WORDS
+    header[Header.BATCH_SIZE], header[Header.TASK_SIZE] = batch_size, task_size
     logs = TaskLogs(space, 1)
     logs.want(1)
     log = TaskLog(space, 0, 1)
     for task in range(count):
-        log.run(FakeRunner().run, page, task)
+        log.write(header, task, 0, 0, Status.DENSE, 0)
     return logs
 
 

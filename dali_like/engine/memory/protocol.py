@@ -6,7 +6,7 @@ one pipe without a lock. Everything larger lies in shared memory (`dali_like.eng
     control area     one cell of CELL_BYTES a worker: the task that it took last, and the sample that it is on
     notice           NOTICE_BYTES, written by the main process, for workers that start
     message areas    MESSAGE_BYTES a worker, for what it has to say before it can take a task
-    logs             LOG_BYTES a worker, for what it has computed and when; see `dali_like.engine.worker.task_log`
+    logs             LOG_BYTES a worker, for what it has computed and when; see `dali_like.engine.worker.meters`
     meters           METER_WORDS words a source and worker, for how long callbacks take (`dali_like.engine.worker.meters`)
     slots            one batch of one source each; made by the main process, addressed by the page they start on
 
@@ -62,7 +62,7 @@ CELL_UNMEASURED = 88
 MESSAGE_BYTES = 1 << 20
 NOTICE_BYTES = PAGE_BYTES
 METER_WORDS = 256
-#: A worker's log of tasks, see `dali_like.engine.worker.task_log`: a header, and a ring of records.
+#: A worker's log of tasks, see `dali_like.engine.worker.meters`: a header, and a ring of records.
 LOG_HEADER_BYTES = PAGE_BYTES
 LOG_RECORD_BYTES = 64
 LOG_RECORDS = 4096

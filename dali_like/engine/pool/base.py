@@ -25,7 +25,8 @@ from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Reading
-from dali_like.engine.worker.source import Pickled, Source
+from dali_like.engine.worker.out_of_band import Pickled
+from dali_like.engine.worker.source import Source
 from dali_like.errors import (
     ClosedError,
     CorruptionError,

@@ -50,9 +50,8 @@ from dali_like.engine.pool.request_assembler import RequestAssembler
 from dali_like.engine.pool.scaling import Scale
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import StartWorkers, WorkerOptions, Workers
-from dali_like.engine.worker.meters import Reading, read_meters
-from dali_like.engine.worker.source import PickledSource, Source
-from dali_like.engine.worker.task_log import TaskLogs
+from dali_like.engine.worker.meters import Reading, TaskLogs, read_meters
+from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import ClosedError, ForkedError
 
 
@@ -95,7 +94,7 @@ class WorkerPool:
         self._write_notice(notice)
         self._assemblers: list[Assembler] = [
             RequestAssembler(space, source, capacity, options.num_workers)
-            if source.requests
+            if source.type is SourceType.REQUEST
             else ArrayAssembler(space, source, capacity, declared, options.num_workers, tasks_per_worker)
             for source, declared in sources
         ]

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import Source, as_columns
-from dali_like.engine.worker.streams import Stream
 from dali_like.errors import CheckpointError
 from dali_like.types import UINT8, numpy_dtype
 
@@ -33,8 +32,7 @@ def sending_states(
         declared: what is known of its outputs.
         capacity: the largest batch.
     """
-    assert isinstance(source.callback, Stream)
-    source.callback.sender = StateSender(source._replace(callback=_never_called), capacity)
+    source.stream.sender = StateSender(source._replace(callback=_never_called), capacity)
     objects = (*source.objects, False) if source.objects else ()
     layout = OutputSchema(DTYPE_CODES[numpy_dtype(UINT8)], 1)
     return source._replace(num_outputs=source.output_count + 1, objects=objects), (*declared, layout)
