@@ -32,7 +32,7 @@ class EventLoop:
         """Return the result of a coroutine, or any other value as it is.
 
         Raises:
-            Exception: what the coroutine raises. That includes StopIteration, which Python itself does not let pass.
+            Exception: the exception of the coroutine. That includes StopIteration, which Python turns into RuntimeError.
         """
         return self._run(value) if inspect.iscoroutine(value) else value
 

@@ -1,4 +1,4 @@
-"""The instrument around each task, and what the main process reads from it: durations, and records for a trace.
+"""The instrument around each task: durations for statistics and the tuner, and records for traces.
 
 A worker has one `Meter` for each source. The meter begins and ends with each task and writes into memory of the shared space
 that this worker alone writes. No message is sent, no worker waits, and the numbers survive the worker's death: its

@@ -1,7 +1,7 @@
 """Pickled objects in a slot, with their large arrays beside the pickle (protocol 5).
 
-Workers write them, and the main process loads them. All objects travel this way: those in the outputs of pipelines, and the
-messages of request sources.
+Workers write them, and the main process loads them. All objects travel this way: Python objects in the outputs of pipelines,
+and the messages of request sources.
 
 A *block* holds one object, in contiguous memory. It begins with a table: the number of parts, then the offset and the size
 of each part, relative to the block. The first part is the pickle; the others are the large buffers that the pickle refers
@@ -55,7 +55,7 @@ def pickle_parts(value: Any, reducers: Reducers | None = None) -> Sequence[Any]:
     """Pickle an object: the pickle, and the large buffers beside it.
 
     Raises:
-        Exception: whatever a user's class raises.
+        Exception: the object cannot be pickled. A user's class may raise anything.
     """
     buffers: list[pickle.PickleBuffer] = []
     for dumps in (_dumps_plain, _dumps, _dumps_by_value) if not reducers else (_dumps, _dumps_by_value):
@@ -201,7 +201,7 @@ class OutOfBandPickle:
         """Return the object. Its large arrays are views of the block, or copies.
 
         Raises:
-            Exception: whatever a user's class raises when it is unpickled.
+            Exception: the object cannot be unpickled here. A user's class may raise anything.
         """
         offset, nbytes = self._parts[0]
         data = self._block.data[offset : offset + nbytes]

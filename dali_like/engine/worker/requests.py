@@ -1,4 +1,4 @@
-"""Request sources: the main process sends a request with each batch, and a worker's handler computes what it asks for.
+"""Request sources: the main process sends a request with each batch, and a worker's handler answers it.
 
 The batches of a data loader travel this way, since only the main process knows their indices. The request is bytes, which
 the main process writes into the slot before it posts the batch's tasks. A handler, in a worker, writes samples of the

@@ -43,7 +43,7 @@ _FORGOTTEN = "does every way through the callback end in a return?"
 
 
 class SourceType(enum.Enum):
-    """The three types of sources. They differ in their callback, and in how a task is computed."""
+    """The three types of sources. They differ in their callbacks, and in the way to compute a task."""
 
     #: The callback is a function of a SampleInfo, or of a BatchInfo. Any worker may call it, for any sample, repeatedly.
     CALLABLE = "callable"
@@ -54,7 +54,7 @@ class SourceType(enum.Enum):
 
 
 class LastBatch(enum.Enum):
-    """What happens to the samples of a batch that StopIteration ends before it is full."""
+    """Treatment of the samples in a batch that StopIteration ends before it is full."""
 
     DROP = "drop"  #: they are dropped
     PARTIAL = "partial"  #: they are delivered as a smaller batch
@@ -74,9 +74,9 @@ class Source(NamedTuple):
             `dali_like.engine.memory.slot_layout.task_size`.
         in_order: whether one worker must compute all batches, in their order. True for streams in workers.
         concurrency: how many samples a worker computes at once, if the callback is a coroutine function; else None.
-        last_batch: what happens to an incomplete batch.
+        last_batch: treatment of an incomplete batch.
         objects: for each output, whether it holds Python objects, which travel pickled. Empty: no output does.
-        on_error: what to do if the callback raises, or returns a value that cannot be delivered. "raise": raise the
+        on_error: the reaction if the callback raises, or returns a value that cannot be delivered. "raise": raise the
             exception. "skip": take the sample of the next index that succeeds. A callable: it gets the SampleInfo and the
             exception, and returns the replacement.
         worker_setup: called in each worker before its first sample; without workers, once.
