@@ -11,7 +11,8 @@ replaced its own streams. Terminals, pipes and notebooks read these descriptors.
 - A stream never raises because nobody reads: it drops text that it cannot write.
 
 Log handlers for the standard streams of the main process write to the streams of the worker. Forked workers inherit the
-handlers; spawned workers get the handlers of the root logger, with level and format. Uncaught exceptions look as usual. The hooks of the main process, such as a notebook's, may need connections that the worker does not have.
+handlers; spawned workers get the handlers of the root logger, with level and format. Uncaught exceptions look as in Python
+without a hook: the hooks of the main process, such as a notebook's, may need connections that the worker does not have.
 
 Output of C code and of child processes is not marked, nor is output through a stream object of the main process that the
 program has kept.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _DLPACK_CUDA = 2
 #: Every kind of array has at least one of these attributes.
 _INTERFACES = ("__array_interface__", "__array__", "__dlpack__")
-_FORGOTTEN = "does every way through the callback end in a return?"
+_FORGOTTEN = "does every path through the callback end in a return?"
 
 
 class SourceType(enum.Enum):
@@ -196,7 +196,8 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
-            f"{source.name} {source.verb} {len(sample)} outputs; num_outputs={source.num_outputs} says {source.num_outputs}"
+            f"{source.name} {source.verb} {len(sample)} outputs instead of {source.num_outputs}; return {source.num_outputs}"
+            f"{f', or pass num_outputs={len(sample)}' if sample else ''}"
         )
     return sample
 
@@ -239,7 +240,7 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
     if not array.ndim:
         raise SampleTypeError(
             f"{source.name} {source.verb} {_describe(value)} in output {output}; a batch is a list or tuple of arrays, an "
-            "array whose first dimension counts the samples, or a TensorList. For one sample a call, say batch=False"
+            "array whose first dimension counts the samples, or a TensorList. For one sample a call, pass batch=False"
         )
     return array
 
@@ -266,7 +267,7 @@ def as_tensor(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM)
     """
     if isinstance(value, np.ndarray):
         if value.__class__ is not np.ndarray and np.ma.is_masked(value):
-            _refuse(value, source, output, "a masked array, whose mask does not travel; return array.filled(...)")
+            _refuse(value, source, output, "a masked array, which would lose its mask; return array.filled(...)")
         array = value
     elif isinstance(value, (np.generic, bool, int, float)):
         array = np.asarray(value)
@@ -276,8 +277,8 @@ def as_tensor(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM)
         native = array.dtype.newbyteorder("=")
         if native not in DTYPE_CODES:
             raise SampleDtypeError(
-                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype, but "
-                f"{', '.join(map(str, DTYPES))}; convert it, or say dtype=types.OBJECT, which allows any object"
+                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype, only "
+                f"{', '.join(map(str, DTYPES))}; convert it, or pass dtype=types.OBJECT for any Python object"
             )
         array = array.astype(native)
     if array.ndim > max_ndim:
@@ -349,7 +350,7 @@ def ndim_text(source: Source, output: int, expected: int, got: int, where: str =
     """Return the message for an unexpected number of dimensions; `where` says where the expected one was seen."""
     return (
         f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}"
-        f"{where}. All samples have as many, and as many as a layout has letters: reshape the array, as by "
+        f"{where}. All samples have the same number of dimensions, one for each letter of a layout: reshape the array, by "
         "array[..., np.newaxis], or change ndim or layout"
     )
 
@@ -360,19 +361,19 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     _refuse_unawaited(value, source)
     heed_layout(value, source, output)
     if isinstance(value, (list, tuple)):
-        several = ", or say num_outputs= if it is several outputs" if source.num_outputs is None else ""
+        several = ", or pass num_outputs= if it is several outputs" if source.num_outputs is None else ""
         _refuse(value, source, output, f"wrap it in np.array(){several}")
     if isinstance(value, (str, bytes, bytearray, dict)):
         _refuse(
             value,
             source,
             output,
-            "not an array; bytes become one with np.frombuffer(data, np.uint8), and dtype=types.OBJECT allows any object",
+            "not an array; bytes become one by np.frombuffer(data, np.uint8); pass dtype=types.OBJECT for any Python object",
         )
     if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False):
         _refuse(value, source, output, "an array on a GPU; callbacks return CPU arrays, and .gpu() moves the batch")
     if not is_capsule(value) and not any(hasattr(value, name) for name in _INTERFACES):
-        _refuse(value, source, output, "not an array; dtype=types.OBJECT allows any object")
+        _refuse(value, source, output, "not an array; pass dtype=types.OBJECT for any Python object")
     try:
         if is_capsule(value):
             return array_of_capsule(value)
