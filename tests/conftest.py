@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import multiprocessing.process
 import os
 import re
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,11 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("suite")
 
+#: Part of the names of semaphores and shared memory that multiprocessing makes here and in forks. The names are short.
+_MARK = f"t{os.getpid():x}-"
+multiprocessing.process.current_process()._config["semprefix"] = f"/{_MARK}"  # type: ignore[attr-defined]
+shared_memory._SHM_NAME_PREFIX = f"/{_MARK}"  # type: ignore[attr-defined]
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a shell; tests of Ctrl-C, and the programs that they start, are to see it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -65,6 +72,35 @@ def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEAD
     return value
 
 
+@contextlib.contextmanager
+def time_limit(seconds: float = DEADLINE_S) -> Iterator[None]:
+    """Fail the test inside a call that takes longer, such as one that hangs. For the main thread."""
+
+    def stop(*_: Any) -> None:
+        pytest.fail(f"this takes longer than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def renew_time_limit(seconds: float = DEADLINE_S) -> None:
+    """Restart the clock of `time_limit`, if one is running."""
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+@pytest.fixture
+def limited_time() -> Iterator[None]:
+    """Fail a test that takes longer than `DEADLINE_S`."""
+    with time_limit():
+        yield
+
+
 def is_running(pid: int) -> bool:
     """Whether a process is there and is not a zombie."""
     try:
@@ -81,7 +117,7 @@ class Resources:
         self.descriptors = {fd: target for fd in os.listdir("/proc/self/fd") if (target := _target(fd))}
         self.mappings = Path("/proc/self/maps").read_bytes().count(b"/memfd:dali_like")
         self.threads = {thread.name for thread in threading.enumerate()}
-        self.shared_memory = set(os.listdir("/dev/shm"))
+        self.shared_memory = names_of_ours()
 
     def more_than(self, before: Resources) -> dict[str, Any]:
         """What is there that was not before."""
@@ -90,22 +126,18 @@ class Resources:
             "descriptors": {fd: target for fd, target in self.descriptors.items() if fd not in before.descriptors},
             "mappings": max(0, self.mappings - before.mappings),
             "threads": self.threads - before.threads,
-            "shared memory": without_those_of_others(self.shared_memory - before.shared_memory),
+            "shared memory": self.shared_memory - before.shared_memory,
         }
         return {name: value for name, value in more.items() if value}
 
 
-def without_those_of_others(names: set[str]) -> set[str]:
-    """Of names in /dev/shm, those that no program besides this one has mapped: others may make some at any time."""
-    if not names:
-        return names
-    ours = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    theirs: set[int] = set()
-    for pid in set(psutil.pids()) - ours:
-        with contextlib.suppress(OSError):  # it has just ended, or is none of our business
-            maps = Path(f"/proc/{pid}/maps").read_text()
-            theirs.update(map(int, re.findall(r"(\d+) +/dev/shm/", maps)))  # inodes: semaphores have had other names
-    return {name for name in names if (number := _inode(name)) and number not in theirs}
+def names_of_ours() -> set[str]:
+    """Return the names in /dev/shm that this process, or a process of its tests, has made.
+
+    Multiprocessing names its semaphores and shared memory by prefixes; this module replaces these. The library itself makes
+    no names; one of its own would contain "dali_like".
+    """
+    return {name for name in os.listdir("/dev/shm") if _MARK in name or "dali_like" in name}
 
 
 def descendants_of(pid: int) -> Iterator[int]:
@@ -115,13 +147,6 @@ def descendants_of(pid: int) -> Iterator[int]:
             for child in map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()):
                 yield child
                 yield from descendants_of(child)
-
-
-def _inode(name: str) -> int:
-    try:
-        return os.stat(f"/dev/shm/{name}").st_ino
-    except FileNotFoundError:
-        return 0
 
 
 def _target(fd: str) -> str:
@@ -160,13 +185,11 @@ def _leaves_nothing_behind() -> Iterator[None]:
     yield
     gc.collect()
     now = Resources()
-    names = now.shared_memory
     end = time.monotonic() + DEADLINE_S / 3
     while (more := now.more_than(before)) and time.monotonic() < end:
         time.sleep(0.01)
         gc.collect()
         now = Resources()
-        now.shared_memory &= names  # those that appear after a test are of other programs
     assert not more, f"the test has left behind: {more}"
 
 

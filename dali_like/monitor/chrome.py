@@ -1,7 +1,7 @@
-"""Traces as files in the Trace Event Format, which Perfetto and Chrome read.
+"""Read and write traces in the Trace Event Format of Perfetto and Chrome.
 
-The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Times are microseconds from the
-beginning of the trace.
+The format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Times are microseconds since the
+start of the trace.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _MAKER = "dali_like"
 
 
 def write(records: Records, path: Path) -> None:
-    """Write records into a file. It is overwritten."""
+    """Write records to a file, replacing it."""
     path.write_text(json.dumps(as_json(records), separators=(",", ":")), encoding="utf-8")
 
 
 def as_json(records: Records) -> dict[str, Any]:
-    """Records as an object of the format."""
+    """Return records as a JSON object of the format."""
     tracks = sorted({span.track for span in records.spans}, key=_order)
     numbers = {track: number for number, track in enumerate(tracks)}
     return {
@@ -43,7 +43,7 @@ def as_json(records: Records) -> dict[str, Any]:
 
 
 def _order(track: Track) -> tuple[int, bool, str, int]:
-    """The main thread first; numbers by value."""
+    """Return the sort key of a track: the main thread first, numbers by value."""
     words, _, number = track.name.rpartition(" ")
     by_name = (words, int(number)) if number.isdigit() else (track.name, 0)
     return _GROUPS.index(track.group), track.name != "main thread", *by_name
@@ -73,15 +73,15 @@ def _events(records: Records, numbers: dict[Track, int]) -> Iterator[dict[str, A
 
 
 def load(path: Path) -> Records:
-    """Read what `write` has written.
+    """Read a file of `write`.
 
     Raises:
-        TraceFileError: it is something else.
+        TraceFileError: the file is not such a trace.
     """
     try:
         return _records_of(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise TraceFileError(f"{path} is no trace that dali_like has written: {error!r}") from error
+        raise TraceFileError(f"{path} is not a trace of dali_like: {error!r}") from error
 
 
 def _records_of(trace: dict[str, Any]) -> Records:
@@ -108,6 +108,6 @@ def _records_of(trace: dict[str, Any]) -> Records:
 
 
 def tracks_of(records: Records) -> dict[Track, list[Span]]:
-    """The spans of each track, in the order of the tracks in the file."""
+    """Return the spans of each track, in the order of the file."""
     ordered = sorted(records.spans, key=lambda span: (_order(span.track), span.begin_ns))
     return {track: list(spans) for track, spans in itertools.groupby(ordered, key=lambda span: span.track)}

@@ -1,13 +1,12 @@
-"""What holds a loop up, and what to change: a function of its statistics.
+"""Find the bottleneck of a training loop and propose a change: a pure function of its statistics.
 
-Everything is reckoned for one batch. The loop takes as long as it works and waits. What holds it up is what most of the
-waiting is for: callbacks or operators in its own process, the GPU's copies, putting batches together, or the workers. Where
-these are busy nearly all the time, there have to be more of them, if there are CPUs; if not, their work has to take less.
-Where they are idle while the loop waits, single samples take long, or too few batches are on their way. Where numbers are
-chosen ("auto"), it is said what has been chosen and what keeps it from more.
+All figures are per batch. The bottleneck is the cause of most of the waiting: callbacks or operators in the main process,
+copies to the GPU, assembly of batches, or the workers. Busy workers need more colleagues if CPUs are free, and cheaper
+callbacks otherwise. Idle workers in a waiting loop mean that single samples take long, or that the prefetch depth is too
+small. For arguments that are "auto", the diagnosis names the current choice and its reason.
 
-What a change brings is reckoned as if nothing else got in the way: the loop cannot be faster than its own work, nor than the
-work of all workers divided by their number, nor than the CPUs.
+Expected speedups assume no other limit: the loop cannot be faster than its own work, than the work of all workers divided by
+their number, or than the CPUs.
 """
 
 from __future__ import annotations
@@ -22,33 +21,33 @@ from dali_like.monitor.text import seconds_text
 
 __all__ = ["Bottleneck", "Diagnosis", "diagnose"]
 
-#: Fewer batches say nothing.
+#: Fewer batches give no diagnosis.
 _LEAST_BATCHES = 10
-#: A loop that waits for less than this share of its time is held up by its own work, though callbacks may be all the rest.
+#: Below this share of waiting, the loop itself is the bottleneck.
 _LITTLE_WAITING = 0.1
-#: Workers that are busy for this share of the time are as busy as can be: between tasks and batches there are gaps.
+#: Workers with this share of busy time count as saturated: there are gaps between tasks and batches.
 _BUSY = 0.7
-#: Where batches come faster than this, handing them over counts.
+#: Below this time per batch, the hand-over matters.
 _LITTLE_TIME_S = 0.001
 
 _HALF = "if that takes half as long"
 _LESS_TO_DO = (
-    "Do less for each sample: decode at the size that is needed, crop before resizing, convert to floating point on the GPU."
+    "Do less for each sample: decode at the needed size, crop before resizing, convert to floating point on the GPU."
 )
 
 
 class Bottleneck(StrEnum):
-    """What holds a loop up."""
+    """The kinds of bottlenecks."""
 
-    #: Too few batches have been made to tell.
+    #: Too few batches so far.
     UNKNOWN = "unknown"
-    #: Its own work, training say. Data is there when it is asked for.
+    #: The loop's own work, such as training. Batches are ready in time.
     LOOP = "loop"
-    #: Callbacks, or the dataset.
+    #: The callback, or the dataset.
     CALLBACK = "callback"
-    #: Workers, of whom there are too few.
+    #: Too few workers.
     WORKERS = "workers"
-    #: Writing samples into batches, or putting batches together.
+    #: Writing samples into batches, or assembling batches.
     TRANSPORT = "transport"
     #: Copies to the GPU.
     GPU_COPY = "gpu copy"
@@ -58,15 +57,15 @@ class Bottleneck(StrEnum):
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What holds a loop up, and what to do about it.
+    """The bottleneck of a loop, and a proposal.
 
     Attributes:
-        bottleneck: what it is.
-        sentence: the same, with figures.
-        advice: what to change.
-        speedup: how many times as many batches a second to expect of that, at most; 1 where nothing is to be gained.
-        changes: the arguments to change, and to what, where it is a matter of arguments; those that are "auto" are none.
-        provided: what the advice must have achieved for that, if it is no matter of arguments.
+        bottleneck: its kind.
+        sentence: an explanation with figures.
+        advice: the proposed change.
+        speedup: upper limit of the factor in batches per second; 1 if there is nothing to gain.
+        changes: new values of arguments, if arguments are to change; never of "auto" arguments.
+        provided: the condition of the speedup, if the advice is not about arguments.
     """
 
     bottleneck: Bottleneck
@@ -78,15 +77,15 @@ class Diagnosis:
 
 
 def diagnose(statistics: Statistics) -> Diagnosis:
-    """Say what holds a loop up."""
+    """Find the bottleneck of a loop."""
     per_batch = PerBatch(statistics)
     if statistics.loop.epochs and not statistics.loop.batches:
         return _of_nothing(statistics)
     if statistics.loop.wait.count < _LEAST_BATCHES:
         return Diagnosis(
             Bottleneck.UNKNOWN,
-            f"Too few batches have been made to tell: {statistics.loop.batches}.",
-            f"Ask again after {_LEAST_BATCHES + 1} or more.",
+            f"Too few batches so far: {statistics.loop.batches}.",
+            f"Call report() again after {_LEAST_BATCHES + 1} or more.",
         )
     if statistics.loop.wait_share < _LITTLE_WAITING:
         return _of_loop(per_batch)
@@ -105,10 +104,9 @@ def _of_nothing(statistics: Statistics) -> Diagnosis:
     times = "once" if statistics.loop.epochs == 1 else f"{statistics.loop.epochs} times"
     return Diagnosis(
         Bottleneck.UNKNOWN,
-        f"The loop has come to the end of an epoch {times} and got no batch at all; {' and '.join(empty) or 'nobody'} made "
-        "none.",
-        "Look at its length, or at why it ends: a callable that raises StopIteration at once, an iterator that is used "
-        "up, a folder in which no file was found, fewer samples than a batch where the last one is dropped.",
+        f"The loop has finished an epoch {times} without a single batch; empty: {' and '.join(empty) or 'no source'}.",
+        "Check the length of the source, or the reason why it ends: a callable that raises StopIteration at once, an "
+        "exhausted iterator, an empty folder, or fewer samples than a batch where the last batch is dropped.",
     )
 
 
@@ -118,8 +116,8 @@ def _of_loop(batch: PerBatch) -> Diagnosis:
         Bottleneck.LOOP,
         f"The loop itself: it works {seconds_text(batch.work_s)} on each batch and waits {seconds_text(batch.wait_s)}, "
         f"{share:.1%} of the time.",
-        f"Loading that takes no time would gain {share:.1%} at most. Make the loop's own work faster"
-        f"{', or give CPUs back by fewer workers' if batch.settings.num_workers > 1 else ''}.",
+        f"Faster loading would gain {share:.1%} at most. Make the loop's own work faster"
+        f"{', or free CPUs with fewer workers' if batch.settings.num_workers > 1 else ''}.",
         batch.speedup(0),
         provided="if loading takes no time",
     )
@@ -156,7 +154,7 @@ def _of_operators(batch: PerBatch) -> Diagnosis:
     return Diagnosis(
         Bottleneck.OPERATORS,
         sentence,
-        f"All CPUs have a thread. {_LESS_TO_DO}",
+        f"Every CPU has a thread already. {_LESS_TO_DO}",
         batch.speedup(batch.loop_s - batch.waited_for_operators_s / 2),
         provided=_HALF,
     )
@@ -168,21 +166,21 @@ def _of_copies(batch: PerBatch) -> Diagnosis:
     return Diagnosis(
         Bottleneck.GPU_COPY,
         f"{batch.waiting_text()} for copies to the GPU, {nbytes / 1e6:.1f} MB a batch.",
-        "Copy less: bytes in place of floating point, converted on the GPU; smaller images; labels on the CPU.",
+        "Copy less: uint8 instead of floating point, converted on the GPU; smaller images; labels on the CPU.",
         batch.speedup(batch.wait_s - batch.waited_for_copies_s),
     )
 
 
 def _of_putting_together(batch: PerBatch) -> Diagnosis:
     how = (
-        "Return arrays of one shape and dtype, and numbers, and leave the collation to the loader, so that workers write "
-        "the batch; or let collate_fn do less."
+        "Return numbers and arrays of one shape and dtype, and use the default collation, so that workers write the batch; "
+        "or make collate_fn cheaper."
         if batch.settings.kind == "loader"
-        else "Return arrays of one shape and dtype, so that workers write the batch; have fewer outputs, and no objects."
+        else "Return arrays of one shape and dtype, so that workers write the batch; use fewer outputs, and no objects."
     )
     return Diagnosis(
         Bottleneck.TRANSPORT,
-        f"{batch.waiting_text()}, of which the main process needs {seconds_text(batch.unexplained_s)} to put it together.",
+        f"{batch.waiting_text()}; the main process needs {seconds_text(batch.unexplained_s)} of it to assemble the batch.",
         how,
         batch.speedup(batch.wait_s - batch.unexplained_s),
     )
@@ -206,8 +204,8 @@ def _of_bound_source(batch: PerBatch, source: SourceStatistics) -> Diagnosis:
     took_s = busy_s_of(source)
     return Diagnosis(
         Bottleneck.CALLBACK,
-        f"{batch.waiting_text()}: one worker walks through {source.name}, which takes it {seconds_text(took_s)} a batch.",
-        "Give a callable that is told which sample to make, or let each worker walk through a part of it: sharded=True.",
+        f"{batch.waiting_text()}: a single worker iterates over {source.name}, {seconds_text(took_s)} a batch.",
+        "Use a callable with SampleInfo, or give each worker a part of the iterable: sharded=True.",
         batch.speedup(took_s / batch.num_workers),
     )
 
@@ -218,18 +216,18 @@ def _of_idle_workers(batch: PerBatch) -> Diagnosis:
     if batch.loop_s < _LITTLE_TIME_S:
         return Diagnosis(
             Bottleneck.TRANSPORT,
-            f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: handing a batch over takes longer than "
-            "making it.",
-            "Make batches larger, or let the main process call the source: it has little to do.",
+            f"{batch.waiting_text()}, although workers are busy only {busy:.0%} of it: the hand-over of a batch takes "
+            "longer than its computation.",
+            "Use larger batches, or call the source in the main process: it has little to do.",
             batch.speedup(batch.busy_s / batch.num_workers),
         )
     deeper = max(2 * batch.settings.prefetch, batch.settings.num_workers)
     value = math.ceil(deeper / batch.num_workers) if batch.settings.kind == "loader" else deeper
     return Diagnosis(
         Bottleneck.CALLBACK,
-        f"{batch.waiting_text()}, though workers are busy only {busy:.0%} of it: the loop takes batches in bursts, or some "
-        f"calls take long, half of them {seconds_text(callback.median_s)}, one in a hundred {seconds_text(callback.p99_s)}.",
-        f"More batches ahead, so that a slow one does not matter: {batch.chosen_depth or f'{batch.prefetch_name}={value}'}.",
+        f"{batch.waiting_text()}, although workers are busy only {busy:.0%} of it: the loop takes batches in bursts, or "
+        f"some calls take long (median {seconds_text(callback.median_s)}, 99th percentile {seconds_text(callback.p99_s)}).",
+        f"Prefetch more, so that a slow batch does not matter: {batch.chosen_depth or f'{batch.prefetch_name}={value}'}.",
         batch.speedup(batch.busy_s / batch.num_workers),
         {} if batch.chosen_depth else {batch.prefetch_name: value},
     )
@@ -242,14 +240,14 @@ def _of_busy_callbacks(batch: PerBatch, took_s: float) -> Diagnosis:
             Bottleneck.CALLBACK,
             f"{batch.waiting_text()}: {source.name} takes {seconds_text(took_s)} a batch, and {_workers_text(batch)} "
             f"{batch.cpus_text()}.",
-            "Make the callback cheaper, or add CPUs. docs/statistics.md says how to find what it does.",
+            "Make the callback cheaper, or add CPUs. docs/statistics.md shows how to profile it.",
             batch.speedup((batch.busy_s - took_s / 2) / batch.num_workers),
             provided=_HALF,
         )
     wanted = _wanted_workers(batch, batch.busy_s, batch.most_workers)
     return Diagnosis(
         Bottleneck.WORKERS,
-        f"{batch.waiting_text()}: {_workers_text(batch)}, busy all the time, are too few for {source.name}, which takes "
+        f"{batch.waiting_text()}: {_workers_text(batch)}, busy all the time, are too few for {source.name}. It takes "
         f"{seconds_text(took_s)} a batch and {_cpu_text(source)}.",
         f"More workers: {batch.chosen_workers or f'{batch.workers_name}={wanted}'}{_async_text(source)}.",
         batch.speedup(batch.busy_s / wanted),
@@ -260,7 +258,7 @@ def _of_busy_callbacks(batch: PerBatch, took_s: float) -> Diagnosis:
 def _of_operators_in_workers(batch: PerBatch, took_s: float) -> Diagnosis:
     share = took_s / batch.busy_s
     sentence = (
-        f"{batch.waiting_text()} for workers, which spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
+        f"{batch.waiting_text()} for workers. They spend {share:.0%} of their time on operators, {seconds_text(took_s)} a "
         "batch."
     )
     if batch.most_workers >= batch.num_workers * ROOM:
@@ -284,32 +282,31 @@ def _of_operators_in_workers(batch: PerBatch, took_s: float) -> Diagnosis:
 def _of_writing(batch: PerBatch, took_s: float) -> Diagnosis:
     nbytes = sum(source.made_bytes / max(source.batches, 1) for source in batch.in_workers)
     how = (
-        "Return arrays of one shape and dtype that are contiguous; smaller ones: bytes in place of floating point."
+        "Return contiguous arrays of one shape and dtype, and smaller ones: uint8 instead of floating point."
         if batch.settings.kind == "loader"
-        else "Make samples where they are to lie, in what SampleInfo.empty gives, and return that; or smaller ones: bytes "
-        "in place of floating point."
+        else "Fill the array from SampleInfo.empty and return it, or return smaller arrays: uint8 instead of floating point."
     )
     return Diagnosis(
         Bottleneck.TRANSPORT,
-        f"{batch.waiting_text()} for workers, which spend {took_s / batch.busy_s:.0%} of their time writing samples into "
-        f"batches, {nbytes / 1e6:.1f} MB each.",
+        f"{batch.waiting_text()} for workers. They spend {took_s / batch.busy_s:.0%} of their time writing samples into "
+        f"batches of {nbytes / 1e6:.1f} MB.",
         how,
         batch.speedup((batch.busy_s - took_s) / batch.num_workers),
     )
 
 
 def _wanted_workers(batch: PerBatch, busy_s: float, most: int) -> int:
-    """As many workers as keep up with the loop's work, if `most` do not stand in the way."""
+    """Return the number of workers that keep up with the loop's work, at most ``most``."""
     return max(1, min(most, math.ceil(busy_s / max(batch.work_s, 1e-9))))
 
 
 def _more_workers(batch: PerBatch, wanted: int) -> tuple[dict[str, int], str]:
-    """The arguments to change for more workers, and what else more than that takes."""
+    """Return the arguments to change for more workers, and the condition if they are "auto"."""
     return ({}, f"with {wanted} workers") if batch.chosen_workers else ({batch.workers_name: wanted}, "")
 
 
 def _most_workers(batch: PerBatch, source: SourceStatistics) -> int:
-    """As many workers as the CPUs can keep busy with a source."""
+    """Return the number of workers that the CPUs can keep busy with a source."""
     cpu_share = (source.cpu_s + source.delayed_s) / source.busy_s if source.busy_s else 1.0
     return max(1, min(MOST_WORKERS, math.floor(batch.settings.num_cpus / max(cpu_share, 1e-3))))
 
@@ -323,7 +320,7 @@ def _cpu_text(source: SourceStatistics) -> str:
 
 
 def _async_text(source: SourceStatistics) -> str:
-    """A hint where callbacks mostly wait."""
+    """Return a hint at coroutines for callbacks that mostly wait."""
     waits = (
         source.cpu_s + source.delayed_s < source.busy_s / 4
         and not source.concurrency

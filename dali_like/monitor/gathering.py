@@ -1,4 +1,7 @@
-"""Statistics made of what pools, loops and workers have measured. Any thread may ask, while others close what is asked."""
+"""Build statistics from the measurements of pools, loops and workers.
+
+Any thread may call these functions, also while another thread closes the pool.
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,18 @@ from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceS
 
 
 class MakesBatches(Protocol):
-    """A pool of workers, as far as this is concerned."""
+    """The part of a worker pool that ring statistics need."""
 
     @property
     def mean_ready(self) -> float:
-        """How many batches of a source are ready, on the average."""
+        """Mean number of ready batches."""
 
     def occupancy(self, source: int) -> tuple[int, int]:
-        """How many batches of a source are being made, and how many are ready."""
+        """Return how many batches of a source are being computed, and how many are ready."""
 
 
 def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for_operators_ns: int = 0) -> LoopStatistics:
-    """Of a loop."""
+    """Return the statistics of a training loop."""
     return LoopStatistics(
         batches=meter.batches,
         epochs=meter.epochs,
@@ -44,10 +47,11 @@ def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for
 
 
 def ring_statistics(assembler: Assembler, pool: MakesBatches | None, number: int) -> RingStatistics:
-    """Of the slots of a source.
+    """Return the statistics of the slots of a source.
 
     Args:
-        pool: of its workers, if it has any, and its number there.
+        pool: the worker pool of the source, if it has one.
+        number: the number of the source in that pool.
     """
     making, ready = (0, 0) if pool is None else pool.occupancy(number)
     slots, free = assembler.ring.num_slots, assembler.ring.num_free
@@ -58,7 +62,7 @@ def ring_statistics(assembler: Assembler, pool: MakesBatches | None, number: int
 def source_statistics(
     assembler: Assembler, place: str, pool: MakesBatches | None = None, number: int = 0
 ) -> SourceStatistics:
-    """Of a source, without what has been measured; for `pool` and `number` see `ring_statistics`."""
+    """Return the statistics of a source without durations; for `pool` and `number` see `ring_statistics`."""
     source = assembler.source
     return SourceStatistics(
         name=source.name,
@@ -73,7 +77,7 @@ def source_statistics(
 
 
 def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> SourceStatistics:
-    """The same, with what those have measured who call it."""
+    """Add the durations that the workers, or the main process, have measured."""
     reading = sum(readings, Reading())
     cpu_s = _part(reading, reading.cpu_ns)
     return replace(
@@ -91,12 +95,12 @@ def measured(statistics: SourceStatistics, readings: Iterable[Reading]) -> Sourc
 def worker_statistics(
     readings: Sequence[Sequence[Reading]], pids: Sequence[int], alive_s: float
 ) -> tuple[WorkerStatistics, ...]:
-    """Of workers.
+    """Return the statistics of all workers.
 
     Args:
-        readings: for each source, those of all workers.
-        pids: of as many of the workers as are known.
-        alive_s: for how long the first of them has been there.
+        readings: for each source, the readings of all workers.
+        pids: known process ids, by worker.
+        alive_s: time since the first worker became ready.
     """
     workers = []
     first_ns = first_made_ns(readings)
@@ -118,7 +122,7 @@ def worker_statistics(
 
 
 def num_cpus() -> int:
-    """How many CPUs this process may use: its own limits, and those of its control groups when that was first asked."""
+    """Return the number of CPUs available to this process: its affinity, and the control group quota at the first call."""
     return min(len(os.sched_getaffinity(0)), math.ceil(_quota() or 1 << 20))
 
 
@@ -128,6 +132,6 @@ def _quota() -> float | None:
 
 
 def _part(reading: Reading, part_ns: int) -> float:
-    """How much of the busy time something took, given its part in the tasks that were measured call by call."""
+    """Return a part of the busy time, in seconds, extrapolated from the tasks that were measured call by call."""
     share = min(1.0, part_ns / reading.timed_ns) if reading.timed_ns else 0.0
     return share * reading.busy_ns / 1e9

@@ -1,12 +1,11 @@
-"""What a running pipeline or loader shows to other programs of the same user: ``dali-like top`` and ``dali-like view``.
+"""Publish statistics of a running pipeline or loader to other programs of the same user.
 
-A pipeline that is published writes its statistics, as JSON, into an anonymous file of its own process (`memfd_create`), at
-most four times a second and from within the loop: there is no thread, no socket and no name in any file system, and nothing
-is left behind, whoever is killed. Others find it among the descriptors of the user's processes in ``/proc``, which the
-kernel shows to that user, and to root, alone.
+``dali-like top`` and ``dali-like view`` read them. The loop writes its statistics as JSON into an anonymous file of its own
+process (`memfd_create`), at most four times a second. There is no thread, no socket and no name in any file system, so
+nothing stays behind after a kill. Readers find the file among the descriptors in ``/proc``, which the kernel shows only to
+the same user and to root.
 
-The first word of the file is odd while the text behind it is being changed, and grows with each change; the second is the
-text's length.
+The first word of the file is a sequence number, odd during a write. The second word is the length of the text.
 """
 
 from __future__ import annotations
@@ -34,25 +33,25 @@ _BYTES = 1 << 18
 _HEADER = struct.Struct("=qq")
 _PERIOD_NS = 250_000_000
 _NUM_SLOWEST = 10
-#: So often a text is read that may be changing meanwhile.
+#: Attempts to read a text that is being written.
 _TRIES = 100
 _PAUSE_S = 0.001
 _numbers = itertools.count(1)
 
 
 class Published(Protocol):
-    """What can be published."""
+    """An object with statistics: a pipeline or a loader."""
 
     def statistics(self) -> Statistics:
-        """What has happened so far."""
+        """Return the statistics so far."""
 
 
 class Publication:
-    """Shows the statistics of something until it is closed, or dropped; one of the loop's hooks.
+    """Hook of a loop that publishes statistics until it is closed or garbage-collected.
 
     Args:
-        whose: a pipeline or a loader, which is not kept.
-        name: what it is shown as; "": as the first, second, ... of its program.
+        whose: a pipeline or a loader; held by a weak reference.
+        name: name shown to readers; "": kind and number within the program.
     """
 
     def __init__(self, whose: Published, name: str = "") -> None:
@@ -67,11 +66,11 @@ class Publication:
         self(0)
 
     def close(self) -> None:
-        """Show nothing any more."""
+        """Stop publishing."""
         self._fd.close()
 
     def __call__(self, batches: int) -> None:
-        """Show what there is now, if it is time to."""
+        """Publish the current statistics, if a period has passed."""
         now_ns = time.monotonic_ns()
         if now_ns - self._written_ns < _PERIOD_NS or self._pid != os.getpid() or self._fd.fileno() < 0:
             return
@@ -82,7 +81,7 @@ class Publication:
 
     def _write(self, text: bytes) -> None:
         if len(text) > _BYTES - _HEADER.size:
-            return  # thousands of workers: the last text that there was room for stays
+            return  # thousands of workers: keep the last text that fitted
         fd, self._change = self._fd.fileno(), self._change + 2
         os.pwrite(fd, _HEADER.pack(self._change - 1, len(text)), 0)
         os.pwrite(fd, text, _HEADER.size)
@@ -90,7 +89,7 @@ class Publication:
 
 
 def snapshot(statistics: Statistics, name: str, now_ns: int) -> dict[str, Any]:
-    """What is shown of statistics. All counts and times are those since the beginning."""
+    """Return the published part of statistics. Counts and times start with the pipeline."""
     loop, sources = statistics.loop, statistics.sources
     slowest = [(call, source.name) for source in sources for call in source.slowest]
     slowest.sort(key=lambda pair: pair[0].duration_ns, reverse=True)
@@ -121,12 +120,12 @@ def snapshot(statistics: Statistics, name: str, now_ns: int) -> dict[str, Any]:
 
 
 class Live(NamedTuple):
-    """A pipeline or loader that another process shows.
+    """A pipeline or loader that another process publishes.
 
     Attributes:
-        pid: of that process.
-        fd: the number of the descriptor there.
-        name: what it is, and of which program.
+        pid: process id.
+        fd: file descriptor in that process.
+        name: name of the pipeline or loader.
     """
 
     pid: int
@@ -134,10 +133,12 @@ class Live(NamedTuple):
     name: str
 
     def read(self) -> dict[str, Any]:
-        """What it shows, and ``age_s``: how old that is. Nothing is written while its program asks for no batch.
+        """Return the published statistics, and their age as ``age_s``.
+
+        They grow old while the program requests no batch.
 
         Raises:
-            NotRunningError: it has been closed, or its program has ended.
+            NotRunningError: the pipeline has been closed, or its program has exited.
         """
         shown = _read(self.pid, self.fd)
         if shown is None:
@@ -146,16 +147,16 @@ class Live(NamedTuple):
 
 
 def find(pid: int | None = None, name: str | None = None) -> list[Live]:
-    """What processes of this user show: all of it, or what one of them does, or what has a certain name."""
+    """Return the pipelines and loaders that processes of this user publish, filtered by process or name."""
     found = _find(os.listdir("/proc") if pid is None else [str(pid)])
     return sorted(live for live in found if name in (None, live.name))
 
 
 def choose(pid: int | None = None, name: str | None = None) -> Live:
-    """The only one that there is of a process, or of a name.
+    """Return the only published pipeline or loader of a process or name.
 
     Raises:
-        NotRunningError: there is none, or there are several.
+        NotRunningError: none is published, or several are.
     """
     found = find(pid, name)
     if len(found) == 1:
@@ -170,7 +171,7 @@ def choose(pid: int | None = None, name: str | None = None) -> Live:
 
 def _find(pids: list[str]) -> Iterator[Live]:
     for pid in filter(str.isdigit, pids):
-        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+        with contextlib.suppress(OSError):  # the process has exited, or belongs to another user
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 if _is_publication(pid, fd) and (shown := _read(int(pid), int(fd))) is not None:
                     yield Live(int(pid), int(fd), shown["name"])
@@ -184,7 +185,7 @@ def _is_publication(pid: str, fd: str) -> bool:
 
 
 def _read(pid: int, fd: int) -> dict[str, Any] | None:
-    """What a publication says; None if it is none of that process, any more at least."""
+    """Return the text of a publication; None if the descriptor is not, or no longer, a publication of that process."""
     try:
         if not _is_publication(str(pid), str(fd)):
             return None
@@ -192,7 +193,7 @@ def _read(pid: int, fd: int) -> dict[str, Any] | None:
             shown = _text_of(file.fileno())
     except OSError:
         return None
-    # A forked child has its parent's publications, too.
+    # A forked child inherits the publications of its parent.
     return shown if shown is not None and shown["pid"] == pid and shown["version"] == _VERSION else None
 
 

@@ -1,7 +1,7 @@
-"""What a loop does between its batches and how long it waits for them: two readings of the clock a batch.
+"""Measure a training loop: waiting and working time, at the cost of two clock readings per batch.
 
-The loop is whoever calls for batches. From the end of one call to the beginning of the next it works, and during a call it
-waits. What lies between epochs is neither.
+The loop waits during a call for a batch, and works from the end of one call to the start of the next. Time between epochs
+counts as neither.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import NamedTuple
 
 from dali_like.engine.worker.meters import Recorder
 
-#: So many batches are remembered one by one.
+#: Number of recent batches that are kept one by one.
 NUM_RECENT = 256
 
 
 class BatchTimes(NamedTuple):
-    """One batch, as the loop has met it.
+    """Times of one batch.
 
     Attributes:
-        wait_ns: how long the loop has waited for it.
-        work_ns: how long it had worked before, since it got the batch before; 0 for the first one of an epoch.
-        end_ns: when it got it, as `time.monotonic_ns` counts.
+        wait_ns: waiting time for this batch.
+        work_ns: working time since the previous batch; 0 for the first batch of an epoch.
+        end_ns: time of delivery, as in `time.monotonic_ns`.
     """
 
     wait_ns: int
@@ -32,15 +32,15 @@ class BatchTimes(NamedTuple):
 
 
 class LoopMeter:
-    """Measures a loop. One thread at a time writes; any may read.
+    """Measures a loop. One thread at a time writes; any thread may read.
 
     Attributes:
-        batches, errors, epochs: how many calls have returned a batch, have raised something else, or ended an epoch.
-        begin_ns: when the first call began; 0 before.
-        first_ns: how long the first batch of all has taken, which is in no other number.
-        wait, work: of all batches.
-        recent: the last ones: the numbers of their `BatchTimes`.
-        hooks: called with the number of batches so far, whenever the loop asks for one.
+        batches, errors, epochs: number of calls that returned a batch, raised an error, or ended an epoch.
+        begin_ns: start of the first call; 0 before.
+        first_ns: duration of the first call, which no other number includes.
+        wait, work: durations of all batches.
+        recent: `BatchTimes` of the last batches, as plain tuples.
+        hooks: called before each batch with the number of batches so far.
     """
 
     def __init__(self) -> None:
@@ -51,16 +51,16 @@ class LoopMeter:
         self.recent: deque[tuple[int, int, int]] = deque(maxlen=NUM_RECENT)
         self.hooks: list[Callable[[int], None]] = []
         self._called_ns = 0
-        self._left_ns = 0  # when the loop got a batch that it is at work on
+        self._left_ns = 0  # delivery time of the current batch
 
     def begin(self) -> None:
-        """The loop asks for a batch."""
+        """Note that the loop requests a batch."""
         for hook in self.hooks:
             hook(self.batches)
         self._called_ns = monotonic_ns()
 
     def end(self) -> None:
-        """It gets it."""
+        """Note that the loop gets the batch."""
         now, called, left = monotonic_ns(), self._called_ns, self._left_ns
         self._left_ns = now
         self.batches += 1
@@ -76,11 +76,11 @@ class LoopMeter:
         self.recent.append((wait, work, now))
 
     def pause(self) -> None:
-        """What the loop does until it asks for the next batch is none of its work: an epoch is over."""
+        """End an epoch: the time until the next request is not work."""
         self._left_ns = 0
 
     def fail(self, error: BaseException) -> None:
-        """It gets none."""
+        """Note that the call raised an error, or ended the epoch."""
         self.pause()
         if isinstance(error, StopIteration):
             self.epochs += 1

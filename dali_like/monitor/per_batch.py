@@ -1,4 +1,4 @@
-"""What a batch costs a loop, on the average: what `dali_like.monitor.diagnosis` reckons with."""
+"""Mean costs of a batch, in seconds: the input of `dali_like.monitor.diagnosis`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import cached_property
 from dali_like.monitor.statistics import SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 
-#: More CPUs, by this factor, than workers use now are worth more workers.
+#: More workers are proposed only if the CPUs have room for at least this factor.
 ROOM = 1.15
-#: More workers than this are not proposed, though they may mostly wait for a network.
+#: Upper limit of a proposal, also for workers that mostly wait for a network.
 MOST_WORKERS = 64
 
 
 class PerBatch:
-    """What a batch costs, on the average, in seconds.
+    """Mean costs of a batch, in seconds.
 
     Attributes:
-        work_s, wait_s, loop_s: of the loop: its work, its waiting, both.
-        in_workers: the sources that workers make.
+        work_s, wait_s, loop_s: working time of the loop, its waiting time, and their sum.
+        in_workers: sources that workers call.
     """
 
     def __init__(self, statistics: Statistics) -> None:
@@ -34,7 +34,7 @@ class PerBatch:
 
     @cached_property
     def serial_s(self) -> float:
-        """What is called in the main process, where no operators run ahead."""
+        """Time of sources that the main process calls while the loop waits."""
         return min(self.wait_s, sum(busy_s_of(source) for source in self.statistics.sources if source.place != "workers"))
 
     @property
@@ -47,24 +47,24 @@ class PerBatch:
 
     @property
     def waited_for_workers_s(self) -> float:
-        """Without the first batch, for which workers are started."""
+        """Waiting for workers, without the first batch, which includes their start."""
         loop = self.statistics.loop
         return min(self.wait_s, max(0.0, loop.waited_for_workers_s - loop.first_batch_s) / self._count)
 
     @property
     def unexplained_s(self) -> float:
-        """What the main process does when it does not wait: it puts batches together."""
+        """The rest of the waiting: the main process assembles batches."""
         explained = self.serial_s + self.waited_for_operators_s + self.waited_for_copies_s + self.waited_for_workers_s
         return max(0.0, self.wait_s - explained)
 
     @property
     def busy_s(self) -> float:
-        """What all workers do for a batch."""
+        """Working time of all workers for one batch."""
         return sum(map(busy_s_of, self.in_workers))
 
     @property
     def cpus_used(self) -> float:
-        """How many CPUs the workers use, on the average."""
+        """Mean number of CPUs that the workers use."""
         return sum(part_of(source, source.cpu_s) for source in self.in_workers) / self.loop_s
 
     @property
@@ -73,16 +73,16 @@ class PerBatch:
 
     @property
     def most_workers(self) -> int:
-        """As many workers as the CPUs can keep as busy as those that there are."""
+        """Number of workers that the CPUs can keep as busy as the current workers."""
         return min(MOST_WORKERS, math.floor(self.num_workers * self.settings.num_cpus / max(self.cpus_wanted, 1e-9)))
 
     @property
     def cpus_wanted(self) -> float:
-        """How many they would use if other processes did not."""
+        """Mean number of CPUs that the workers would use without competing processes."""
         return self.cpus_used + sum(part_of(source, source.delayed_s) for source in self.in_workers) / self.loop_s
 
     def cpus_text(self) -> str:
-        """How many CPUs the workers use."""
+        """Describe how many CPUs the workers use."""
         text = f"use {self.cpus_used:.1f} of {self.settings.num_cpus} CPUs"
         if self.cpus_wanted > ROOM * self.cpus_used:
             return f"{text}, and would use {self.cpus_wanted:.1f} if they got them"
@@ -90,7 +90,7 @@ class PerBatch:
 
     @property
     def chosen_workers(self) -> str:
-        """What is to be said of the number of workers, where the pipeline or loader chooses it; else ""."""
+        """Describe the automatic choice of the number of workers; "" if the user sets it."""
         chosen = self.settings.chosen
         if chosen is None or not chosen.num_workers_reason:
             return ""
@@ -98,7 +98,7 @@ class PerBatch:
 
     @property
     def chosen_depth(self) -> str:
-        """The same of the batches ahead."""
+        """Describe the automatic choice of the prefetch depth; "" if the user sets it."""
         chosen = self.settings.chosen
         if chosen is None or not chosen.prefetch_depth_reason:
             return ""
@@ -113,19 +113,20 @@ class PerBatch:
         return "prefetch_factor" if self.settings.kind == "loader" else "prefetch_queue_depth"
 
     def speedup(self, loading_s: float) -> float:
-        """How many times as fast the loop would be if making a batch took so long."""
+        """Return by which factor the loop would be faster if loading a batch took ``loading_s``."""
         return max(1.0, self.loop_s / max(self.work_s, loading_s, 1e-9))
 
     def waiting_text(self) -> str:
-        """How much the loop waits."""
+        """Describe how much the loop waits."""
         share = self.statistics.loop.wait_share
         return f"The loop waits {share:.0%} of the time, {seconds_text(self.wait_s)} of {seconds_text(self.loop_s)} a batch"
 
 
 def busy_s_of(source: SourceStatistics) -> float:
-    """What a batch of a source takes those who make it."""
+    """Return the working time for one batch of a source."""
     return part_of(source, source.busy_s)
 
 
 def part_of(source: SourceStatistics, seconds: float) -> float:
+    """Return a total of a source per batch."""
     return seconds / max(source.batches, 1)

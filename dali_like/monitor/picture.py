@@ -1,4 +1,4 @@
-"""Traces as pictures, drawn by Matplotlib: the timeline, what each batch has cost the program, and how full the ring was."""
+"""Draw traces with Matplotlib: timeline, cost of each batch, and use of the ring."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from dali_like.common.extras import optional
 from dali_like.monitor.chrome import tracks_of
 from dali_like.monitor.trace_records import ASSEMBLE, BUILD, MAIN, RUN, STEP, WAIT, Records, Span
 
-_COLOURS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
-#: For sources, operators and copies, in the order in which they come.
+_COLORS = {RUN: "#c9ced6", WAIT: "#d9534f", ASSEMBLE: "#f0ad4e", STEP: "#5cb85c", BUILD: "#8e7cc3"}
+#: Colors of sources, operators and copies, in the order of their appearance.
 _OTHERS = ("#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a")
 _INCHES_WIDE, _INCHES_A_TRACK, _INCHES_A_CURVE = 12.0, 0.4, 1.8
-#: Spans that are closer than this part of the whole are drawn as one.
+#: Spans closer than this share of the whole are drawn as one.
 _RESOLUTION = 1 / 4000
 _NS_PER_MS, _NS_PER_S = 1e6, 1e9
 _MIB = float(1 << 20)
 
 
 class BatchCost(NamedTuple):
-    """What one batch has cost the program.
+    """Time of the program for one batch.
 
     Attributes:
-        begin_ns: when it was asked for.
-        wait_ns: how long the program then waited.
-        work_ns: how long it worked for the pipeline: assembling, and sources and operators that are not parallel.
-        step_ns: its own step with the batch.
+        begin_ns: time of the request.
+        wait_ns: waiting time.
+        work_ns: work of the main process for the pipeline: assembly, and sources and operators that are not parallel.
+        step_ns: the step of the training loop with the batch.
     """
 
     begin_ns: int
@@ -39,7 +39,7 @@ class BatchCost(NamedTuple):
 
 
 def batch_costs(records: Records) -> list[BatchCost]:
-    """What each batch has cost the program; those of all threads that have asked for some, in the order of time."""
+    """Return the cost of each batch, of all threads that requested batches, in the order of time."""
     return sorted(_costs(records))
 
 
@@ -62,7 +62,7 @@ def draw(records: Records, path: str | os.PathLike[str]) -> None:
     """Draw a trace into a file.
 
     Args:
-        path: of any format that Matplotlib writes, by its suffix.
+        path: file whose suffix is a format of Matplotlib.
 
     Raises:
         MissingExtraError: Matplotlib is not installed.
@@ -75,24 +75,24 @@ def draw(records: Records, path: str | os.PathLike[str]) -> None:
     _draw_timeline(timeline, records, tracks)
     _draw_times(times, records)
     _draw_ring(ring, records)
-    ring.set_xlabel("s since the beginning of the trace")
+    ring.set_xlabel("s since the start of the trace")
     if records.lost or records.dropped:
-        figure.suptitle(f"{records.lost} tasks were lost, and {records.dropped} records left out")
+        figure.suptitle(f"{records.lost} tasks lost, {records.dropped} records dropped")
     figure.savefig(path)
 
 
 def _draw_timeline(axes: Any, records: Records, tracks: dict[Any, list[Span]]) -> None:
-    colours = dict(_COLOURS)
+    colors = dict(_COLORS)
     for line, spans in enumerate(tracks.values()):
         by_name: defaultdict[str, list[Span]] = defaultdict(list)
         for span in spans:
             by_name[span.name].append(span)
-        # What is inside of a call is drawn over it.
+        # Nested spans are drawn on top.
         for name in sorted(by_name, key=lambda name: name != RUN):
-            if name not in colours:
-                colours[name] = _OTHERS[(len(colours) - len(_COLOURS)) % len(_OTHERS)]
+            if name not in colors:
+                colors[name] = _OTHERS[(len(colors) - len(_COLORS)) % len(_OTHERS)]
             bars = [(_s(records, begin), (end - begin) / _NS_PER_S) for begin, end in _merged(by_name[name], records)]
-            axes.broken_barh(bars, (line - 0.4, 0.8), facecolors=colours[name], label=name if _is_new(axes, name) else None)
+            axes.broken_barh(bars, (line - 0.4, 0.8), facecolors=colors[name], label=name if _is_new(axes, name) else None)
     axes.set_yticks(range(len(tracks)), [track.name for track in tracks])
     axes.set_ylim(len(tracks) - 0.4, -0.6)
     axes.set_title("timeline", loc="left")
@@ -105,7 +105,7 @@ def _is_new(axes: Any, name: str) -> bool:
 
 
 def _merged(spans: Sequence[Span], records: Records) -> Iterator[tuple[int, int]]:
-    """The spans as they can be told apart in the picture."""
+    """Yield begin and end of spans, merging spans that the picture cannot separate."""
     least_ns = (records.end_ns - records.begin_ns) * _RESOLUTION
     begin, end = spans[0].begin_ns, spans[0].end_ns
     for span in spans[1:]:
@@ -122,11 +122,11 @@ def _draw_times(axes: Any, records: Records) -> None:
     at = [_s(records, batch.begin_ns) for batch in batches]
     stacks = [[ns / _NS_PER_MS for ns in column] for column in list(zip(*batches, strict=True))[1:]]
     if at:
-        colours = [_COLOURS[WAIT], _COLOURS[RUN], _COLOURS[STEP]]
-        axes.stackplot(at, *stacks, step="post", labels=["wait", "work for the pipeline", "step"], colors=colours)
+        colors = [_COLORS[WAIT], _COLORS[RUN], _COLORS[STEP]]
+        axes.stackplot(at, *stacks, step="post", labels=["wait", "work for the pipeline", "step"], colors=colors)
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     axes.set_ylabel("ms a batch")
-    axes.set_title("what each batch has cost the program", loc="left")
+    axes.set_title("time per batch", loc="left")
 
 
 def _draw_ring(axes: Any, records: Records) -> None:

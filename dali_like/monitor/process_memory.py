@@ -1,4 +1,4 @@
-"""How much memory processes take, by PSS. The kernel goes through all their pages for it, so it is done when asked for."""
+"""Proportional set sizes of processes. The kernel walks all their pages, so statistics include them on request only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dali_like.monitor.statistics import MemoryStatistics
 
 
 def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
-    """The memory of this process, its workers, and what these were forked from. Workers may be threads of this process."""
+    """Return the memory of this process, its workers and their forkserver. Workers may be threads of this process."""
     worker_pids = [pid for pid in worker_pids if not os.path.exists(f"/proc/self/task/{pid}")]
     others = {pid for pid in map(_parent_of, worker_pids) if pid} - {os.getpid()}
     return MemoryStatistics(
@@ -21,7 +21,7 @@ def memory_of(worker_pids: Sequence[int]) -> MemoryStatistics:
 
 
 def pss_bytes(pid: int) -> int:
-    """The proportional set size of a process (proc(5), smaps_rollup); 0 where it has ended, or the system does not tell."""
+    """Return the proportional set size of a process (proc(5), smaps_rollup); 0 if it has exited, or the system has none."""
     lines = read_file(f"/proc/{pid}/smaps_rollup").splitlines()
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
 

@@ -1,7 +1,7 @@
-"""Statistics in the text format that Prometheus reads, for the node exporter's textfile collector or a page of one's own.
+"""Statistics in the text format of Prometheus, for the node exporter's textfile collector or your own endpoint.
 
-The format: https://prometheus.io/docs/instrumenting/exposition_formats/. All counts are of the whole life of a pipeline or
-loader, so give what `statistics` returns: Prometheus itself makes rates of them.
+The format: https://prometheus.io/docs/instrumenting/exposition_formats/. Pass the result of `statistics`, which counts since
+the start: Prometheus itself computes rates.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dali_like.monitor.statistics import Statistics
 __all__ = ["text"]
 
 _PREFIX = "dali_like"
-#: Of the bins that durations are counted in, every fourth begins a doubling; buckets are two doublings wide.
+#: Durations have four bins per doubling; a bucket spans two doublings.
 _BINS_A_BUCKET = 8
 
-#: The samples of one metric: labels and a value for each.
+#: The values of one metric, each with its labels.
 _Values = list[tuple[dict[str, object], float]]
 
 
 def text(statistics: Statistics, labels: Mapping[str, str] | None = None) -> str:
-    """The metrics of a pipeline or loader.
+    """Format the metrics of a pipeline or loader.
 
     Args:
-        labels: told with each metric, such as ``{"job": "train"}`` where there are several pipelines.
+        labels: labels of every metric, such as ``{"job": "train"}``.
 
     >>> from dali_like.monitor.statistics import Statistics
     >>> print(text(Statistics(worker_restarts=2), {"job": "train"}).splitlines()[-1])
@@ -40,9 +40,9 @@ def text(statistics: Statistics, labels: Mapping[str, str] | None = None) -> str
         lines += [f"# HELP {_PREFIX}_{name} {purpose}", f"# TYPE {_PREFIX}_{name} histogram"]
         for own, durations in series:
             lines += _histogram(f"{_PREFIX}_{name}", {**common, **own}, durations)
-    # A gauge comes last, so that the text does not end within a histogram.
+    # End with a gauge, so that the text does not end within a histogram.
     lines += [
-        f"# HELP {_PREFIX}_held_bytes Memory behind the batches.",
+        f"# HELP {_PREFIX}_held_bytes Memory of all slots.",
         f"# TYPE {_PREFIX}_held_bytes gauge",
         f"{_PREFIX}_held_bytes{_labelled(common)} {statistics.held_bytes}",
     ]
@@ -50,17 +50,17 @@ def text(statistics: Statistics, labels: Mapping[str, str] | None = None) -> str
 
 
 def _metrics(now: Statistics) -> Iterator[tuple[str, str, str, _Values]]:
-    """Name, kind, purpose and values of all that are single numbers."""
+    """Yield name, kind, help text and values of the metrics that are single numbers."""
     loop = now.loop
-    yield "batches_total", "counter", "Batches that the loop has got.", [({}, loop.batches)]
-    yield "epochs_total", "counter", "Epochs that have ended.", [({}, loop.epochs)]
-    yield "errors_total", "counter", "Calls for a batch that have raised an error.", [({}, loop.errors)]
-    yield "worker_restarts_total", "counter", "Workers that had died and were replaced.", [({}, now.worker_restarts)]
-    yield "replaced_samples_total", "counter", "Samples that were replaced as on_error says.", [({}, now.replaced_samples)]
+    yield "batches_total", "counter", "Delivered batches.", [({}, loop.batches)]
+    yield "epochs_total", "counter", "Finished epochs.", [({}, loop.epochs)]
+    yield "errors_total", "counter", "Calls for a batch that raised an error.", [({}, loop.errors)]
+    yield "worker_restarts_total", "counter", "Replaced workers.", [({}, now.worker_restarts)]
+    yield "replaced_samples_total", "counter", "Samples that on_error replaced or skipped.", [({}, now.replaced_samples)]
     yield "copied_bytes_total", "counter", "Bytes copied to the GPU.", [({}, now.copies.copied_bytes)]
     yield "workers", "gauge", "Worker processes.", [({}, now.settings.num_workers)]
     busy: _Values = [({"worker": worker.number}, worker.busy_s) for worker in now.workers]
-    yield "worker_busy_seconds_total", "counter", "How long a worker has worked.", busy
+    yield "worker_busy_seconds_total", "counter", "Working time of a worker.", busy
     sources = [(_source_labels(now, i), source) for i, source in enumerate(now.sources)]
     made: dict[str, _Values] = {
         "batches": [(own, source.batches) for own, source in sources],
@@ -68,21 +68,21 @@ def _metrics(now: Statistics) -> Iterator[tuple[str, str, str, _Values]]:
         "bytes": [(own, source.made_bytes) for own, source in sources],
     }
     for what, values in made.items():
-        yield f"made_{what}_total", "counter", f"The {what} that a source has made.", values
+        yield f"made_{what}_total", "counter", f"Computed {what} of a source.", values
     ready: _Values = [(own, source.ring.ready) for own, source in sources]
-    yield "ready_batches", "gauge", "Batches that nobody has asked for yet.", ready
+    yield "ready_batches", "gauge", "Finished batches that the loop has not taken.", ready
 
 
 def _source_labels(now: Statistics, number: int) -> dict[str, object]:
-    """Of a source: sources may have the same name."""
+    """Return the labels of a source. Sources may share a name, so there is a number."""
     return {"source": now.sources[number].name, "number": number}
 
 
 def _histograms(now: Statistics) -> Iterator[tuple[str, str, list[tuple[dict[str, object], Durations]]]]:
-    yield "wait_seconds", "How long the loop has waited for a batch.", [({}, now.loop.wait)]
-    yield "work_seconds", "How long the loop has worked on a batch.", [({}, now.loop.work)]
+    yield "wait_seconds", "Waiting time of the loop per batch.", [({}, now.loop.wait)]
+    yield "work_seconds", "Working time of the loop per batch.", [({}, now.loop.work)]
     callbacks = [(_source_labels(now, i), source.callback) for i, source in enumerate(now.sources)]
-    yield "callback_seconds", "How long calls of a callback have taken.", callbacks
+    yield "callback_seconds", "Duration of callback calls.", callbacks
 
 
 def _histogram(name: str, labels: Mapping[str, object], durations: Durations) -> Iterator[str]:

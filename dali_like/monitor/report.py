@@ -1,4 +1,4 @@
-"""One screen of text about a pipeline or loader: what holds it up, what to change, and the figures."""
+"""One screen of text about a pipeline or loader: its bottleneck, a proposal, and the figures."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ __all__ = ["Report"]
 
 _WIDTH = 100
 _NAME_WIDTH = 38
-#: So many of the slowest calls of a source are shown, and so many workers.
+#: Limits of the listed calls of each source, and of the listed workers.
 _MOST_SLOW = 3
 _MOST_WORKERS = 16
 
 
 @dataclass(frozen=True)
 class Report:
-    """What `Pipeline.report` returns; ``print`` shows it.
+    """Result of `Pipeline.report`; ``print`` shows it.
 
     Attributes:
-        statistics: what it is about.
+        statistics: the figures behind the report.
     """
 
     statistics: Statistics
 
     @cached_property
     def diagnosis(self) -> Diagnosis:
-        """What holds the loop up."""
+        """The bottleneck, and a proposal."""
         return diagnose(self.statistics)
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class Report:
             rate = self.statistics.loop.batches_per_s
             provided = f", {found.provided}" if found.provided else ""
             yield from _paragraph(
-                f"Expected{provided}: at most {rate * found.speedup:,.1f} batches/s in place of {rate:,.1f}, "
+                f"Expected{provided}: at most {rate * found.speedup:,.1f} batches/s instead of {rate:,.1f}, "
                 f"{found.speedup:.1f} times as many."
             )
 
@@ -120,7 +120,7 @@ def _row(name: str, durations: Durations, of_s: float = 0.0) -> str:
 
 
 def _parts(source: SourceStatistics) -> str:
-    """What the time that is spent on a source is spent with."""
+    """Return the shares of callback, operators and writing in the time of a source."""
     if not source.busy_s:
         return "  not called yet"
     parts = {"callback": source.callback_s, "operators": source.operators_s, "writing": source.writing_s}

@@ -1,4 +1,4 @@
-"""Statistics as a few numbers with names, as TensorBoard and Weights & Biases take them."""
+"""Statistics as named scalars, for TensorBoard or Weights & Biases."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["scalars"]
 
 
 def scalars(statistics: Statistics, prefix: str = "data/") -> dict[str, float]:
-    """What is worth a curve: rates, waiting, callbacks, workers, what is ready, and what has gone wrong.
+    """Return the figures worth a curve: rates, waiting, callbacks, workers, ready batches, and errors.
 
-    Give it what `Pipeline.on_statistics` calls a function with: then the curves show what has been between two calls.
+    Pass the argument of a `Pipeline.on_statistics` callback; the curves then show the time between two calls.
 
     >>> from dali_like.monitor.statistics import Statistics
     >>> list(scalars(Statistics()))[:3]

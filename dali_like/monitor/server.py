@@ -1,9 +1,8 @@
-"""A server for the page of ``dali-like view``, on this machine alone.
+"""HTTP server for the page of ``dali-like view``, on this machine only.
 
-It listens on the loopback interface. Data is given to who knows the token, which is in the fragment of the page's address:
-browsers do not send that anywhere. As the token is wanted in a header, no other site can ask for the data through the
-user's browser; and requests by another name than this machine's own are refused, as a site would make whose name suddenly
-stands for 127.0.0.1.
+It listens on the loopback interface and serves data only to clients with the token. The token is in the fragment of the
+URL, which browsers do not send. Requests carry it in a header, so no other site can request data through the user's
+browser. Requests for another host name are refused: that defeats DNS rebinding to 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ _HEADERS = {
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves the page, and data for it.
+    """Serves the page and its data.
 
     Args:
-        data: for each name what there is to give: bytes of JSON, or a function that returns something to be made JSON of.
-        port: 0: any that is free.
+        data: by name: JSON as bytes, or a function that returns a JSON-serializable object.
+        port: TCP port; 0 chooses a free one.
 
     Attributes:
-        token: what who asks for data has to know.
+        token: secret that requests for data must carry.
     """
 
     daemon_threads = True
@@ -53,12 +52,12 @@ class PageServer(ThreadingHTTPServer):
 
     @property
     def hosts(self) -> set[str]:
-        """By which names it may be asked for."""
+        """Host names that requests may use."""
         return {f"{name}:{self.server_port}" for name in (_LOOPBACK, "localhost")}
 
     @property
     def url(self) -> str:
-        """The page's address, with the token."""
+        """URL of the page, including the token."""
         return f"http://{_LOOPBACK}:{self.server_port}/#token={self.token}"
 
 
@@ -70,15 +69,15 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:  # as the base class calls it
         """Answer a request."""
         if self.headers.get("Host") not in self.server.hosts:
-            self._refuse("this server is asked for by another name than its own")
+            self._refuse("wrong host name: open the URL that dali-like view has printed")
             return
         name = self.path.partition("?")[0].lstrip("/") or "index.html"
         if (file := self.server.files.get(name)) is not None:
             self._answer(HTTPStatus.OK, file, _TYPES[name.rpartition(".")[2]])
         elif (data := self.server.data.get(name)) is None:
-            self._answer(HTTPStatus.NOT_FOUND, b"there is no such page", "text/plain")
+            self._answer(HTTPStatus.NOT_FOUND, b"no such page", "text/plain")
         elif not self._knows_token():
-            self._refuse("open the address as dali-like view has printed it: it has a token")
+            self._refuse("missing token: open the URL that dali-like view has printed")
         else:
             self._answer_data(data)
 
@@ -106,4 +105,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: the terminal is the user's."""
+        """Log nothing: the terminal belongs to the user."""

@@ -1,12 +1,12 @@
-"""What `Pipeline.statistics` and `DataLoader.statistics` return: plain numbers, which nothing changes any more.
+"""The results of `Pipeline.statistics` and `DataLoader.statistics`: immutable plain numbers.
 
-All counts and times are of the whole life of the pipeline or loader. `Statistics.since` makes those of a part of it::
+Counts and times cover the whole life of the pipeline or loader. `Statistics.since` limits them to a part of it::
 
     before = pipe.statistics()
     ...
     part = pipe.statistics().since(before)
 
-docs/statistics.md says how to read them.
+docs/statistics.md explains how to read them.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ _T = TypeVar("_T")
 
 
 def _adds_up(default: Any = 0) -> Any:
-    """A field that grows: of a part of the time it is the difference."""
+    """Declare a counter: `Statistics.since` subtracts the earlier value."""
     return field(default=default, metadata={"adds up": True})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the pipeline or loader was told, as far as it matters for speed.
+    """Arguments of the pipeline or loader that matter for speed.
 
     Attributes:
         kind: "pipeline" or "loader".
-        batch_size: samples in a full batch; 0 where the loader leaves that to somebody else.
-        num_workers: workers that have been started.
-        start_method: how these were started; "" without workers.
-        num_threads: threads that operators run in; 0 if none do.
-        prefetch: batches that are made ahead, of each source.
-        num_cpus: CPUs that this process may use.
-        chosen: where arguments are "auto", what has been chosen so far, and why; else None.
+        batch_size: samples in a full batch; 0 where a batch sampler decides it.
+        num_workers: number of started workers.
+        start_method: start method of the workers; "" without workers.
+        num_threads: number of threads for operators; 0 if no operator runs in threads.
+        prefetch: batches computed ahead, for each source.
+        num_cpus: number of CPUs available to this process.
+        chosen: for arguments that are "auto": the current choice and its reason; else None.
     """
 
     kind: str = "pipeline"
@@ -71,18 +71,18 @@ class Settings:
 
 @dataclass(frozen=True)
 class LoopStatistics:
-    """The loop that asks for the batches. What lies between epochs counts neither as its work nor as waiting.
+    """The training loop. Time between epochs counts neither as work nor as waiting.
 
     Attributes:
-        batches: how many it has got.
-        epochs: how often it has come to the end of an epoch.
-        errors: how often a call for a batch has raised something else: a callback's error, say.
-        first_batch_s: how long the first batch of all has taken, with the start of the workers; it is in no other number.
-        wait: how long the loop has waited, for each batch.
-        work: how long it has worked between two batches.
-        waited_for_workers_s: of the waiting, the time in which it slept until a worker reported.
-        waited_for_operators_s: the same, for operators that run in threads of the main process.
-        recent: the last 256 batches, one by one, the latest last.
+        batches: delivered batches.
+        epochs: finished epochs.
+        errors: calls for a batch that raised any other exception, such as a callback's error.
+        first_batch_s: seconds until the very first batch, including the start of the workers. No other number includes it.
+        wait: waiting time per batch.
+        work: working time between two batches.
+        waited_for_workers_s: the part of the waiting that was sleep until a worker reported.
+        waited_for_operators_s: the part of the waiting for operators in threads of the main process.
+        recent: times of the last 256 batches, the latest last.
     """
 
     batches: int = _adds_up()
@@ -97,32 +97,32 @@ class LoopStatistics:
 
     @property
     def seconds(self) -> float:
-        """How long it has waited and worked."""
+        """Waiting and working time together."""
         return self.wait.total_s + self.work.total_s
 
     @property
     def wait_share(self) -> float:
-        """The share of its time that it has waited, from 0 to 1."""
+        """Waiting as a share of `seconds`, from 0 to 1."""
         return self.wait.total_s / self.seconds if self.seconds else 0.0
 
     @property
     def batches_per_s(self) -> float:
-        """Its rate."""
+        """Batches per second."""
         return self.wait.count / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
 class RingStatistics:
-    """The slots that batches of a source lie in, now. The first four add up to the fifth.
+    """The current slots of one source. The first four numbers add up to the fifth.
 
     Attributes:
-        making: batches on their way.
-        ready: batches that nobody has asked for yet.
-        held: batches that operators, copies to a GPU or the user have.
-        free: slots for the next batches.
-        slots: all.
-        mean_ready: how many batches were ready, on the average, whenever the loop took one, that one included: near
-            `Settings.prefetch` the workers are ahead of the loop, near 1 or below it waits for them.
+        making: slots of batches that workers compute.
+        ready: slots of finished batches that the loop has not taken yet.
+        held: slots in use by operators, GPU copies, or the user.
+        free: unused slots.
+        slots: number of slots.
+        mean_ready: mean number of ready batches whenever the loop took one, including that one. Near `Settings.prefetch`
+            the workers are ahead of the loop; near 1 or below, the loop waits for them.
     """
 
     making: int = 0
@@ -138,24 +138,24 @@ class SourceStatistics:
     """One source: a node of a pipeline, or the dataset of a loader.
 
     Attributes:
-        name: as messages have it.
-        place: where it is called: "workers" or "main process".
-        unit: what one call makes: "sample" or "batch".
-        concurrency: how many calls of a coroutine function are under way at once, in each worker; 0 for other sources.
-        is_bound: whether a single worker makes all of its batches, as with iterables.
-        batches: how many it has made, those ahead of the loop included.
-        samples: how many are in them.
-        made_bytes: how much their arrays take, about.
-        callback: how long its calls have taken. Where they take less than 200 us on the average they are measured in one
-            task of 251, and each counts for as many.
-        slowest: the calls that took longest, the longest first.
-        busy_s: how long workers, or the main process, have worked for it: callback, operators behind it, and writing.
-        callback_s: how much of that was the callback's.
-        operators_s: how much was that of operators behind it.
-        cpu_s: how much of it the CPU has worked.
-        delayed_s: how much of it it might have worked, had it not been busy with other processes: about, and at most. What
-            is left is waiting, for disks or networks.
-        ring: where its batches lie.
+        name: the name used in messages.
+        place: where the source is called: "workers" or "main process".
+        unit: result of one call: "sample" or "batch".
+        concurrency: simultaneous calls of a coroutine function in each worker; 0 for other sources.
+        is_bound: whether a single worker computes all batches, as with iterables.
+        batches: computed batches, including batches ahead of the loop.
+        samples: samples in these batches.
+        made_bytes: approximate size of their arrays, in bytes.
+        callback: durations of calls. If calls take less than 200 us on average, one task in 251 is measured and
+            weighted accordingly.
+        slowest: the longest calls, the longest first.
+        busy_s: work of the workers or the main process: callback, fused operators, and writing.
+        callback_s: the part of `busy_s` inside the callback.
+        operators_s: the part of `busy_s` inside fused operators.
+        cpu_s: CPU time within `busy_s`.
+        delayed_s: upper estimate of the time within `busy_s` that was lost to other processes on the CPUs. The rest is
+            waiting, for disks or networks.
+        ring: the slots of the source.
     """
 
     name: str
@@ -176,7 +176,7 @@ class SourceStatistics:
     ring: RingStatistics = RingStatistics()
 
     def completed_by(self, whole: SourceStatistics) -> SourceStatistics:
-        """A part of the time, in which no call was measured, say: then what is known of the whole time holds for it."""
+        """Fill in the callback figures of a part without measured calls, in proportion to the whole."""
         if self.callback.count or not whole.busy_s:
             return self
         share = self.busy_s / whole.busy_s
@@ -191,22 +191,22 @@ class SourceStatistics:
 
     @property
     def writing_s(self) -> float:
-        """How much of `busy_s` it took to write results into batches; in loaders, also to put batches together."""
+        """The part of `busy_s` spent on writing results into batches; in loaders, also on collation."""
         return max(0.0, self.busy_s - self.callback_s - self.operators_s)
 
 
 @dataclass(frozen=True)
 class WorkerStatistics:
-    """One worker, and those that had its number before they died.
+    """One worker, together with the dead workers that it replaced.
 
     Attributes:
         number: from 0 on.
-        pid: its process id; 0 where it has ended, or not begun.
-        tasks: parts of batches that it has made.
-        busy_s: how long it has worked on them.
-        alive_s: for how long there has been such a worker, ready for work.
-        cpu_s: how much of `busy_s` the CPU has worked.
-        on_task_s: how long it has been on its present task; 0 if it has none.
+        pid: process id; 0 if the worker has not started or has exited.
+        tasks: number of computed tasks.
+        busy_s: working time on these tasks.
+        alive_s: time since the worker became ready.
+        cpu_s: CPU time within `busy_s`.
+        on_task_s: time since the start of the current task; 0 without one.
     """
 
     number: int
@@ -219,16 +219,16 @@ class WorkerStatistics:
 
     @property
     def busy_share(self) -> float:
-        """The share of its life in which it has worked, from 0 to 1. It is idle between epochs, too."""
+        """Working time as a share of `alive_s`, from 0 to 1. Idle time between epochs counts as idle."""
         return min(1.0, self.busy_s / self.alive_s) if self.alive_s else 0.0
 
 
 @dataclass(frozen=True)
 class OperatorStatistics:
-    """Operators that run in threads of the main process, not behind a source in the workers.
+    """Operators that run in threads of the main process. Operators fused into workers count for their source.
 
     Attributes:
-        batches: how long they have taken, for each batch.
+        batches: durations per batch.
     """
 
     batches: Durations = field(default_factory=Durations)
@@ -239,10 +239,10 @@ class CopyStatistics:
     """Copies to the GPU.
 
     Attributes:
-        batches: how many have been begun.
-        copied_bytes: how much.
-        host_s: how long the main process was at it, packing samples that lie scattered, and `waited_s`, included.
-        waited_s: how long it has waited since too many copies were under way: the GPU, or the bus, is behind.
+        batches: number of started copies.
+        copied_bytes: number of bytes.
+        host_s: time of the main process, including packing of scattered samples and `waited_s`.
+        waited_s: time in which too many copies were pending: the GPU or the bus is behind.
     """
 
     batches: int = _adds_up()
@@ -253,12 +253,12 @@ class CopyStatistics:
 
 @dataclass(frozen=True)
 class MemoryStatistics:
-    """Memory by PSS: pages that several processes share count for each by its share. 0 where the system does not tell.
+    """Proportional set sizes: a page shared by n processes counts 1/n for each. 0 where the system does not report them.
 
     Attributes:
-        main_bytes: of the main process.
-        worker_bytes: of each worker; none of those on other machines.
-        forkserver_bytes: of the process that workers are forked from.
+        main_bytes: memory of the main process.
+        worker_bytes: memory of each worker on this machine.
+        forkserver_bytes: memory of the forkserver.
     """
 
     main_bytes: int = 0
@@ -267,27 +267,26 @@ class MemoryStatistics:
 
     @property
     def total_bytes(self) -> int:
-        """All together."""
+        """Sum over all processes."""
         return self.main_bytes + sum(self.worker_bytes) + self.forkserver_bytes
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What has happened in a pipeline or loader so far, or in a part of that time.
+    """Statistics of a pipeline or loader since its start, or over a part of that time.
 
     Attributes:
-        seconds: how long ago the first batch was asked for; 0 before.
-        settings: what it was told.
-        loop: the loop that asks for the batches.
-        sources: its sources; those that are fed are not among them.
-        workers: its worker processes.
+        seconds: time since the first request for a batch; 0 before.
+        settings: arguments that matter for speed.
+        loop: the training loop.
+        sources: the sources, without inputs that the user feeds.
+        workers: the workers.
         operators: operators in threads.
         copies: copies to the GPU.
-        worker_restarts: how often a worker that had died was replaced.
-        replaced_samples: how many samples were replaced, or left out, as ``on_error`` says; those included that have been
-            made, and not been delivered.
-        held_bytes: memory behind the batches: being made, ready, held by the user, and kept for the next.
-        memory: of all processes; None where it has not been asked for.
+        worker_restarts: number of replaced workers.
+        replaced_samples: samples that ``on_error`` replaced or skipped, including samples not delivered yet.
+        held_bytes: memory of all slots: being computed, ready, held by the user, or free.
+        memory: memory of all processes; None unless requested.
     """
 
     seconds: float = _adds_up(0.0)
@@ -304,14 +303,14 @@ class Statistics:
 
     @property
     def samples_per_s(self) -> float:
-        """The rate of the loop, in samples of full batches."""
+        """Samples per second, counting full batches."""
         return self.loop.batches_per_s * self.settings.batch_size
 
     def since(self, earlier: Statistics) -> Statistics:
-        """What has happened since an earlier moment.
+        """Return the statistics since an earlier moment.
 
-        Counts and times are differences. What is not counted, such as the slots of a ring, is as it is now; so are the
-        slowest calls, and so is what is known of a callback of which no call was measured meanwhile.
+        Counts and times are differences. Other values, such as the slots of a ring and the slowest calls, are the current
+        ones. So are the durations of a callback without measured calls in between.
         """
         difference = _since(self, earlier)
         pairs = zip(difference.sources, self.sources, strict=True)
@@ -319,7 +318,7 @@ class Statistics:
 
 
 def _since(now: _T, earlier: _T) -> _T:
-    """The difference between two dataclasses of the same kind, field by field."""
+    """Return the difference between two dataclasses of one kind, field by field."""
     changes: dict[str, Any] = {}
     for each in dataclasses.fields(now):  # type: ignore[arg-type]
         new, old = getattr(now, each.name), getattr(earlier, each.name)

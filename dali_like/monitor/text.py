@@ -1,4 +1,4 @@
-"""Numbers as reports show them."""
+"""Format numbers for reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _PREFIXES = ("", "k", "M", "G", "T")
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration, in the unit that fits.
+    """Format a duration in a fitting unit.
 
     >>> [seconds_text(seconds) for seconds in (0.0, 0.0000015, 0.0234, 12.3, 300.0)]
     ['0 s', '1.5 us', '23 ms', '12 s', '300 s']
@@ -20,7 +20,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def bytes_text(nbytes: float) -> str:
-    """A number of bytes, in the unit that fits.
+    """Format a number of bytes in a fitting unit.
 
     >>> [bytes_text(nbytes) for nbytes in (0, 999, 1_500_000, 2**34)]
     ['0 B', '999 B', '1.5 MB', '17 GB']
@@ -33,5 +33,5 @@ def bytes_text(nbytes: float) -> str:
 
 
 def _short(number: float) -> str:
-    """Two digits, or all before the point."""
+    """Format two digits, or all digits before the decimal point."""
     return f"{number:.1f}" if 0 < number < 9.95 else f"{number:,.0f}"

@@ -168,7 +168,7 @@ class LoaderTrace(Trace):
 
     def follow(self, made: LoaderIterator) -> None:
         """Record what a pass does, and its workers."""
-        workers: LoaderWorkers | None = getattr(made, "_workers", None)
+        workers: LoaderWorkers | None = getattr(made, "_loader_workers", None)
         if workers is not None:
             self.follow_workers(workers)
         # Neither may the trace keep the pass, nor the pass itself: workers end with a pass that is dropped.

@@ -1,11 +1,11 @@
-"""What a trace consists of: spans on tracks, and counts. All times are nanoseconds of CLOCK_MONOTONIC."""
+"""Contents of a trace: spans on tracks, and counts. All times are nanoseconds of CLOCK_MONOTONIC."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-#: What the tracks of one group have in common; see `Track`.
+#: Groups of tracks.
 MAIN, WORKERS, GPU = "main process", "workers", "GPU"
 
 #: Names of spans on the tracks of the main process.
@@ -25,10 +25,10 @@ class Track(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Something that took time.
+    """A named interval on a track.
 
     Attributes:
-        details: what is known of it: the batch, the samples.
+        details: further facts, such as the batch and its samples.
     """
 
     track: Track
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Some numbers at a moment: one each of what is counted under that name."""
+    """Numbers at one moment, by name of the series."""
 
     name: str
     at_ns: int
@@ -48,12 +48,12 @@ class Count(NamedTuple):
 
 @dataclass
 class Records:
-    """All that a trace has recorded.
+    """The recorded spans and counts of a trace.
 
     Attributes:
-        begin_ns, end_ns: of the trace.
-        lost: how many tasks of workers were overwritten before they were read.
-        dropped: how many spans and counts were left out, since there were too many.
+        begin_ns, end_ns: start and end of the trace.
+        lost: tasks that workers overwrote in their logs before the main process read them.
+        dropped: spans and counts beyond the limit.
     """
 
     begin_ns: int

@@ -1,4 +1,4 @@
-"""Recording: methods of objects are wrapped for as long as it lasts, so that it costs nothing when it is off."""
+"""Record spans by wrapping methods of objects. Without a recording, nothing is wrapped and nothing is spent."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from dali_like.engine.memory.protocol import Status
 from dali_like.engine.worker.meters import TaskLogs, TaskRecord
 from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
 
-#: More spans and counts than this are not kept: they would take some hundred megabytes.
+#: Limit of spans and counts; more would take some hundred megabytes.
 MOST_RECORDS = 1_000_000
 
-#: What of a call is worth telling: made of its arguments.
+#: Returns the details of a call, given its arguments.
 Describe = Callable[..., dict[str, Any]]
 
 
 class _Copy(NamedTuple):
-    """A copy on a GPU that may not have ended."""
+    """A GPU copy that may be pending."""
 
     track: Track
     name: str
@@ -32,24 +32,24 @@ class _Copy(NamedTuple):
 
 
 class _Logs(NamedTuple):
-    """The logs of the workers of a pool, and the names of its sources."""
+    """Logs of the workers of a pool, with the names of its sources."""
 
     logs: TaskLogs
     sources: list[str]
 
 
 class Tracer:
-    """Takes records of what happens in this process, in its workers and on its GPU.
+    """Records events of this process, its workers and its GPU.
 
     Args:
-        nvtx: whether spans of this process are NVTX ranges, too.
-        most: how many records are kept.
+        nvtx: whether to mark the spans of this process as NVTX ranges, too.
+        most: limit of records.
 
     Attributes:
-        records: so far.
+        records: the records so far.
 
     Raises:
-        MissingExtraError: NVTX ranges are wanted, and the package is not installed.
+        MissingExtraError: ``nvtx`` is set, and the package nvtx is not installed.
     """
 
     def __init__(self, *, nvtx: bool = False, most: int = MOST_RECORDS) -> None:
@@ -61,30 +61,30 @@ class Tracer:
         self._reading = threading.Lock()
         self.records = Records(time.monotonic_ns())
 
-    # Taking records
+    # Records
 
     def add(self, track: Track, name: str, begin_ns: int, end_ns: int, details: dict[str, Any]) -> None:
-        """Take note of a span."""
+        """Record a span."""
         if len(self.records.spans) + len(self.records.counts) < self._most:
             self.records.spans.append(Span(track, name, begin_ns, end_ns, details))
         else:
             self.records.dropped += 1
 
     def count(self, name: str, **values: int) -> None:
-        """Take note of some numbers as they are now."""
+        """Record current numbers."""
         if len(self.records.spans) + len(self.records.counts) < self._most:
             self.records.counts.append(Count(name, time.monotonic_ns(), values))
         else:
             self.records.dropped += 1
 
     def begin(self, name: str) -> int:
-        """Something begins in this thread, now."""
+        """Begin a span in this thread, and return the time."""
         if self._nvtx is not None:
             self._nvtx.push_range(name, domain="dali_like")
         return time.monotonic_ns()
 
     def end(self, name: str, begin_ns: int, details: dict[str, Any]) -> None:
-        """It ends."""
+        """End the span, and record it."""
         self.add(track_of_thread(), name, begin_ns, time.monotonic_ns(), details)
         if self._nvtx is not None:
             self._nvtx.pop_range(domain="dali_like")
@@ -92,7 +92,7 @@ class Tracer:
     # Wrapping methods
 
     def replace(self, owner: Any, method: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Let a method of one object be another function, made of it, until `close`."""
+        """Replace a method of one object by a wrapper, until `close`."""
         setattr(owner, method, functools.wraps(original := getattr(owner, method))(make(original)))
         self._wrapped.append((owner, method))
 
@@ -112,7 +112,7 @@ class Tracer:
         self.replace(owner, method, make)
 
     def forget(self, owner: Any) -> None:
-        """Leave an object alone again."""
+        """Remove the wrappers of an object."""
         for watched, method in [pair for pair in self._wrapped if pair[0] is owner]:
             vars(watched).pop(method, None)
         self._wrapped = [pair for pair in self._wrapped if pair[0] is not owner]
@@ -120,12 +120,12 @@ class Tracer:
     # Workers
 
     def follow(self, logs: TaskLogs, sources: list[str]) -> None:
-        """Read the logs of some workers from now on."""
+        """Follow the logs of workers."""
         self._logs.append(_Logs(logs, sources))
 
     def read(self) -> None:
-        """Read what workers have noted, and which copies have ended."""
-        # A finalizer may come here in the middle of another call, of this thread even: that one does it.
+        """Read new records of workers, and finished copies."""
+        # A finalizer may interrupt another call, even in this thread; that call does the work.
         if not self._reading.acquire(blocking=False):
             return
         try:
@@ -138,7 +138,7 @@ class Tracer:
             self._reading.release()
 
     def leave(self, logs: TaskLogs) -> None:
-        """Read the logs of workers for the last time."""
+        """Read the logs of workers for the last time, and stop following them."""
         self.read()
         logs.close()
         self.records.lost += logs.num_lost
@@ -158,7 +158,7 @@ class Tracer:
     # GPU
 
     def watch_copies(self, device: Device) -> None:
-        """Record the copies of a device, as its own clock says."""
+        """Record the copies of a device, timed by its own clock."""
         for method, name in (("upload", "to the GPU"), ("move", "on the GPU"), ("download", "from the GPU")):
             self.replace(device, method, functools.partial(self._timed, device, Track(GPU, f"GPU {device.device_id}"), name))
 
@@ -172,7 +172,7 @@ class Tracer:
         return timed
 
     def _add_copy(self, copy: _Copy) -> bool:
-        """Take note of a copy, if it has ended."""
+        """Record a copy if it is finished, and return whether it is."""
         end_ns = copy.end.time_ns()
         if end_ns is None:
             return False
@@ -180,7 +180,7 @@ class Tracer:
         return True
 
     def close(self) -> Records:
-        """End the recording; what there is."""
+        """End the recording, and return the records."""
         while self._wrapped:
             owner, method = self._wrapped.pop()
             vars(owner).pop(method, None)
@@ -194,6 +194,6 @@ class Tracer:
 
 
 def track_of_thread() -> Track:
-    """That of the calling thread."""
+    """Return the track of the calling thread."""
     thread = threading.current_thread()
     return Track(MAIN, "main thread" if thread is threading.main_thread() else thread.name)

@@ -152,7 +152,7 @@ def test_the_end_of_a_pipeline_is_shown(browser: Browser, serve: Serve) -> None:
 
 def test_without_the_token_nothing_is_shown(browser: Browser, serve: Serve) -> None:
     html = browser.dom(serve(data_of(trace_of())).url.partition("#")[0])
-    assert "it has a token" in text_of(html)
+    assert "missing token" in text_of(html)
     assert "run.json" not in html
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from dali_like import cli
 from dali_like.cli import doctor
-from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, workers
+from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Finding, Verdict
 from dali_like.device.opening import substitute
 from dali_like.testing.simulated_device import SimulatedDevice
@@ -271,13 +271,13 @@ def test_splice_that_puts_bytes_elsewhere_is_noticed(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_make_a_batch(method: str) -> None:
-    assert workers.start_method(method).verdict == "ok"
+    assert worker_start.start_method(method).verdict == "ok"
 
 
 def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", refuse)
 
-    finding = workers.start_method("fork")
+    finding = worker_start.start_method("fork")
 
     assert finding.verdict == "failure"
     assert "Function not implemented" in finding.found

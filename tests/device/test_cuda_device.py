@@ -23,6 +23,7 @@ from dali_like.device.pinned import PinnedMemory
 from dali_like.errors import ArgumentTypeError, DeviceError, MissingExtraError, OutOfMemoryError
 from dali_like.tensors import TensorGPU
 from tests import nvimgcodec_stand_in
+from tests.callbacks import ragged
 from tests.cupy_stand_in import Array, CupyStandIn
 from tests.nvimgcodec_stand_in import ColorSpec, DecodeParams
 
@@ -41,10 +42,6 @@ def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[CupyStandIn]:
 
 def number(info: Any) -> Any:
     return np.full((3, 5), info.idx_in_epoch, np.int32)
-
-
-def ragged(info: Any) -> Any:
-    return np.full((info.idx_in_epoch % 3 + 1, 5), info.idx_in_epoch, np.int32)
 
 
 def make(source: Any = number, **options: Any) -> Any:

@@ -21,6 +21,7 @@ from dali_like.errors import ClosedError, DeviceError, OutOfMemoryError
 from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 from dali_like.testing.simulated_device import SimulatedDevice
 from dali_like.types import SampleInfo
+from tests.callbacks import ragged
 
 Gpus = list[SimulatedDevice]
 BATCH = 4
@@ -28,10 +29,6 @@ BATCH = 4
 
 def dense(info: SampleInfo) -> NDArray[Any]:
     return np.full((3, 5), info.idx_in_epoch, np.int32)
-
-
-def ragged(info: SampleInfo) -> NDArray[Any]:
-    return np.full((info.idx_in_epoch % 3 + 1, 5), info.idx_in_epoch, np.int32)
 
 
 def flat(info: SampleInfo) -> NDArray[Any]:

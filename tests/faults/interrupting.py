@@ -11,8 +11,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import Any
 
-from tests.conftest import children, wait_until
-from tests.faults.programs import GONE_S, renew_time_limit
+from tests.conftest import children, renew_time_limit, wait_until
+from tests.faults.programs import GONE_S
 
 
 class Interrupter:

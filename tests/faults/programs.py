@@ -12,24 +12,27 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
 import dali_like
-from tests.conftest import DEADLINE_S, is_running, wait_until, without_those_of_others
+from tests.conftest import DEADLINE_S, is_running, wait_until
 
 #: Within this time after the main process everything must be gone. It takes some hundredths of a second.
 GONE_S = 30.0
 
 #: What programs begin with. `tell` writes a line, whole, also when several processes write to the same file.
+#: Semaphores and shared memory of multiprocessing get names with the mark of the program.
 _PROLOGUE = """
-import os, sys
+import multiprocessing.process, os, sys
+from multiprocessing import shared_memory
+
+mark = "/" + os.environ["TEST_MARK"]
+multiprocessing.process.current_process()._config["semprefix"] = shared_memory._SHM_NAME_PREFIX = mark
 
 def tell(line):
     os.write(1, f"{line}\\n".encode())
@@ -65,7 +68,7 @@ class Program:
         self._cwd.mkdir()
         file = folder / "program.py"
         file.write_text("\n".join(map(textwrap.dedent, (_PROLOGUE, *parts))))
-        self._before = set(os.listdir("/dev/shm"))
+        self._mark = f"p{os.getpid():x}-"
         package = str(Path(dali_like.__file__).resolve().parents[1])
         with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
             self._process = subprocess.Popen(
@@ -74,7 +77,13 @@ class Program:
                 stdout=stdout,
                 stderr=stderr,
                 cwd=self._cwd,
-                env={**os.environ, "PYTHONPATH": package, "TMPDIR": str(self._cwd), "PYTHONDONTWRITEBYTECODE": "1"},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": package,
+                    "TMPDIR": str(self._cwd),
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "TEST_MARK": self._mark,
+                },
                 start_new_session=True,
             )
 
@@ -131,16 +140,15 @@ class Program:
         return End(status, self._stdout.read_text(), self._stderr.read_text())
 
     def left_behind(self) -> set[str]:
-        """Names that were not there before the program: in /dev/shm, and of files."""
-        new = without_those_of_others(set(os.listdir("/dev/shm")) - self._before)
-        return new | set(map(str, self._cwd.rglob("*")))
+        """Return the names that the program has made: in /dev/shm, and of files in its folder."""
+        names = {name for name in os.listdir("/dev/shm") if self._mark in name or "dali_like" in name}
+        return names | set(map(str, self._cwd.rglob("*")))
 
     def finish(self) -> None:
         """Check that nothing is left of the program, once its main process has ended, and end what is left."""
         try:
             wait_until(lambda: not self.processes(), "the end of all processes of the program", GONE_S)
-            left = self.left_behind()  # those that appear later are of other programs
-            wait_until(lambda: not left & self.left_behind(), f"the end of {left}", GONE_S)
+            wait_until(lambda: not self.left_behind(), f"the end of {self.left_behind()}", GONE_S)
         finally:
             for pid in self.processes():
                 os.kill(pid, signal.SIGKILL)
@@ -153,25 +161,3 @@ def _session_of(pid: int) -> int:
         return os.getsid(pid)
     except ProcessLookupError:
         return -1
-
-
-@contextmanager
-def time_limit(seconds: float = DEADLINE_S) -> Iterator[None]:
-    """Fail the test from within what takes longer, a call that hangs say. For the main thread."""
-
-    def stop(*_: Any) -> None:
-        pytest.fail(f"this takes longer than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def renew_time_limit(seconds: float = DEADLINE_S) -> None:
-    """Let the limit of `time_limit`, if there is one, count from now on."""
-    if signal.getitimer(signal.ITIMER_REAL)[0]:
-        signal.setitimer(signal.ITIMER_REAL, seconds)

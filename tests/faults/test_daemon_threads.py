@@ -6,19 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dali_like import Pipeline
 from dali_like.errors import ClosedError
-from dali_like.types import SampleInfo
+from tests.callbacks import number
 from tests.faults.programs import Program
 
 MakePipeline = Callable[..., Pipeline]
-
-
-def number(info: SampleInfo) -> Any:
-    return np.int64(info.idx_in_epoch)
 
 
 @pytest.mark.parametrize("way", ["fork", "thread"])

@@ -53,7 +53,7 @@ from dali_like.engine.worker.exceptions import pack_exception, unpack_exception
 from dali_like.engine.worker.source import LastBatch, Source
 from dali_like.errors import CorruptionError, DaliLikeError
 from dali_like.types import SampleInfo
-from tests.faults.programs import time_limit
+from tests.conftest import time_limit
 
 BATCH_SIZE = 8
 WORKERS = 1  # so that the order of what happens is known

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader
 from dali_like.types import SampleInfo
-from tests.conftest import in_both_places
-from tests.faults.programs import time_limit
+from tests.conftest import in_both_places, time_limit
 
 MIB = 1 << 20
 LIMIT_BYTES = 24 * MIB

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,9 +24,9 @@ from dali_like.engine.pool import hangs
 from dali_like.engine.pool.cells import Cells
 from dali_like.errors import ArgumentError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import SampleInfo
-from tests.conftest import DEADLINE_S, is_running, wait_until
+from tests.conftest import DEADLINE_S, is_running, time_limit, wait_until
 from tests.faults.processes import wait_until_all, wait_until_idle, workers_of
-from tests.faults.programs import Program, time_limit
+from tests.faults.programs import Program
 from tests.faults.streams import (
     HANGS,
     MUTE_HANGS,
@@ -52,12 +52,6 @@ TIMEOUT_S = 1.0
 CLOSED_S = 30.0
 
 MakePipeline = Callable[..., Pipeline]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

@@ -20,17 +20,11 @@ import pytest
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.types import SampleInfo
 from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
-from tests.faults.programs import Program, time_limit
+from tests.faults.programs import Program
 
 BATCH_SIZE = 4
 
 StartProgram = Callable[..., Program]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

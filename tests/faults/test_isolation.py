@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,10 @@ from dali_like import Pipeline, fn
 from dali_like.types import SampleInfo
 from tests.conftest import wait_until
 from tests.faults.processes import kill_and_wait
-from tests.faults.programs import time_limit
 
 MakePipeline = Callable[..., Pipeline]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, or make a mount namespace")
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 def numbers(info: SampleInfo) -> np.int64:

@@ -25,7 +25,7 @@ from dali_like.errors import OutOfMemoryError
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places
-from tests.faults.programs import Program, time_limit
+from tests.faults.programs import Program
 
 MakePipeline = Callable[..., Pipeline]
 Source = Callable[[SampleInfo], NDArray[Any]]
@@ -33,12 +33,6 @@ StartProgram = Callable[..., Program]
 
 BATCH_SIZE = 4
 MIB = 1 << 20
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

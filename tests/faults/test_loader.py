@@ -45,7 +45,6 @@ from tests.faults.datasets import (
     stacked,
 )
 from tests.faults.processes import kill_and_wait, wait_until_all
-from tests.faults.programs import time_limit
 from tests.faults.streams import (
     CRASHES,
     HANGS,
@@ -67,12 +66,6 @@ TOGETHER = "batch 1 (indices 4, 5, 6, 7)"
 #: Kinds of loaders, but for those that are like another one in what is tested.
 MAIN_KINDS = [kind for kind in KINDS if kind != "__getitems__"]
 MAP_KINDS = [kind for kind in KINDS if kind != "iterable"]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 def undisturbed(kind: str, epochs: int = 1, **options: Any) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 from dali_like.data import DataLoader, IterableDataset
 from dali_like.errors import LostItemError
 from tests.faults.interrupting import STRIDE, interrupt_at, wait_until_no_child_is_left
-from tests.faults.programs import GONE_S, Program, time_limit
+from tests.faults.programs import GONE_S, Program
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
 STRICT = ("-X", "dev", "-W", "error")
@@ -26,12 +26,6 @@ STRICT_BUT_FORKING = (*STRICT, "-W", "ignore::DeprecationWarning")
 BATCH_SIZE = 4
 
 StartProgram = Callable[..., Program]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

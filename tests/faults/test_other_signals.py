@@ -15,9 +15,9 @@ import pytest
 
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
-from tests.conftest import children
+from tests.callbacks import number
+from tests.conftest import children, time_limit
 from tests.faults.interrupting import STRIDE, Interrupter, wait_until_no_child_is_left
-from tests.faults.programs import time_limit
 
 MakePipeline = Callable[..., Pipeline]
 
@@ -43,10 +43,6 @@ def raise_at(point: int, modules: str, function: Callable[[], Any]) -> bool:
     with suppress(TimeIsUp), interrupter:
         function()
     return interrupter.has_come
-
-
-def number(info: SampleInfo) -> Any:
-    return np.int64(info.idx_in_epoch)
 
 
 @pytest.mark.parametrize(("way", "module"), [("fork", "workers"), ("thread", "threads")])

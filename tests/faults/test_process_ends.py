@@ -18,7 +18,7 @@ import pytest
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
-from tests.faults.programs import GONE_S, Program, time_limit
+from tests.faults.programs import GONE_S, Program
 
 #: Interpreters that report everything that could have been left open, and fail of every warning.
 STRICT = ("-X", "dev", "-W", "error")
@@ -26,12 +26,6 @@ STRICT = ("-X", "dev", "-W", "error")
 STRICT_BUT_FORKING = (*STRICT, "-W", "ignore::DeprecationWarning")
 
 StartProgram = Callable[..., Program]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

@@ -8,18 +8,13 @@ import subprocess
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import numpy as np
 import pytest
 
 from dali_like import Pipeline
 from dali_like.errors import ProcessLimitError, WorkerStartError
-from dali_like.types import SampleInfo
+from tests.callbacks import number
 
 MakePipeline = Callable[..., Pipeline]
-
-
-def number(info: SampleInfo) -> Any:
-    return np.int64(info.idx_in_epoch)
 
 
 def refuse(*_: Any, **__: Any) -> NoReturn:

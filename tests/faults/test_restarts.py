@@ -27,7 +27,6 @@ from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
 from tests.faults.processes import children_of, kill_and_wait, wait_until_idle, workers_of
-from tests.faults.programs import time_limit
 from tests.faults.streams import (
     CRASHES,
     END,
@@ -49,12 +48,6 @@ LENGTH = Noise.length // BATCH_SIZE
 TWO_EPOCHS = 2 * (LENGTH + 1)
 
 MakePipeline = Callable[..., Pipeline]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline
 from dali_like.types import SampleInfo
+from tests.callbacks import number
 from tests.conftest import wait_until
 
 MakePipeline = Callable[..., Pipeline]
-
-
-def number(info: SampleInfo) -> np.int64:
-    return np.int64(info.idx_in_epoch)
 
 
 def signals_of_a_worker(info: SampleInfo) -> NDArray[np.int64]:

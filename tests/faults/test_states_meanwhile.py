@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader, get_worker_info
 from dali_like.types import SampleInfo
 from tests.faults.processes import kill_and_wait, workers_of
-from tests.faults.programs import time_limit
 
 BATCH_SIZE = 4
 NUM_BATCHES = 8
@@ -23,12 +22,6 @@ NUM_BATCHES = 8
 POINTS = {"fork": (0, 1, 3, 7, 8), "spawn": (3,)}
 
 WAYS = [(way, point) for way, points in POINTS.items() for point in points]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 class Numbers:

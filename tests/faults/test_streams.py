@@ -26,7 +26,6 @@ from dali_like.types import BatchInfo, SampleInfo
 from tests.batches import BATCH_SIZE, END, LENGTH, Batches, batch_of, batches_in, epoch_of, outcome, outcomes, pipeline_of
 from tests.conftest import is_running, wait_until
 from tests.faults.processes import kill_and_wait, wait_until_all, workers_of
-from tests.faults.programs import time_limit
 from tests.faults.streams import CRASHES, HANGS, die_of_sigkill, happens, sleep_for_ever, stop_oneself
 from tests.faults.test_interrupts import interrupt_at
 from tests.faults.test_restarts import make_deadly
@@ -36,12 +35,6 @@ MIB = 1 << 20
 TIMEOUT_S = 1.0
 
 Make = Callable[[int], Any]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 def disturbed(folder: Path, at: Collection[int], event: Callable[[], Any], times: int = 1, make: Make = batch_of) -> Make:

@@ -33,8 +33,8 @@ from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.errors import ClosedError, ForkedError, PipelineStateError
 from dali_like.types import SampleInfo
-from tests.conftest import children, is_running, wait_until
-from tests.faults.programs import Program, time_limit
+from tests.conftest import children, is_running, time_limit, wait_until
+from tests.faults.programs import Program
 
 MakePipeline = Callable[..., Pipeline]
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,8 @@ from dali_like.engine.backends import forkserver
 from dali_like.engine.backends import processes as workers
 from dali_like.errors import ClosedError, WorkerDiedError, WorkerError, WorkerStartError
 from dali_like.types import SampleInfo
-from tests.conftest import children, is_running, wait_until
+from tests.conftest import children, is_running, time_limit, wait_until
 from tests.faults.processes import kill_and_wait
-from tests.faults.programs import time_limit
 
 BATCH_SIZE = 4
 #: A generous meaning of "at once", for things that used to take the whole patience of a user.
@@ -44,12 +43,6 @@ NO_RESTARTS: dict[str, Any] = (
 )
 
 MakePipeline = Callable[..., Pipeline]
-
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
 
 
 @pytest.fixture

@@ -84,21 +84,21 @@ def test_of_ten_batches_something_is() -> None:
 
 
 def test_before_the_first_batch_nothing_is_said_of_ends() -> None:
-    assert diagnosis_of(Statistics()).sentence == "Too few batches have been made to tell: 0."
+    assert diagnosis_of(Statistics()).sentence == "Too few batches so far: 0."
 
 
 def test_of_several_sources_those_are_named_that_give_nothing() -> None:
     sources = (source(1), replace(source(0), name="external_source of nothing", batches=0))
     found = diagnosis_of(Statistics(loop=LoopStatistics(epochs=1), sources=sources))
 
-    assert "no batch at all; external_source of nothing made none" in found.sentence
+    assert "without a single batch; empty: external_source of nothing." in found.sentence
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_loop_that_hardly_waits_may_have_a_worker_to_spare(workers: int) -> None:
     found = diagnosis_of(Statistics(settings=settings(workers), loop=loop(1, 99), sources=(source(90),)))
 
-    assert ("give CPUs back by fewer workers" in found.advice) == (workers > 1)
+    assert ("free CPUs with fewer workers" in found.advice) == (workers > 1)
 
 
 def test_a_loop_that_hardly_waits_is_the_bottleneck_itself() -> None:
@@ -229,7 +229,7 @@ def test_writing_can_take_longer_than_the_callback() -> None:
     )
 
     assert found.bottleneck is Bottleneck.TRANSPORT
-    assert "80% of their time writing samples into batches, 100.0 MB each" in found.sentence
+    assert "80% of their time writing samples into batches of 100.0 MB" in found.sentence
     assert found.speedup == pytest.approx(5)  # the loop's own work is the next limit
 
 
@@ -292,7 +292,7 @@ def test_batches_that_the_main_process_puts_together(kind: str, advice: str) -> 
     assert advice in found.advice
 
     assert found.bottleneck is Bottleneck.TRANSPORT
-    assert "main process needs 40 ms to put it together" in found.sentence
+    assert "main process needs 40 ms of it to assemble the batch" in found.sentence
     assert found.speedup == pytest.approx(5)
 
 
@@ -394,9 +394,9 @@ def test_a_source_that_gives_nothing_is_named(make_pipeline: MakePipeline, way: 
 
     found = diagnosis_of(pipe.statistics())
     assert found.bottleneck is Bottleneck.UNKNOWN
-    assert "an epoch 2 times and got no batch at all; external_source of" in found.sentence
-    assert "stops made none" in found.sentence
-    assert "no batch at all" in " ".join(str(pipe.report()).split())
+    assert "an epoch 2 times without a single batch; empty: external_source of" in found.sentence
+    assert "stops." in found.sentence
+    assert "without a single batch" in " ".join(str(pipe.report()).split())
 
 
 @pytest.mark.parametrize("workers", [0, 1])
@@ -404,7 +404,7 @@ def test_so_is_a_dataset_without_samples(workers: int) -> None:
     loader: DataLoader[Any] = DataLoader([], batch_size=2, num_workers=workers)
 
     assert list(loader) == []
-    assert "dataset list made none" in diagnosis_of(loader.statistics()).sentence
+    assert "empty: dataset list." in diagnosis_of(loader.statistics()).sentence
 
 
 # In earnest

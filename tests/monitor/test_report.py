@@ -29,7 +29,7 @@ def test_it_begins_with_rates_and_the_bottleneck() -> None:
     assert lines[0] == "Pipeline: 101 batches of 64: 20.0 batches/s, 1,280 samples/s, 200 MB/s; the first after 250 ms"
     assert lines[2] == "Bottleneck: workers"
     assert "py_num_workers=8" in str(Report(everything()))
-    assert "Expected: at most 100.0 batches/s in place of 20.0, 5.0 times as many." in str(Report(everything()))
+    assert "Expected: at most 100.0 batches/s instead of 20.0, 5.0 times as many." in str(Report(everything()))
 
 
 def test_it_tells_what_has_been_chosen_and_why() -> None:

@@ -459,7 +459,7 @@ def test_the_file_is_written_when_the_context_is_left_also_by_an_error(make_pipe
 def test_a_file_that_is_no_trace_of_ours_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "run.json"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(TraceFileError, match=r"run\.json is no trace"):
+    with pytest.raises(TraceFileError, match=r"run\.json is not a trace"):
         chrome.load(path)
 
 

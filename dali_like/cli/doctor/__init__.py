@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from dali_like import __version__
-from dali_like.cli.doctor import gpu, kernel, libraries, machine, workers
+from dali_like.cli.doctor import gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure
 
 __all__ = ["CHECKS", "add_arguments", "examine", "run"]
 
 #: All there are, in the order of the report. Those of the GPU are last, since others fork.
-CHECKS: tuple[Check, ...] = (*machine.CHECKS, *kernel.CHECKS, *libraries.CHECKS, *workers.CHECKS, *gpu.CHECKS)
+CHECKS: tuple[Check, ...] = (*machine.CHECKS, *kernel.CHECKS, *libraries.CHECKS, *worker_start.CHECKS, *gpu.CHECKS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -31,6 +31,7 @@ from dali_like.engine.worker.meters import Meter
 from dali_like.engine.worker.source import Source
 from dali_like.errors import ArgumentClashError, ClosedError, ForkedError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import SampleInfo
+from tests.callbacks import number
 from tests.conftest import DEADLINE_S, wait_until
 from tests.data.loader_cases import MANY_WORKERS
 from tests.faults.programs import Program
@@ -38,10 +39,6 @@ from tests.faults.programs import Program
 MakePipeline = Callable[..., Pipeline]
 
 TIMEOUT_S = 1.0
-
-
-def number(info: SampleInfo) -> Any:
-    return np.int64(info.idx_in_epoch)
 
 
 def run(pipe: Pipeline) -> list[int]:

@@ -6,11 +6,10 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dali_like import Pipeline
-from dali_like.types import SampleInfo
+from tests.callbacks import number
 from tests.conftest import wait_until
 
 NUM_WORKERS = 24
@@ -28,10 +27,6 @@ def _little_room(monkeypatch: pytest.MonkeyPatch) -> None:
         return ends
 
     monkeypatch.setattr(socket, "socketpair", small)
-
-
-def number(info: SampleInfo) -> Any:
-    return np.int64(info.idx_in_epoch)
 
 
 @pytest.mark.usefixtures("_little_room")

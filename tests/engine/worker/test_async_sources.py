@@ -26,18 +26,14 @@ import pytest
 from dali_like import Pipeline, fn, get_worker_info
 from dali_like.errors import ArgumentError, DefinitionError, SampleTypeError, WorkerDiedError, WorkerTimeoutError
 from dali_like.types import BatchInfo, SampleInfo
-from tests.conftest import DEADLINE_S, in_both_places, in_processes, wait_until
-from tests.faults.programs import Program, time_limit
+from tests.conftest import DEADLINE_S, in_both_places, in_processes, time_limit, wait_until
+from tests.faults.programs import Program
 
 MakePipeline = Callable[..., Pipeline]
 
 BATCH_SIZE = 4
 
-
-@pytest.fixture(autouse=True)
-def _time_limit() -> Iterator[None]:
-    with time_limit():
-        yield
+pytestmark = pytest.mark.usefixtures("limited_time")
 
 
 def run(pipe: Pipeline) -> list[Any]:
