@@ -365,19 +365,15 @@ class TaskTimes:
 
     Attributes:
         is_quick: whether the last measured task took little time.
+        is_unmeasured: a word of the cell: whether the tuner can do without quick tasks.
     """
 
     def __init__(self, space: SharedSpace, worker: int) -> None:
         cell = memoryview(space.map)[cell_offset(worker) :]
         self._sums = cell[CELL_BUSY:CELL_SQUARES].cast("q")
         self._squares = cell[CELL_SQUARES:][: 2 * WORD_BYTES].cast("d")
-        self._is_unmeasured = cell[CELL_UNMEASURED:][:WORD_BYTES].cast("q")
+        self.is_unmeasured = cell[CELL_UNMEASURED:][:WORD_BYTES].cast("q")
         self.is_quick = False
-
-    @property
-    def can_be_skipped(self) -> bool:
-        """Whether the next task need not be measured: the last one was quick, and the tuner can do without quick ones."""
-        return self.is_quick and bool(self._is_unmeasured[0])
 
     def add(self, took_ns: int, computed_ns: int) -> None:
         """Add the time and CPU time of a task."""
@@ -398,13 +394,14 @@ class CellMeter(Meter):
         self._cpu_ns: int | None = None
 
     def begin(self) -> Stopwatch | None:
-        self._cpu_ns = None if self._times.can_be_skipped else thread_time_ns()
-        return super().begin()
+        times = self._times
+        self._cpu_ns = None if times.is_quick and times.is_unmeasured[0] else thread_time_ns()
+        return Meter.begin(self)  # not by super(), which takes longer
 
     def end(self, watch: Stopwatch | None, task: MeasuredTask, outcome: tuple[Status, int] | None = None) -> bool:
         if self._cpu_ns is not None:
             self._times.add(monotonic_ns() - self._begin_ns, thread_time_ns() - self._cpu_ns)
-        return super().end(watch, task, outcome)
+        return Meter.end(self, watch, task, outcome)
 
 
 def worker_meters(space: SharedSpace, *, num_sources: int, worker: int, num_workers: int, is_tuned: bool) -> list[Meter]:
