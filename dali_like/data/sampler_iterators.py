@@ -1,15 +1,15 @@
-"""Passes over samplers: iterators that can say where they are, and can be put there again.
+"""Iterators over samplers that can be stored and resumed.
 
-The protocol is that of PyTorch's ``torchdata``: ``state_dict()`` says where an iterator is, and after ``load_state_dict`` a
-new iterator of the same sampler goes on from there. With this package's samplers, whose iterators are in
-`dali_like.data.index_iterators`, that is exact, and cheap enough to be asked for after every batch. A state consists of
-numbers and text, and can be stored as JSON.
+The protocol is that of PyTorch's ``torchdata``: ``state_dict()`` returns the position of an iterator, and after
+``load_state_dict`` a new iterator of the same sampler continues from there. With this library's samplers, whose iterators
+are in `dali_like.data.index_iterators`, the state is exact, and cheap enough for every batch. It consists of numbers and
+text, so that JSON can store it.
 
-A loader asks `resumable` for an iterator of any sampler, of its own or of another library::
+A loader calls `resumable` for an iterator of any sampler, of this library or another one::
 
     indices = resumable(sampler)
     ...
-    state = indices.state_dict()        # together with what has been made of the indices so far
+    state = indices.state_dict()        # saved together with the results for the indices so far
 
     indices = resumable(same_sampler)   # later, in another process
     indices.load_state_dict(state)
@@ -23,6 +23,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from dali_like.common.json_state import ANYTHING, MAPPING, Schema, field, integer
 from dali_like.errors import CheckpointError
 
 __all__ = ["SamplerIterator", "resumable"]
@@ -31,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SamplerIterator(Iterator[T_co]):
-    """One pass over a sampler, which can be stored and resumed at any point."""
+    """An iterator over a sampler that can be stored and resumed at any point."""
 
     def __iter__(self) -> Self:
         return self
@@ -40,42 +41,42 @@ class SamplerIterator(Iterator[T_co]):
     def __next__(self) -> T_co: ...
 
     def take(self, count: int) -> list[T_co]:
-        """The next so many; fewer where the pass ends before."""
+        """Return the next `count` items; fewer at the end."""
         return list(itertools.islice(self, count))
 
     def skip(self, count: int) -> None:
-        """Go past so many.
+        """Skip `count` items.
 
         Raises:
-            StopIteration: the pass ends before.
+            StopIteration: there are fewer.
         """
         for _ in range(count):
             next(self)
 
     def finish(self) -> None:
-        """Go to the end, and leave the sampler as a whole pass leaves it."""
+        """Go to the end, and leave the sampler in its state after a whole epoch."""
         for _ in self:
             pass
 
     @abc.abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """How far the pass has come, as numbers and text."""
+        """Return the position, as numbers and text."""
 
     @abc.abstractmethod
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from where an iterator of the same sampler was when it returned this state.
+        """Continue from the position at which an iterator of the same sampler returned this state.
 
         Raises:
-            CheckpointError: this is no state of such an iterator.
+            CheckpointError: this is not the state of such an iterator.
         """
 
 
 def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
-    """Begin a pass over any iterable that can be resumed.
+    """Return an iterator over any iterable that can be resumed.
 
-    The samplers of this package give such iterators themselves. Those of others are resumed by ``state_dict`` and
-    ``load_state_dict`` of their iterators, or else of the samplers, where there are these methods. All else is counted, and
-    skipped up to where it was: that is exact if it gives the same items in each process.
+    The samplers of this library return such iterators themselves. Samplers of other libraries are resumed by
+    ``state_dict`` and ``load_state_dict`` of their iterators, or else of the samplers. Without these methods, items are
+    counted, and skipped to resume: that is exact if the iterable yields the same items in each process.
 
     >>> letters = resumable("abcdef")
     >>> letters.take(2), letters.state_dict()
@@ -95,9 +96,9 @@ def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
 
 
 def changes_sampler(state: Any) -> bool:
-    """Whether the pass of which this is a state goes on from where the one before has left the sampler.
+    """Return whether the iterators of a sampler depend on the earlier ones, given a state of such an iterator.
 
-    It draws from a generator; or the sampler, or its iterator, is one of another library that knows its state.
+    They do if they draw from a generator, or if the state is from a sampler or iterator of another library.
     """
     while isinstance(state, Mapping) and "iterator" not in state:
         if "taken" in state:
@@ -115,7 +116,7 @@ def _state_of(sampler: Any) -> Any:
 
 
 class _Foreign(SamplerIterator[T_co]):
-    """An iterator of another library that knows its state."""
+    """Wraps an iterator of another library that has ``state_dict``."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -128,11 +129,11 @@ class _Foreign(SamplerIterator[T_co]):
         return {"iterator": self._iterator.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._iterator.load_state_dict(part_in(state_dict, "iterator", Mapping))
+        self._iterator.load_state_dict(part_in(state_dict, "iterator", MAPPING))
 
 
 class _Counted(SamplerIterator[T_co]):
-    """An iterator of which nothing is known but how many items it has given."""
+    """Wraps an iterator without ``state_dict``: counts its items, and skips them to resume."""
 
     def __init__(self, iterable: Iterable[T_co], iterator: Iterator[T_co]) -> None:
         self._iterable = iterable
@@ -159,14 +160,14 @@ class _Counted(SamplerIterator[T_co]):
         self._taken = sum(1 for _ in itertools.islice(self._iterator, taken))
         if self._taken < taken:
             raise CheckpointError(
-                f"Invalid state_dict: {taken} items had been taken, and this pass ends after {self._taken}"
+                f"Invalid state_dict: {taken} items had been taken, and this sampler has only {self._taken}"
             )
 
 
 class _CountedFrom(_Counted[T_co]):
-    """An iterator of a sampler that knows its state: what that was when the iterator began, and the items since then.
+    """Wraps an iterator of a sampler with ``state_dict``: the state at the beginning, and the number of items since then.
 
-    What the sampler says later would be of no use: it does not know which of its items have been made batches of.
+    Later states of the sampler would be wrong: it does not know how many of its items are in delivered batches.
     """
 
     def __init__(self, sampler: Any, iterator: Iterator[T_co], before: Any) -> None:
@@ -178,33 +179,32 @@ class _CountedFrom(_Counted[T_co]):
         return {"sampler": self._before, **super().state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._before = part_in(state_dict, "sampler", object)
+        self._before = part_in(state_dict, "sampler", ANYTHING)
         self._sampler.load_state_dict(copy.deepcopy(self._before))
         self._iterator = iter(self._iterable)
         self._taken = 0
         super().load_state_dict(state_dict)
 
 
-def part_in(state: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
-    """What a state has under a key.
+def invalid_state(problem: str) -> CheckpointError:
+    """Return the exception for an argument of `load_state_dict` that does not fit."""
+    return CheckpointError(f"Invalid state_dict: {problem}")
+
+
+def part_in(state: Any, key: str, schema: Schema) -> Any:
+    """Return the value under one key of a state.
 
     Raises:
-        CheckpointError: nothing, or nothing of that type.
+        CheckpointError: there is none, or it does not fit the schema.
     """
-    if not isinstance(state, Mapping) or not isinstance(state.get(key), kind) or isinstance(state.get(key), bool):
-        found = f"{state[key]!r}" if isinstance(state, Mapping) and key in state else "nothing"
-        raise CheckpointError(f"Invalid state_dict: {key!r} should be of type {kind.__name__}, and there is {found}")
-    return state[key]
+    return field(state, key, schema, "the state", invalid_state)
 
 
-def count_in(state: Mapping[str, Any], key: str, limit: int | None = None) -> int:
-    """A number of things that have been counted, from a state.
+def count_in(state: Any, key: str, limit: int | None = None) -> int:
+    """Return a number of counted things from a state.
 
     Raises:
-        CheckpointError: there is none, or it is too large.
+        CheckpointError: there is none, or it is negative or above the limit.
     """
-    number: int = part_in(state, key, int)
-    if number < 0 or (limit is not None and number > limit):
-        allowed = "0 or more" if limit is None else f"from 0 to {limit}"
-        raise CheckpointError(f"Invalid state_dict: {key!r} should be {allowed}, and it is {number}")
+    number: int = part_in(state, key, integer(0, limit))
     return number

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dali_like import errors
-from dali_like.data.options import LoaderOptions
+from dali_like.data.loader import DataLoader
 from tests.documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,4 +123,4 @@ def test_arguments_of_the_loader_are_all_listed() -> None:
 
     listed = re.findall(r"`(\w+)", " ".join(cells))
 
-    assert sorted(listed) == sorted(set(inspect.signature(LoaderOptions).parameters))
+    assert sorted(listed) == sorted(set(inspect.signature(DataLoader).parameters))

@@ -38,7 +38,7 @@ _MAX_KEYS = 1 << 17
 _NOT_CONTIGUOUS = (ValueError, BufferError)
 
 #: Constants of the hot path, without an attribute lookup. Plain integers index faster than members of the enum.
-_CANCELLED, _SOURCE, _SLOT_LAYOUT = map(int, (Header.CANCELLED, Header.SOURCE, Header.GEOMETRY))
+_CANCELLED, _SOURCE, _SLOT_LAYOUT = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT))
 _REQUEST = SourceType.REQUEST
 _DENSE = Status.DENSE, 0
 

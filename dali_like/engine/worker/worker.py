@@ -25,13 +25,13 @@ from dali_like.engine.memory.protocol import (
     DONE,
     MESSAGE_BYTES,
     NO_TICKET,
-    NOTICE_BYTES,
+    START_MESSAGE_BYTES,
     TASK,
     WORD_BYTES,
     Status,
     cell_offset,
     message_offset,
-    notice_offset,
+    start_message_offset,
 )
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception, read_message, write_message
@@ -106,7 +106,7 @@ def run_worker(
         runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"), meters)
         for source in sources:
             if source.type is SourceType.REQUEST:
-                source.handler.begin(index, channels.num_workers, _notice_of(channels))
+                source.handler.begin(index, channels.num_workers, _start_message_of(channels))
             elif source.type is SourceType.STREAM:
                 source.stream.on_skip = runner.note_skip
             if source.worker_setup is not None:
@@ -139,8 +139,8 @@ def run_worker(
     return 0
 
 
-def _notice_of(channels: Channels) -> bytes:
-    return read_message(channels.space, notice_offset(channels.num_workers), NOTICE_BYTES - WORD_BYTES)
+def _start_message_of(channels: Channels) -> bytes:
+    return read_message(channels.space, start_message_offset(channels.num_workers), START_MESSAGE_BYTES - WORD_BYTES)
 
 
 def _make_take(index: int, channels: Channels, cell: int) -> Take:

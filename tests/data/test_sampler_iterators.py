@@ -1,4 +1,4 @@
-"""Passes over samplers that are stored and resumed: the indices, the generators, and the passes that follow."""
+"""Iterators over samplers that are stored and resumed: indices, generators and later epochs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dali_like.errors import CheckpointError
 
 LENGTH = 75
 
-#: Makes a sampler of a generator, or of None.
+#: Makes a sampler with a generator or None.
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "sequential": lambda generator: SequentialSampler(range(LENGTH)),
     "permutation": lambda generator: RandomSampler(range(LENGTH), generator=generator),
@@ -41,7 +41,7 @@ BIT_GENERATORS = [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.ra
 
 
 def stored(state: dict[str, Any]) -> Any:
-    """As it comes back from a file."""
+    """Return a state after a round trip through JSON."""
     return json.loads(json.dumps(state))
 
 
@@ -61,7 +61,7 @@ def test_after_any_batch_all_that_follows_is_the_same(
     state = stored(running.state_dict())
     expected = list(running), passes(sampler, 2)
 
-    elsewhere = BatchSampler(MAKERS[kind](seed + 1), batch_size, drop_last)  # its generator is put right, too
+    elsewhere = BatchSampler(MAKERS[kind](seed + 1), batch_size, drop_last)  # the generator is restored, too
     resumed = iter(elsewhere)
     resumed.load_state_dict(state)
 
@@ -216,11 +216,11 @@ def test_a_seed_and_an_epoch_of_numpy_can_be_stored() -> None:
     assert stored(iter(sampler).state_dict()) == {"seed": 3, "epoch": 5, "total": 10, "taken": 0}
 
 
-# Iterators of others
+# Iterators of other libraries
 
 
 class Countdown(Sampler[int]):
-    """One whose iterator knows its state."""
+    """A sampler with stateful iterators."""
 
     class LoaderIterator:
         def __init__(self, left: int) -> None:
@@ -257,7 +257,7 @@ def test_an_iterator_with_a_state_of_its_own_is_asked_for_it() -> None:
 
 
 class Turning(Sampler[int]):
-    """One that knows its state itself, hands out the very dict that it keeps, and goes on with each pass where it was."""
+    """A stateful sampler, which returns its own dict as the state, and continues with each iterator."""
 
     def __init__(self) -> None:
         self.state = {"first": 0}
@@ -319,7 +319,7 @@ def test_so_is_one_that_says_its_state_and_takes_none_back() -> None:
 
 
 def test_an_iterable_that_has_become_shorter_is_noticed() -> None:
-    with pytest.raises(CheckpointError, match="4 items had been taken, and this pass ends after 3"):
+    with pytest.raises(CheckpointError, match="4 items had been taken, and this sampler has only 3"):
         resumable("abc").load_state_dict({"taken": 4})
 
 
@@ -330,7 +330,7 @@ def test_passes_of_this_package_are_given_as_they_are() -> None:
     assert isinstance(iter(sampler), SamplerIterator)
 
 
-# States that are none
+# Invalid states
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_what_is_no_state(state: Any) -> None:
 def test_a_state_of_batches_is_none_of_indices() -> None:
     state = iter(BatchSampler(SequentialSampler("abc"), 2, False)).state_dict()
 
-    with pytest.raises(CheckpointError, match="'total' should be of type int, and there is nothing"):
+    with pytest.raises(CheckpointError, match="the state has no 'total'"):
         iter(SequentialSampler("abc")).load_state_dict(state)
 
 
@@ -355,18 +355,18 @@ def test_a_dataset_of_another_length_is_noticed(kind: str) -> None:
     state = resumable(MAKERS[kind](1)).state_dict()
     state["total"] += 1
 
-    with pytest.raises(CheckpointError, match=f"of a pass over {LENGTH + 1} indices, this is one over {LENGTH}"):
+    with pytest.raises(CheckpointError, match=f"of an epoch of {LENGTH + 1} indices, and this sampler has {LENGTH}"):
         resumable(MAKERS[kind](1)).load_state_dict(state)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("drawn", 4, "'drawn' should be from 0 to 3, and it is 4"),
-        ("taken", 33, "'taken' should be from 0 to 32, and it is 33"),
-        ("drawn", 0, "'taken' should be from 0 to 0, and it is 1"),
-        ("drawn", True, "'drawn' should be of type int, and there is True"),
-        ("generator", None, "'generator' should be of type Mapping, and there is None"),
+        ("drawn", 4, "drawn should be an integer from 0 to 3, not 4"),
+        ("taken", 33, "taken should be an integer from 0 to 32, not 33"),
+        ("drawn", 0, "taken should be an integer from 0 to 0, not 1"),
+        ("drawn", True, "drawn should be an integer from 0 to 3, not True"),
+        ("generator", None, "generator should be an object, not None"),
         ("generator", {"torch": "00"}, "its generator is not a PCG64 of NumPy"),
         ("generator", {"bit_generator": "MT19937"}, "its generator is not a PCG64 of NumPy"),
     ],
@@ -385,5 +385,5 @@ def test_no_more_can_have_been_taken_than_the_last_block_has() -> None:
     running = iter(sampler)
     running.take(LENGTH)
 
-    with pytest.raises(CheckpointError, match="'taken' should be from 0 to 11, and it is 12"):
+    with pytest.raises(CheckpointError, match="taken should be an integer from 0 to 11, not 12"):
         iter(sampler).load_state_dict({**running.state_dict(), "taken": 12})
