@@ -15,9 +15,8 @@ from functools import partial
 from typing import Any
 
 from dali_like.engine.memory.batch_key import Sizes
-from dali_like.engine.worker.event_loop import LazyEventLoop
-from dali_like.engine.worker.source import Source
-from dali_like.engine.worker.streams import Stream
+from dali_like.engine.worker.coroutines import EventLoop
+from dali_like.engine.worker.source import Source, SourceType
 from dali_like.engine.worker.worker import limit_threads
 from dali_like.errors import ArgumentError
 from dali_like.graph.placement import place, source_with_operators
@@ -41,7 +40,7 @@ def bare_rate(pipe: Pipeline, num_processes: int, seconds: float) -> float:
     sources, is_parallel, length = _sources(pipe)
     if not sources:
         raise ArgumentError("the pipeline has no source that can be called")
-    bound = any(isinstance(source.callback, Stream) for source in sources)
+    bound = any(source.type is SourceType.STREAM for source in sources)
     workers = range(num_processes if is_parallel and not bound else 1)
     ends = [_start(partial(_count, sources, length, pipe, worker, len(workers), seconds)) for worker in workers]
     counted = [_finish(pid, read) for pid, read in ends]
@@ -98,7 +97,7 @@ def _count(
     """Return the number of samples, and the seconds they took."""
     arguments = pipe._arguments
     limit_threads(arguments.py_worker_threads)
-    loop = LazyEventLoop()
+    loop = EventLoop()
     for source in sources:
         if source.worker_setup is not None:
             loop.finish(source.worker_setup())
@@ -129,7 +128,7 @@ def _batchwise(made: Iterable[int], batch_size: int) -> Iterator[int]:
 
 
 def _calls(
-    source: Source, batch_size: int, worker: int, num_workers: int, loop: LazyEventLoop, length: Sizes | None = None
+    source: Source, batch_size: int, worker: int, num_workers: int, loop: EventLoop, length: Sizes | None = None
 ) -> Iterator[int]:
     """Call a source epoch after epoch, and yield the numbers of samples.
 
@@ -149,7 +148,7 @@ def _calls(
 
 def _indices(source: Source, batch_size: int, worker: int, num_workers: int, length: Sizes | None) -> Iterator[int]:
     """Return the samples or batches of a worker in an epoch. Iterables end by themselves."""
-    if length is None or isinstance(source.callback, Stream):
+    if length is None or source.type is SourceType.STREAM:
         return itertools.count(worker, num_workers)
     end = length.num_batches if source.batch else (length.num_batches - 1) * batch_size + length.last
     return iter(range(worker, end, num_workers))
@@ -171,9 +170,7 @@ def _callback(source: Source) -> Callable[[Any], Any]:
     return call
 
 
-def _of_batches(
-    source: Source, batch_size: int, iterations: Iterator[int], epoch: int, loop: LazyEventLoop
-) -> Iterator[int]:
+def _of_batches(source: Source, batch_size: int, iterations: Iterator[int], epoch: int, loop: EventLoop) -> Iterator[int]:
     callback = _callback(source)
     for iteration in iterations:
         try:
@@ -183,7 +180,7 @@ def _of_batches(
         yield batch_size
 
 
-def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: LazyEventLoop) -> Iterator[int]:
+def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: EventLoop) -> Iterator[int]:
     callback, made = _callback(source), batch_size
     try:
         while made == batch_size:
@@ -196,9 +193,7 @@ def _of_samples(source: Source, batch_size: int, indices: Iterator[int], epoch: 
         yield made
 
 
-def _of_coroutines(
-    source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: LazyEventLoop
-) -> Iterator[int]:
+def _of_coroutines(source: Source, batch_size: int, indices: Iterator[int], epoch: int, loop: EventLoop) -> Iterator[int]:
     async def make(i: int) -> None:
         await source.callback(SampleInfo(i, i % batch_size, i // batch_size, epoch))
 

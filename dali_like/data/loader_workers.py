@@ -34,7 +34,7 @@ from dali_like.engine.pool.request_assembler import RequestAssembler
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.meters import first_made_ns, seconds_since
-from dali_like.engine.worker.source import PickledSource, Source
+from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerStartError
 from dali_like.sources.fork_hazards import announce_local_classes_of
 
@@ -345,7 +345,7 @@ class LoaderWorkers:
         return Source(
             fetcher.name,
             fetcher,  # type: ignore[arg-type]
-            requests=True,
+            type=SourceType.REQUEST,
             task_size=functools.partial(_task_size, self.capacity),
             in_order=self.is_bound,
         )

@@ -70,7 +70,7 @@ class SerialIterator(LoaderIterator):
             self._counters.batches += 1
             return batch
         finally:
-            meter.end(watch, lambda: Interval(self.state.number, number, -1, 1))
+            meter.end(watch, Interval(self.state.number, number, -1, 1))
             meter.note()
             self._counters.replaced += local.cell[1]
 

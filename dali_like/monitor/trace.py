@@ -1,7 +1,7 @@
 """Common parts of traces: a context that records the main process and its workers, and writes a file at its end.
 
 While a trace lasts, it wraps the methods in which the main process runs, waits, assembles and computes
-(`dali_like.monitor.tracer`). Workers note their tasks in shared memory (`dali_like.engine.worker.task_log`), and the main
+(`dali_like.monitor.tracer`). Workers note their tasks in shared memory (`dali_like.engine.worker.meters`), and the main
 process reads these notes at each batch. Pipelines and loaders derive their own traces from `Trace`.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Self
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.worker.task_log import TaskLogs
+from dali_like.engine.worker.meters import TaskLogs
 from dali_like.errors import OutOfMemoryError
 from dali_like.monitor import chrome
 from dali_like.monitor.gathering import ring_statistics

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dali_like.common.extras import optional
 from dali_like.device.interface import Device, Stamp
 from dali_like.engine.memory.protocol import Status
-from dali_like.engine.worker.task_log import TaskLogs, TaskRecord
+from dali_like.engine.worker.meters import TaskLogs, TaskRecord
 from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
 
 #: Limit of spans and counts; more would take some hundred megabytes.

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.slot_layout import OutputSchema
-from dali_like.engine.worker.source import LastBatch, Source
+from dali_like.engine.worker.source import LastBatch, Source, SourceType
 from dali_like.sources.kinds import Kind, grouped, padded
 from dali_like.sources.sharding import Division, Rest, Shard
 
@@ -151,6 +151,7 @@ class ExternalSource(NamedTuple):
             kind.callback,
             self.num_outputs,
             batch=batch,
+            type=SourceType.STREAM if kind.in_order else SourceType.CALLABLE,
             in_order=kind.in_order,
             concurrency=(options["concurrency"] or batch_size) if kind.is_async else None,
             last_batch=self.last_batch,

@@ -22,7 +22,7 @@ from dali_like.cli import bench, trials, tune
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
 from dali_like.cli.reports import table
 from dali_like.cli.trials import Outcome
-from dali_like.engine.worker.event_loop import LazyEventLoop
+from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.errors import ArgumentError, TrialError
 from dali_like.types import BatchInfo, SampleInfo
 
@@ -140,7 +140,7 @@ def made_by(source: Any, worker: int, num_workers: int, count: int, **options: A
         return fn.external_source(lambda info: (called.append(info), source(info))[1], batch=False, **options)
 
     [prepared], _, length = bare._sources(pipeline())
-    steps = bare._calls(prepared, BATCH, worker, num_workers, LazyEventLoop(), length)
+    steps = bare._calls(prepared, BATCH, worker, num_workers, EventLoop(), length)
     assert sum(itertools.islice(steps, count)) > 0
     return called
 
@@ -186,7 +186,7 @@ def test_bare_loops_of_coroutines_and_of_batches_end_with_a_length(way: str) -> 
         return fn.external_source(slow, batch=False, size=2 * BATCH)
 
     [source], _, length = bare._sources(pipeline())
-    loop = LazyEventLoop()
+    loop = EventLoop()
     assert list(itertools.islice(bare._calls(source, BATCH, 0, 1, loop, length), 3)) == [BATCH] * 3
     assert sorted(set(called)) == [(0, 0), (0, 1), (1, 0)]
     loop.close()
@@ -200,7 +200,7 @@ def test_a_bare_loop_makes_batches_where_the_source_does() -> None:
         return fn.external_source(lambda info: (called.append(info), np.zeros((BATCH, 1)))[1], batch=True, batch_info=True)
 
     [source], _, _ = bare._sources(pipeline())
-    steps = bare._calls(source, BATCH, 1, 3, LazyEventLoop())
+    steps = bare._calls(source, BATCH, 1, 3, EventLoop())
     assert list(itertools.islice(steps, 2)) == [BATCH, BATCH]
     assert called == [BatchInfo(1, 0), BatchInfo(4, 0)]
 
@@ -233,7 +233,7 @@ def test_coroutines_are_in_the_making_at_once_in_a_bare_loop() -> None:
         return fn.external_source(slow, batch=False, concurrency=3)
 
     [source], _, _ = bare._sources(pipeline())
-    loop = LazyEventLoop()
+    loop = EventLoop()
     assert list(itertools.islice(bare._calls(source, BATCH, 0, 1, loop), 4)) == [4, 4, 2, 4]
     assert most[1] == 3
     loop.close()

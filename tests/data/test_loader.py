@@ -513,7 +513,7 @@ def test_an_error_of_the_sampler_comes_behind_the_batches_before_it(workers: int
 def test_an_object_that_cannot_be_pickled_is_an_error_and_no_hang() -> None:
     loader = loader_of(range(2), 1, collate_fn=lambda samples: (index for index in samples))
 
-    with pytest.raises(TypeError, match=r"what a worker made cannot be pickled: .*generator"):
+    with pytest.raises(TypeError, match=r"an object that a worker has to send cannot be pickled: .*generator"):
         next(iter(loader))
 
 

@@ -22,7 +22,7 @@ from dali_like.engine.pool.hangs import HangWatch
 from dali_like.engine.pool.pipes import pipe_bytes
 from dali_like.engine.pool.recovery import Phase, RestartPolicy
 from dali_like.engine.worker.exceptions import pack_exception
-from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.source import Source, SourceType
 from dali_like.engine.worker.streams import Stream
 from dali_like.engine.worker.task import NoMemoryError, Region
 from dali_like.engine.worker.worker import START_FAILED, leave_message
@@ -66,6 +66,7 @@ def walks(num_items: int) -> Callable[[], Sequence[Source]]:
             "a walk",
             Stream(lambda: iter([[np.array([SIZE * i + j]) for j in range(SIZE)] for i in range(num_items)])),
             batch=True,
+            type=SourceType.STREAM,
             in_order=True,
         )
     ]
@@ -811,7 +812,7 @@ class TestWalks:
 
         def make_sources() -> list[Source]:
             items = [[np.full(MIB + 1000 * j, 4 * i + j, np.uint8) for j in range(4)] for i in range(6)]
-            return [Source("a walk", Stream(lambda: iter(items)), batch=True, in_order=True)]
+            return [Source("a walk", Stream(lambda: iter(items)), batch=True, type=SourceType.STREAM, in_order=True)]
 
         for seed in SEEDS:
             with played(make_sources, 4, num_workers=2, limit_bytes=11 * MIB, deaths=0.2, seed=seed) as pool:
@@ -830,7 +831,7 @@ class TestWalks:
                         raise Death
                     yield [np.array([SIZE * i + j]) for j in range(SIZE)]
 
-            return [Source("a walk", Stream(walk), batch=True, in_order=True)]
+            return [Source("a walk", Stream(walk), batch=True, type=SourceType.STREAM, in_order=True)]
 
         with played(make_sources, num_workers=2) as pool:
             batches = self.begin(pool, 3)
@@ -957,7 +958,7 @@ class TestLittleMemory:
     def test_does_not_come_from_batches_that_cannot_be_made_again(self) -> None:
         def make_sources() -> list[Source]:
             items = ([np.full(MIB, SIZE * i + j, np.uint8) for j in range(4)] for i in range(4))
-            walk = Source("a walk", Stream(lambda: items, once=True), batch=True, in_order=True)
+            walk = Source("a walk", Stream(lambda: items, once=True), batch=True, type=SourceType.STREAM, in_order=True)
             return [walk, Source("a source", self.callback)]
 
         with played(make_sources, 4, num_workers=1) as pool:

@@ -73,7 +73,7 @@ class Worker:
         self._clock.now_ns += writing_ns
         span = Interval(0, 0, self._next, len(durations_ns))
         self._next += len(durations_ns)
-        self._meter.end(watch, lambda: span)
+        self._meter.end(watch, span)
         self._meter.note()
 
     @property
@@ -187,7 +187,7 @@ def test_what_a_worker_is_on_is_told_with_when_it_began(clock: Clock) -> None:
     watch = meter.begin()
     assert meter.reading.since_ns == 17
 
-    meter.end(watch, lambda: Interval(0, 0, 0, 0))
+    meter.end(watch, Interval(0, 0, 0, 0))
     assert meter.reading.since_ns == 0
 
 
@@ -196,7 +196,7 @@ def test_what_is_known_of_a_task_before_it_is_reported(clock: Clock) -> None:
     watch = meter.begin()
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(0)
-    meter.end(watch, lambda: Interval(0, 0, 0, 1))
+    meter.end(watch, Interval(0, 0, 0, 1))
     clock.now_ns += MS  # while it is reported
 
     assert (meter.reading.tasks, meter.reading.busy_ns, sum(meter.reading.counts)) == (1, MS, 0)
@@ -214,7 +214,7 @@ def test_who_reads_a_meter_waits_for_what_is_noted_when_a_task_has_been_reported
     watch = meter.begin()
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(0)
-    meter.end(watch, lambda: Interval(0, 0, 0, 1))
+    meter.end(watch, Interval(0, 0, 0, 1))
 
     def sleep(_: float) -> None:
         clock.now_ns += MS
@@ -238,7 +238,7 @@ def test_a_worker_that_is_stopped_is_waited_for_once(clock: Clock, monkeypatch: 
 
     monkeypatch.setattr(meters, "sleep", sleep)
     for _ in range(2):
-        meter.end(meter.begin() or Stopwatch(), lambda: Interval(0, 0, 0, 1))
+        meter.end(meter.begin() or Stopwatch(), Interval(0, 0, 0, 1))
         for _ in range(3):
             assert read_meters(space, overdue, 2)[0][1].tasks == meter.reading.tasks
         meter.note()
@@ -297,7 +297,7 @@ def test_what_a_call_was_for(clock: Clock, called_with: Any, first: int, sample:
     watch = meter.begin()
     assert watch is not None
     watch.timed(lambda _: setattr(clock, "now_ns", clock.now_ns + MS))(called_with)
-    meter.end(watch, lambda: Interval(3, 1, first, 6))
+    meter.end(watch, Interval(3, 1, first, 6))
     meter.note()
 
     assert meter.reading.slowest == [SlowCall(MS, sample, 6, 3, 1)]
@@ -309,7 +309,7 @@ def test_a_call_that_raises_is_not_measured() -> None:
     assert watch is not None
     with pytest.raises(ZeroDivisionError):
         watch.timed(lambda _: 1 // 0)(0)
-    meter.end(watch, lambda: Interval(0, 0, 0, 1))
+    meter.end(watch, Interval(0, 0, 0, 1))
     meter.note()
 
     assert sum(meter.reading.counts) == 0

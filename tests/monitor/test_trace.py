@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data import DataLoader
-from dali_like.engine.memory.protocol import LOG_BYTES, LOG_RECORDS, Header, Status, control_bytes, log_offset
+from dali_like.engine.memory.protocol import HEADER_WORDS, LOG_BYTES, LOG_RECORDS, Header, Status, control_bytes, log_offset
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.worker.task_log import TaskLog, TaskLogs
+from dali_like.engine.worker.meters import Meter, TaskLog, TaskLogs
 from dali_like.errors import PipelineStateError, TraceFileError
 from dali_like.monitor import chrome
 from dali_like.monitor.trace_records import GPU, MAIN, WORKERS, Count, Records, Span, Track
@@ -123,32 +123,41 @@ def test_workers_note_nothing_before_a_trace_nor_after_it(make_pipeline: MakePip
     assert header[1] == noted
 
 
-class FakeRunner:
-    """Computes nothing."""
-
-    def run(self, page: int, task: int) -> tuple[Status, int]:
-        return Status.DENSE, 0
-
-
 def write_records(
     count: int, *, task_size: int = 1, batch_size: int = 1 << 20, space: SharedSpace | None = None
 ) -> TaskLogs:
     """The log of a worker that has computed the first tasks of a batch."""
     space = space or SharedSpace.create()
-    page = space.allocate(control_bytes(1, 1)) or control_bytes(1, 1) // 4096
-    header = space.array(page * 4096, (Header.BATCH_SIZE + 3,), np.dtype(np.int64))
-    header[[Header.BATCH_SIZE, Header.TASK_SIZE]] = batch_size, task_size
+    space.allocate(control_bytes(1, 1))
+    header = [0] * HEADER_WORDS
+    header[Header.BATCH_SIZE], header[Header.TASK_SIZE] = batch_size, task_size
     logs = TaskLogs(space, 1)
     logs.want(1)
     log = TaskLog(space, 0, 1)
     for task in range(count):
-        log.run(FakeRunner().run, page, task)
+        log.write(header, task, 0, 0, Status.DENSE, 0)
     return logs
 
 
 def test_the_last_task_of_a_batch_has_the_samples_that_are_left() -> None:
     logs = write_records(3, task_size=3, batch_size=8)
     assert [(record.first_sample, record.num_samples) for _, record in logs.read()] == [(0, 3), (3, 3), (6, 2)]
+
+
+def test_tasks_of_cancelled_batches_are_recorded_as_skipped_while_records_are_wanted() -> None:
+    space = SharedSpace.create()
+    space.allocate(control_bytes(1, 1))
+    header = [0] * HEADER_WORDS
+    header[Header.BATCH_SIZE], header[Header.TASK_SIZE] = 8, 3
+    logs, meter = TaskLogs(space, 1), Meter(log=TaskLog(space, 0, 1))
+
+    meter.skip(header, 1)
+    logs.want(1)
+    meter.skip(header, 2)
+
+    [(_, record)] = logs.read()
+    assert (record.status, record.first_sample, record.num_samples) == (Status.SKIPPED, 6, 2)
+    assert record.begin_ns == record.end_ns > 0
 
 
 def test_records_of_an_earlier_trace_are_not_read() -> None:

@@ -189,9 +189,9 @@ def wrong_tuples() -> dict[str, Wrong]:
         return right, right
 
     return {
-        "too few": Wrong(lambda: (right,), kind, ("returned 1 outputs", "num_outputs=2 says 2")),
-        "too many": Wrong(lambda: (right, right, right), kind, ("returned 3 outputs", "num_outputs=2 says 2")),
-        "none at all": Wrong(tuple, kind, ("returned 0 outputs", "num_outputs=2 says 2")),
+        "too few": Wrong(lambda: (right,), kind, ("returned 1 outputs instead of 2", "pass num_outputs=1")),
+        "too many": Wrong(lambda: (right, right, right), kind, ("returned 3 outputs instead of 2", "pass num_outputs=3")),
+        "none at all": Wrong(tuple, kind, ("returned 0 outputs instead of 2",)),
         "too few in a list": Wrong(lambda: [right], kind, ("returned 1 outputs",)),
         "an array": Wrong(lambda: right, kind, ("array of dtype float64 and shape (2,)", "tuple or list of 2 arrays")),
         "None": Wrong(

@@ -6,6 +6,8 @@ count and region of a task that has been taken and not reported, and the cells a
 
 from __future__ import annotations
 
+from time import monotonic_ns
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,10 +27,8 @@ from dali_like.engine.memory.protocol import (
 )
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.exceptions import write_message
-from dali_like.engine.worker.meters import meter_of
-from dali_like.engine.worker.slot_view import SlotView
-from dali_like.engine.worker.task import NoMemoryError, Region
-from dali_like.engine.worker.task_log import TaskLog
+from dali_like.engine.worker.meters import TaskLog, meter_of
+from dali_like.engine.worker.task import NoMemoryError, Region, SlotView
 
 #: Slot views to cache. One more clears the cache.
 _MAX_VIEWS = 64
@@ -53,9 +53,10 @@ class Slots:
         self._logs = [TaskLog(space, worker, num_workers) for worker in range(num_workers)]
 
     def log(self, worker: int, pid: int, page: int, task: int, begin_ns: int, status: int) -> None:
-        """Write a task into the log of a worker, if that is turned on; see `dali_like.engine.worker.task_log`."""
+        """Write a task into the log of a worker, if that is turned on; see `dali_like.engine.worker.meters`."""
         if self._logs[worker].words[0]:
-            self._logs[worker].write(page, task, begin_ns, status, pid)
+            header = self.header_of(page).tolist()
+            self._logs[worker].write(header, task, begin_ns, monotonic_ns(), status, pid)
 
     def header_of(self, page: int) -> NDArray[np.int64]:
         """Return the header of the slot that starts on a page, with the descriptors of its outputs."""

@@ -36,9 +36,8 @@ from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.malloc import keep_freed_memory
 from dali_like.engine.worker.runner import TaskRunner
-from dali_like.engine.worker.slot_view import SlotView
 from dali_like.engine.worker.source import PickledSource, Source
-from dali_like.engine.worker.task import Region
+from dali_like.engine.worker.task import Region, SlotView
 from dali_like.engine.worker.worker import limit_threads, report_error
 
 _WORD = np.dtype(np.int64)

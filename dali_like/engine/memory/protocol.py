@@ -6,7 +6,7 @@ without a lock. Larger data lie in shared memory (`dali_like.engine.memory.space
     cells            CELL_BYTES for each worker: its last task, its current sample, counters
     start message    START_MESSAGE_BYTES, written by the main process before workers start
     message areas    MESSAGE_BYTES for each worker: the error of its start, and Python stacks
-    logs             LOG_BYTES for each worker: computed tasks with times; see `dali_like.engine.worker.task_log`
+    logs             LOG_BYTES for each worker: computed tasks with times; see `dali_like.engine.worker.meters`
     meters           METER_WORDS words for each source and worker: times of callbacks (`dali_like.engine.worker.meters`)
     slots            one batch of one source each; made by the main process, addressed by their first page
 
@@ -62,7 +62,7 @@ CELL_UNMEASURED = 88
 MESSAGE_BYTES = 1 << 20
 START_MESSAGE_BYTES = PAGE_BYTES
 METER_WORDS = 256
-#: A worker's log of tasks, see `dali_like.engine.worker.task_log`: a header, and a ring of records.
+#: A worker's log of tasks, see `dali_like.engine.worker.meters`: a header, and a ring of records.
 LOG_HEADER_BYTES = PAGE_BYTES
 LOG_RECORD_BYTES = 64
 LOG_RECORDS = 4096

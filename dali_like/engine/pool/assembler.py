@@ -422,7 +422,7 @@ class StreamAssembler(ArrayAssembler):
         return self._begin_with(batch, ticket, batch.key.request)
 
     def finish(self, batch: Batch, slot: Slot) -> Outcome:
-        if self.source.callback.on_state is not None:  # type: ignore[attr-defined]
+        if self.source.stream.on_state is not None:
             batch.state = read_message(slot.space, slot.offset + slot.slot_layout.region_offset(0), int(slot.marks[0]))
         return super().finish(batch, slot)
 

@@ -1,8 +1,8 @@
-"""The seam between those who want batches and those who compute them.
+"""The `Pool` interface, through which pipelines and loaders get batches, and the pool without workers.
 
-A pool makes batches of numbered sources. There are two: `dali_like.engine.pool.pool.WorkerPool`, which has workers, mostly
-processes, and `InlinePool`, which computes in the calling thread. Both write by the same code, that of
-`dali_like.engine.worker.runner`, into slots of the same kind, and so give the same batches.
+A pool computes batches of numbered sources. `dali_like.engine.pool.pool.WorkerPool` has workers, mostly processes;
+`InlinePool` computes in the calling thread. Both run the same code (`dali_like.engine.worker.runner`) on the same kind of
+slots, and so return equal batches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from dali_like.engine.pool.batch import Batch, Output
 from dali_like.engine.pool.inline_runner import InlineRunner
 from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Reading
-from dali_like.engine.worker.source import Pickled, Source
+from dali_like.engine.worker.out_of_band import Pickled
+from dali_like.engine.worker.source import Source
 from dali_like.errors import (
     ClosedError,
     CorruptionError,
@@ -39,27 +40,33 @@ class Pool(Protocol):
     """Computes batches. One thread at a time may use it."""
 
     def submit(self, key: BatchKey) -> Batch:
-        """Begin a batch. Batches are computed in the order of their submission, as far as workers are free."""
+        """Begin a batch. Workers take up batches in the order of submission."""
 
     def poll(self) -> None:
-        """Take note of what has been completed, without waiting."""
+        """Process the reports that have come, without waiting."""
 
     def wait(self, batch: Batch) -> Sequence[Output]:
-        """Wait for a batch and return its outputs, or raise what its callback raised (StopIteration among it)."""
+        """Wait for a batch and return its outputs.
+
+        Raises:
+            StopIteration: the epoch has ended.
+            Exception: the exception of the callback.
+        """
 
     def cancel(self, batch: Batch) -> None:
-        """Forget a batch. Its slot is used again when no worker writes to it any more."""
+        """Give a batch up. Its slot is reused when no worker writes to it any more."""
 
     def close(self) -> None:
-        """End the workers and give all memory back that nobody holds. May be called twice."""
+        """Stop the workers and free all memory that no array uses. May be called twice."""
 
 
 class InlinePool:
     """Computes batches in the calling thread, when they are submitted.
 
     Args:
-        sources: with what is declared about the outputs of each.
-        capacity: the largest batch.
+        sources: each with the declared schemas of its outputs.
+        capacity: the largest batch size.
+        space: the shared space for the slots.
     """
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputSchema]]], capacity: int, space: SharedSpace) -> None:
@@ -69,23 +76,23 @@ class InlinePool:
         self._space = space
         self._runner = InlineRunner(space, [source for source, _ in sources])
         self._due: deque[Batch] = deque()
-        #: The first samples of the batch that is due. The source may not be able to make them again.
+        #: The first samples of the batch that is due. The source may be unable to compute them again.
         self._samples: deque[Any] = deque()
         self._closed = False
 
     @property
     def num_replaced(self) -> int:
-        """How many samples were replaced by what a source's ``on_error`` says."""
+        """The number of samples that ``on_error`` has replaced."""
         return self._runner.num_replaced
 
     @property
     def assemblers(self) -> Sequence[Assembler]:
-        """What is known of each source."""
+        """The assembler of each source."""
         return self._assemblers
 
     @property
     def readings(self) -> list[Reading]:
-        """How long the sources have taken."""
+        """The measurements of each source."""
         return self._runner.readings
 
     def submit(self, key: BatchKey) -> Batch:
@@ -113,7 +120,7 @@ class InlinePool:
             try:
                 raise error
             finally:
-                del error  # its traceback keeps this frame, and with it the batch
+                del error  # the traceback refers to this frame, and so to the batch
         self._assemblers[batch.key.source].check(batch)
         return result_of(batch)
 
@@ -131,13 +138,13 @@ class InlinePool:
         self._closed = True
         self._due.clear()
         self._samples.clear()
-        with contextlib.ExitStack() as stack:  # all of it happens, even if a teardown raises
+        with contextlib.ExitStack() as stack:  # closes everything, even if a teardown raises
             for assembler in self._assemblers:
                 stack.callback(assembler.ring.close)
             stack.callback(self._runner.close)
 
     def _compute_due(self) -> OutOfMemoryError | None:
-        """Compute what has been submitted, in that order; or why there is no memory to do so."""
+        """Compute the submitted batches, in order. Return the error if there is no memory for the next one."""
         while self._due:
             batch = self._due[0]
             try:
@@ -149,9 +156,9 @@ class InlinePool:
         return None
 
     def _compute(self, batch: Batch, assembler: Assembler) -> None:
-        """Compute a batch, or come closer to it."""
+        """Try to compute a batch. If its slot is too small, the next attempt gets a larger one."""
         slot = assembler.begin(batch, 0)
-        call = current_call.get()  # this may be in the callback of another pipeline
+        call = current_call.get()  # this may run in a callback of another pipeline
         try:
             with interruptible():
                 status, value = self._runner.run(slot.page, 0, self._samples)
@@ -190,7 +197,7 @@ class InlinePool:
             batch.outcome = StopIteration() if status is Status.STOPPED else self._runner.take_error(batch, value)
 
     def _made(self, slot: Slot, assembler: Assembler) -> deque[Any]:
-        """The samples that lie in a slot which has become too small, and the one that it was too small for."""
+        """Return the samples in a slot that was too small, and the sample that did not fit."""
         unplaced, self._runner.unplaced = self._runner.unplaced, None
         if assembler.source.batch or assembler.source.concurrency is not None:
             assembler.ring.release(slot)
@@ -208,19 +215,19 @@ class InlinePool:
         single = assembler.source.num_outputs is None
         made: deque[Any] = deque(outputs[0] if single else zip(*outputs, strict=True))
         made.append(_leave_slot(unplaced, slot) if single else tuple(_leave_slot(value, slot) for value in unplaced))
-        made.extend(self._samples)  # those of an earlier attempt that had not been reached
+        made.extend(self._samples)  # samples of an earlier attempt, not used in this one
         return made
 
 
 def _leave_slot(value: Any, slot: Slot) -> Any:
-    """A value as it is, or a copy of an array that was made in the slot; see `SampleInfo.empty`."""
+    """Return a value; copy an array that lies in the slot, see `SampleInfo.empty`."""
     if isinstance(value, np.ndarray) and np.may_share_memory(value, slot.space.bytes):
         return value.copy()
     return value
 
 
 def result_of(batch: Batch) -> Sequence[Output]:
-    """The outputs of a batch whose outcome is known; or its exception is raised."""
+    """Return the outputs of a batch whose outcome is known, or raise its exception."""
     if isinstance(batch.outcome, Exception):
         raise batch.outcome
     assert batch.outcome is not None

@@ -1,4 +1,4 @@
-"""Calling sources in the thread that wants their batches, where there are no workers."""
+"""The runner of sources without workers: it computes tasks in the thread that asks for the batch, in the main process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dali_like.engine.worker.source import Source
 
 
 class InlineRunner(TaskRunner):
-    """Computes tasks in the calling thread. Sources are set up before the first, and torn down by `close`."""
+    """Computes tasks in the calling thread. Sources are set up before the first task, and torn down by `close`."""
 
     def __init__(self, space: SharedSpace, sources: Sequence[Source]) -> None:
         super().__init__(space, sources, memoryview(bytearray(3 * WORD_BYTES)).cast("q"))
@@ -26,16 +26,16 @@ class InlineRunner(TaskRunner):
 
     @property
     def num_replaced(self) -> int:
-        """How many samples were replaced by what a source's ``on_error`` says."""
+        """The number of samples that ``on_error`` has replaced."""
         return int(self._cell[1])
 
     @property
     def sample(self) -> int:
-        """The index in the batch of the sample that has been made last, or could not be."""
+        """The index in the batch of the last sample, or of the one that failed."""
         return int(self._cell[0])
 
     def set_up(self) -> None:
-        """Set up the sources that have not been."""
+        """Set up the sources that have not been set up."""
         for source in self._sources[self._num_set_up :]:
             if source.worker_setup is not None:
                 with interruptible():
@@ -49,14 +49,14 @@ class InlineRunner(TaskRunner):
             self.note()
 
     def take_error(self, batch: Batch, sample: int) -> Exception:
-        """What the last task has failed with, for whoever asks for the batch."""
+        """Return the exception of the last task, with a note that names the sample."""
         error, self.error = self.error, None
         assert error is not None
         add_note(error, position_note(batch, self._sources[batch.key.source], sample))
         return error
 
     def close(self) -> None:
-        """Tear down the sources that have been set up, all of them even if one raises, and end the event loop."""
+        """Tear down all sources that have been set up, even if one raises, and close the event loop."""
         with contextlib.ExitStack() as stack:
             stack.callback(super().close)
             for source in reversed(self._sources[: self._num_set_up]):

@@ -52,9 +52,8 @@ from dali_like.engine.pool.request_assembler import RequestAssembler
 from dali_like.engine.pool.scaling import Scale
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import StartWorkers, WorkerOptions, Workers
-from dali_like.engine.worker.meters import Reading, read_meters
-from dali_like.engine.worker.source import PickledSource, Source
-from dali_like.engine.worker.task_log import TaskLogs
+from dali_like.engine.worker.meters import Reading, TaskLogs, read_meters
+from dali_like.engine.worker.source import PickledSource, Source, SourceType
 from dali_like.errors import ClosedError, ForkedError
 
 
@@ -100,7 +99,7 @@ class WorkerPool:
         self._write_start_message(start_message)
         self._assemblers: list[Assembler] = [
             RequestAssembler(space, source, capacity, options.num_workers)
-            if source.requests
+            if source.type is SourceType.REQUEST
             else (StreamAssembler if source.takes_state else ArrayAssembler)(
                 space,
                 source,

@@ -37,14 +37,13 @@ class Response:
         self.schema = schema
         self.size = batch.key.size
         self.task_size = slot_layout.task_size
-        self._lease = lease
         address = slot.space.address + slot.offset
         self.rows: list[NDArray[Any]] = [
             leased_array(lease, address + offset, (self.size, *(output.shape or ())), DTYPES[output.dtype])
             for offset, output in zip(slot_layout.rows, slot_layout.outputs, strict=True)
         ]
         described = (task for task in range(slot_layout.num_tasks(self.size)) if batch.described >> task & 1)
-        self._pickles = {task: OutOfBandPickle(slot, task) for task in described}
+        self._pickles = {task: OutOfBandPickle.of_task(slot, task, lease) for task in described}
 
     @property
     def is_dense(self) -> bool:
@@ -53,7 +52,7 @@ class Response:
 
     def messages(self) -> dict[int, Any]:
         """Load the pickles of tasks, by number of the task."""
-        return {task: pickled.load(self._lease) for task, pickled in self._pickles.items()}
+        return {task: pickled.load() for task, pickled in self._pickles.items()}
 
 
 class RequestAssembler(Assembler):
@@ -69,7 +68,7 @@ class RequestAssembler(Assembler):
 
     @property
     def _fetcher(self) -> RequestHandler:
-        return self.source.callback  # type: ignore[return-value]
+        return self.source.handler
 
     def renew(self, source: Source) -> None:
         super().renew(source)
@@ -94,7 +93,7 @@ class RequestAssembler(Assembler):
 
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         try:
-            message = OutOfBandPickle(slot, 0).load()
+            message = OutOfBandPickle.of_task(slot, 0).load(copies=True)
         except Exception:  # raised again when the batch is delivered
             return
         self._learn(message)

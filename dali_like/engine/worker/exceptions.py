@@ -1,9 +1,11 @@
-"""How exceptions travel from a worker to the main process.
+"""Exceptions on their way from a worker to the main process. The worker packs them; the main process unpacks them.
 
-The type is kept wherever it can be: first by pickle, which finds classes by name; then by cloudpickle, which carries
-classes of ``__main__`` by value and gives the main process its own class back; then, or where these would make another one
-of it, by rebuilding the object from its class, arguments and attributes, without calling its constructor, with what cannot
-travel replaced by its ``repr``. The traceback travels as text.
+Three ways to keep the type are tried in turn. pickle finds classes by name. cloudpickle pickles classes of ``__main__`` by
+value, and the main process gets its own class back. If both fail, or would change the exception, it is rebuilt without a
+call of its constructor, from its class, arguments and attributes. Parts that cannot be pickled are replaced by their
+``repr``. The traceback travels as text.
+
+Messages about failures at the start of a worker lie in its message area of the shared space (`write_message`).
 """
 
 from __future__ import annotations
@@ -24,20 +26,20 @@ from dali_like.errors import CorruptionError, WorkerError
 
 _Error = TypeVar("_Error", bound=Exception)
 
-#: So many letters are left of texts in what would be too long, of tracebacks, and so many notes.
+#: Limits for long exceptions: characters of a text and of a traceback, and the number of notes.
 _SHORT = 1000
 _SHORT_TRACEBACK = 10000
 _MOST_NOTES = 10
-#: `pack_exception` always keeps to that, if it is told to.
+#: A limit that `pack_exception` can always keep.
 SHORT_BYTES = 1 << 16
 
 _SLOT = MemberDescriptorType
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")
-_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class of Python
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class defined in Python
 
 
 class WorkerTraceback(Exception):
-    """The cause of an exception that was raised in a worker: its traceback there, as text."""
+    """The cause of an exception from a worker: its traceback there, as text."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -48,10 +50,10 @@ class WorkerTraceback(Exception):
 
 
 def pack_exception(error: Exception, most_bytes: float = math.inf) -> bytes:
-    """An exception and its traceback as bytes.
+    """Pack an exception and its traceback.
 
     Args:
-        most_bytes: where they would be more, long texts are shortened, and other large objects are replaced by their `repr`.
+        most_bytes: the limit. To keep it, long texts are shortened, and other large objects are replaced by their `repr`.
     """
     text = "".join(traceback.format_exception(error))
     notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
@@ -60,53 +62,57 @@ def pack_exception(error: Exception, most_bytes: float = math.inf) -> bytes:
         return message
     text, notes = _shortened(text, _SHORT_TRACEBACK), [_shortened(note) for note in notes[:_MOST_NOTES]]
     message = pickle.dumps((_packed(error, _SHORT), text, notes))
-    return message if len(message) <= most_bytes else pickle.dumps((_told(error), text, []))
+    return message if len(message) <= most_bytes else pickle.dumps((_text_of(error), text, []))
 
 
 def unpack_exception(message: bytes) -> Exception:
-    """The exception that `pack_exception` was given, with a `WorkerTraceback` as its cause."""
+    """Unpack an exception. Its cause is a `WorkerTraceback`.
+
+    Raises:
+        CorruptionError: the message is not from `pack_exception`.
+    """
     try:
         packed, text, notes = pickle.loads(message)
         notes = list(map(str, notes))
-    except Exception as reason:  # pickle raises whatever it stumbles over
+    except Exception as reason:  # unpickling corrupted bytes may raise anything
         raise CorruptionError(f"the message about an exception in a worker cannot be read: {reason!r}") from reason
     try:
         error = _unpack(packed)
-    except Exception as reason:  # a class that cannot be found or made here
+    except Exception as reason:  # the class cannot be imported or rebuilt in this process
         error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
     _set(error, "__cause__", WorkerTraceback(text))
     if notes:
-        _set(error, "__notes__", notes)  # some classes leave their attributes behind when they are pickled
+        _set(error, "__notes__", notes)  # some classes lose their attributes when they are pickled
     return error
 
 
 def add_note(error: Exception, note: str) -> None:
-    """As ``error.add_note``, for exceptions too that cannot be changed, such as frozen dataclasses.
+    """Add a note to an exception, even to one that cannot be changed, such as a frozen dataclass.
 
-    A note of where an exception object was raised replaces the one of where it was raised before.
+    The note names the place where the exception was raised. It replaces the note of an earlier place.
     """
     notes = [old for old in getattr(error, "__notes__", []) if not old.startswith("raised by external_source")]
     _set(error, "__notes__", [*notes, note])
 
 
 def without_frames(error: _Error) -> _Error:
-    """An error that is kept for later; the frames that it has come through would keep batches, and each other."""
+    """Drop the traceback, cause and context of an error that is kept for later: their frames would keep batches alive."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
 def announce_exceptions() -> None:
-    """Make the exception classes of this program known that cannot be found by name, before a worker is forked.
+    """Before a worker is forked, register the exception classes that cannot be found by name with cloudpickle.
 
-    cloudpickle gives each class that it carries by value an identity, and recognises the class when it comes back. In a
-    forked worker that works for those which have got theirs before the fork.
+    cloudpickle gives each class that it pickles by value an identity, and finds the class by it when unpickling. In forked
+    workers, this works for classes that got their identity before the fork.
     """
     classes: list[type[BaseException]] = [Exception]
     while classes:
         kind = classes.pop()
         classes += kind.__subclasses__()
         if "<locals>" in kind.__qualname__ or kind.__module__ == "__main__":
-            with contextlib.suppress(Exception):  # a class that cannot be pickled comes back as a WorkerError
+            with contextlib.suppress(Exception):  # exceptions of a class that cannot be pickled become WorkerErrors
                 cloudpickle.dumps(kind)
 
 
@@ -115,13 +121,13 @@ def _set(error: Exception, name: str, value: Any) -> None:
 
 
 def read_message(space: SharedSpace, start: int, limit: int) -> bytes:
-    """The message that lies at `start`, behind its length; no more than `limit` bytes of it."""
+    """Read the message at `start`, which begins with its length; at most `limit` bytes of it."""
     length = min(int.from_bytes(space.map[start : start + WORD_BYTES], "little"), limit)
     return bytes(space.map[start + WORD_BYTES : start + WORD_BYTES + length])
 
 
 def write_message(space: SharedSpace, start: int, limit: int, message: bytes) -> None:
-    """Leave a message, or the first `limit` bytes of it, at `start`, behind its length."""
+    """Write the length of a message to `start`, then the message, or the first `limit` bytes of it."""
     message = message[:limit]
     space.map[start : start + WORD_BYTES] = len(message).to_bytes(WORD_BYTES, "little")
     space.map[start + WORD_BYTES : start + WORD_BYTES + len(message)] = message
@@ -130,15 +136,15 @@ def write_message(space: SharedSpace, start: int, limit: int, message: bytes) ->
 def _packed(error: Exception, most_bytes: float = math.inf) -> bytes:
     try:
         return _pack(error, most_bytes)
-    except Exception:  # a class that cannot even be pickled by value
-        return _told(error)
+    except Exception:  # the class cannot be pickled, even by value
+        return _text_of(error)
 
 
-def _told(error: Exception) -> bytes:
-    """What is left of an exception that cannot travel."""
+def _text_of(error: Exception) -> bytes:
+    """Pack the text of an exception that cannot be pickled."""
     try:
         text = str(error)
-    except Exception:  # a user's class
+    except Exception:  # a user's class may raise anything
         text = "<exception str() failed>"
     return pickle.dumps(WorkerError(f"{type(error).__qualname__}: {_shortened(text)}"))
 
@@ -149,7 +155,7 @@ def _pack(error: BaseException, most_bytes: float) -> bytes:
             packed = dumps(error)
             if _is_like(pickle.loads(packed), error):
                 return bytes(packed)
-        except Exception:  # whatever a user's class does when pickled; there is another way below
+        except Exception:  # a user's class may raise anything; another way follows
             continue
     if isinstance(error, BaseExceptionGroup):
         args: tuple[Any, ...] = error.message, [_pack(part, most_bytes) for part in error.exceptions]
@@ -162,7 +168,7 @@ def _pack(error: BaseException, most_bytes: float) -> bytes:
 
 
 def _is_like(copy: Any, error: BaseException) -> bool:
-    """Whether pickle has made the same again: it hands constructors the arguments, which may have been others before."""
+    """Whether a copy by pickle equals the exception. pickle calls constructors with ``args``, which may have changed."""
     return type(copy) is type(error) and _shown(copy) == _shown(error)
 
 
@@ -171,9 +177,9 @@ def _shown(error: BaseException) -> str:
 
 
 def _members(error: BaseException) -> dict[str, Any]:
-    """What an exception keeps in slots, of its own or of a class in C: ``OSError.filename``, say."""
+    """Return the attributes in slots, of the class or of a base class in C, such as ``OSError.filename``."""
     slots = (name for kind in type(error).__mro__ for name in vars(kind) if isinstance(vars(kind)[name], _SLOT))
-    # The object that lacks an attribute may be a whole dataset; pickle leaves it behind, too.
+    # Not `AttributeError.obj`, which may be a whole dataset; pickle leaves it out, too.
     values = ((name, getattr(error, name, None)) for name in slots if not name.startswith("__") and name != "obj")
     return {name: value for name, value in values if value is not None}
 
@@ -193,7 +199,7 @@ def _unpack(packed: bytes) -> Exception:
     for name, value in state.items():
         try:
             _set(error, name, value)
-        except (AttributeError, TypeError):  # a property has that name, say
+        except (AttributeError, TypeError):  # the name of a property, for example
             vars(error)[name] = value
     return error
 
@@ -202,7 +208,7 @@ def _portable(value: Any, most_bytes: float) -> Any:
     try:
         packed = cloudpickle.dumps(value)
         pickle.loads(packed)
-    except Exception:  # see _pack
+    except Exception:  # a user's class may raise anything
         return _shortened(repr(value))
     if len(packed) <= most_bytes:
         return value
@@ -210,7 +216,7 @@ def _portable(value: Any, most_bytes: float) -> Any:
 
 
 def _shortened(text: str, most: int = _SHORT) -> str:
-    """A text, or its beginning and its end."""
+    """Return a text, or its begin and end if it is long."""
     if len(text) <= most:
         return text
     return f"{text[: most * 3 // 4]}[... {len(text) - most} letters ...]{text[len(text) - most // 4 :]}"

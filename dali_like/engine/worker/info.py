@@ -1,4 +1,4 @@
-"""What a callback may ask about the worker that it runs in."""
+"""The identity of a worker, for callbacks that run in it: `get_worker_info`. Set at the worker's start."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 
 class WorkerInfo(NamedTuple):
-    """A worker: a process, or a thread. The names follow ``torch.utils.data.get_worker_info``.
+    """A worker, which is a process or a thread. The names follow ``torch.utils.data.get_worker_info``.
 
     Attributes:
-        id: its number, from 0 on. A worker that takes the place of a dead one has the same.
-        num_workers: how many there are.
-        seed: what a loader has seeded this worker's global generators with; None in those of a pipeline.
-        dataset: this worker's copy of the loader's dataset, or what threads share; None in those of a pipeline.
+        id: its number, from 0 on. The replacement of a dead worker has the same number.
+        num_workers: the number of workers.
+        seed: the seed of this worker's global random generators in a loader; None in a pipeline.
+        dataset: this worker's copy of the loader's dataset, which threads share; None in a pipeline.
     """
 
     id: int
@@ -23,7 +23,7 @@ class WorkerInfo(NamedTuple):
 
 
 class _Thread(threading.local):
-    """What a thread is for itself, whatever its process is."""
+    """The identity of a thread that is a worker."""
 
     is_worker = False
     info: WorkerInfo | None = None
@@ -34,13 +34,13 @@ _thread = _Thread()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """In a worker, which one it is; None elsewhere in the main process, and in sources without ``parallel=True``."""
+    """Return the worker that this code runs in; None in the main process, as in sources without ``parallel=True``."""
     return _thread.info if _thread.is_worker else _info
 
 
 def set_worker_info(info: WorkerInfo) -> None:
-    """Say that this process is a worker; or this thread, if it has been said that it is one."""
-    global _info  # noqa: PLW0603  # a process is one worker, for all that runs in it
+    """Set the identity of this thread if it is a worker, else of this process."""
+    global _info  # noqa: PLW0603  # all threads of a worker process share it
     if _thread.is_worker:
         _thread.info = info
     else:
@@ -48,10 +48,10 @@ def set_worker_info(info: WorkerInfo) -> None:
 
 
 def become_worker_thread() -> None:
-    """Say that this thread is a worker, and not its process."""
+    """Make this thread a worker by itself, apart from its process."""
     _thread.is_worker = True
 
 
 def is_worker_thread() -> bool:
-    """Whether this thread is a worker. What belongs to the process is then not its to change."""
+    """Whether this thread is a worker by itself. If so, it must not change the state of the process."""
     return _thread.is_worker

@@ -1,14 +1,21 @@
-"""How long callbacks take: measured by whoever computes tasks, and read by the main process whenever it likes.
+"""The instrument around each task: durations for statistics and the tuner, and records for traces.
 
-There is a *meter* for each worker and source: some words of shared memory that this worker alone writes. So nothing is sent,
-no worker waits, and what it has measured survives its death; the one that takes its place goes on counting. Each word is
-written at once, but not all of them together: a reader may see a task in one and not yet in another.
+A worker has one `Meter` for each source. The meter begins and ends with each task and writes into memory of the shared space
+that this worker alone writes. No message is sent, no worker waits, and the numbers survive the worker's death: its
+replacement goes on counting. The main process reads at any time. A reader may see a task in one word and not yet in another.
 
-Two readings of the clock a task are all that it takes to know how busy a worker is. They are noted before the task is
-reported, and all the rest after that, since somebody may wait for the report; who reads a meter waits for the rest. How long
-each call of the callback takes is measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on the
-average, else in one task of `_EVERY`, which then counts for all since the last one. A call costs about half a microsecond
-more in such a task, so that either way less than one per cent of the time is lost.
+A meter writes to three places:
+
+- The *words* of the meter, always: how many tasks there were, and how long they and their calls took. Two readings of the
+  clock a task tell how busy a worker is. They are written before the task is reported. The rest is written after that, by
+  `Meter.note`, since the main process may wait for the report; readers of a meter wait for the rest. Single calls are
+  measured where that is cheap: in all tasks whose calls take `_SLOW_NS` or more on average, else in one task of `_EVERY`.
+  Such a task then counts for all tasks since the last one. A call takes half a microsecond more in it, so that less than one
+  per cent of the time is lost.
+- The *task log*, while the main process traces: one record a task, in a ring. The worker never waits for a reader: it
+  overwrites records that were not read in time, and they are counted as lost. Without a trace, a task costs one look at one
+  word.
+- The worker's *cell*, if the number of workers is tuned (`CellMeter`): the time and the CPU time of its tasks.
 
 Durations are counted in bins whose widths grow with them: four to each doubling, from 256 ns up to nine minutes.
 """
@@ -16,34 +23,50 @@ Durations are counted in bins whose widths grow with them: four to each doubling
 from __future__ import annotations
 
 import struct
+import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from time import monotonic_ns, sleep, thread_time_ns
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.interrupts import deferred_interrupts
-from dali_like.engine.memory.protocol import METER_WORDS, PAGE_BYTES, WORD_BYTES, meter_offset
+from dali_like.engine.memory.protocol import (
+    CELL_BUSY,
+    CELL_SQUARES,
+    CELL_UNMEASURED,
+    LOG_BYTES,
+    LOG_HEADER_BYTES,
+    LOG_RECORD_BYTES,
+    LOG_RECORDS,
+    METER_WORDS,
+    PAGE_BYTES,
+    WORD_BYTES,
+    Header,
+    Status,
+    cell_offset,
+    log_offset,
+    meter_offset,
+)
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.types import BatchInfo, SampleInfo
 
-#: Calls that take as long on the average are all measured. Measuring one takes half a microsecond.
+#: If calls take this long on average, all are measured. Measuring one takes half a microsecond.
 _SLOW_NS = 200_000
-#: Of tasks with faster calls, one in so many is measured call by call, more of the first. A prime, since tasks come in
+#: Otherwise one task in this many is measured call by call, and more of the first tasks. A prime, since tasks come in
 #: patterns.
 _EVERY = 251
 
 #: The words of a meter. The first three are written together after each task.
 _TASKS, _BUSY_NS, _SINCE_NS = range(3)
-#: In the place of when a task began: it has ended and is being noted. How long to wait for that.
+#: Instead of the begin of a task: the task has ended, and `note` is to come. Readers wait at most this long for it.
 _NOTING, _NOTING_NS = -1, 50_000_000
-#: Of the tasks that were measured call by call, and of those that they count for: how long these took, and within them the
-#: callback, the operators behind it, and the CPU time of the thread.
+#: Sums over the tasks that were measured call by call, weighted by the tasks that each counts for: the time of the tasks, of
+#: the callback in them, and of the operators behind it, and the CPU time of the thread.
 _TIMED_NS, _CALLBACK_NS, _OPERATORS_NS, _CPU_NS = range(3, 7)
-#: When the meter was made, as `time.monotonic_ns` counts; and how long the thread has been ready to run since then, and had
-#: no CPU.
+#: When the meter was made, by `time.monotonic_ns`; and how long since then the thread was ready to run and had no CPU.
 _MADE_NS, _DELAYED_NS = 7, 8
 _SLOWEST = 9
 _NUM_SLOWEST = 8
@@ -52,17 +75,22 @@ _BINS = _SLOWEST + _NUM_SLOWEST * _SLOW_WORDS
 NUM_BINS = 128
 assert _BINS + NUM_BINS <= METER_WORDS
 
-#: How often to ask the system for the latter, which takes some 20 us.
+#: How often the kernel is asked for the delay of the thread, which takes some 20 us.
 _ASK_EVERY_NS = 50_000_000
+
+#: A shorter task is not measured for the tuner if the tuner can do without: that would cost a noticeable part of it.
+_QUICK_NS = 1_000_000
 
 _pack_task = struct.Struct("=3q").pack_into
 
-#: Bins are quarters of an octave; the first holds all that is shorter.
+#: Bins are quarters of an octave; the first bin holds all shorter durations.
 _FIRST_BITS, _QUARTERS = 9, 4
+
+# Durations
 
 
 def edges_ns() -> NDArray[np.int64]:
-    """Where the bins begin; one more than there are, since the last ends, too."""
+    """Return the edges of the bins: one more than there are bins."""
     octaves, quarters = np.divmod(np.arange(NUM_BINS), _QUARTERS)
     return np.concatenate(([0], (_QUARTERS + quarters) << (octaves + _FIRST_BITS - 3)))
 
@@ -72,16 +100,16 @@ _BEGINS_NS: list[int] = edges_ns()[1:-1].tolist()
 
 
 def bin_of(ns: int) -> int:
-    """The bin that a duration is counted in; the last one for all that would be beyond it."""
+    """Return the bin of a duration. The last bin holds all longer durations, too."""
     return bisect_right(_BEGINS_NS, ns)
 
 
 class Recorder:
-    """Counts durations, in one thread; any may read.
+    """Counts durations in one thread. Any thread may read.
 
     Attributes:
         counts: by bin.
-        total_ns: all together.
+        total_ns: the sum of the durations.
     """
 
     __slots__ = ("counts", "total_ns")
@@ -91,7 +119,7 @@ class Recorder:
         self.total_ns = 0
 
     def add(self, ns: int) -> None:
-        """Count one."""
+        """Count a duration."""
         self.counts[bin_of(ns)] += 1
         self.total_ns += ns
 
@@ -100,12 +128,12 @@ class SlowCall(NamedTuple):
     """A call of a callback that took long.
 
     Attributes:
-        duration_ns: how long.
-        sample: which one, as the callback is told it: ``idx_in_epoch``, or the index in the dataset; -1 where the dataset's
-            keys are no integers.
-        num_samples: 1; or so many, from `sample` on, that one call has made together, or of which one took so long.
-        epoch: of the batch that the sample belongs to. Loaders count as epochs what their present workers do.
-        iteration: of that batch.
+        duration_ns: how long the call took.
+        sample: the sample, as the callback knows it: ``idx_in_epoch``, or the index in the dataset; -1 if the keys of the
+            dataset are not integers.
+        num_samples: 1; or the number of samples, from `sample` on, that were computed by this call, or among which it was.
+        epoch: the epoch of the sample. In loaders, epochs are counted from the start of the workers.
+        iteration: the iteration of the sample.
     """
 
     duration_ns: int
@@ -115,13 +143,16 @@ class SlowCall(NamedTuple):
     iteration: int
 
 
+# The worker's side
+
+
 class Stopwatch:
     """Measures the calls of one task.
 
     Attributes:
-        outer: for each call how long it took, and with what it was called.
-        inner: the same for the user's callback, where operators run behind it.
-        cpu_ns: the CPU time of the thread when the task began; from its end on, that of the task.
+        outer: the duration and the argument of each call.
+        inner: the same for the user's callback, if operators run behind it.
+        cpu_ns: the CPU time of the thread at the begin of the task; after its end, the CPU time of the task.
     """
 
     __slots__ = ("cpu_ns", "inner", "outer")
@@ -132,15 +163,15 @@ class Stopwatch:
         self.inner: list[tuple[int, Any]] = []
 
     def timed(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A callback that is measured."""
+        """Return a callback whose calls are measured."""
         return _timed(callback, self.outer)
 
     def timed_within(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A callback that is measured, which another one that is measured calls."""
+        """Return a callback whose calls are measured, and which another measured callback calls."""
         return _timed(callback, self.inner)
 
     def timed_coroutine(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """A coroutine function that is measured. Others may run while it waits."""
+        """Return a coroutine function whose calls are measured. Others may run while one waits."""
 
         async def call(info: Any) -> Any:
             begin = monotonic_ns()
@@ -167,9 +198,9 @@ class Interval(NamedTuple):
     """The samples of a task.
 
     Attributes:
-        epoch, iteration: of their batch.
-        first: idx_in_epoch of the first; -1 where the source is told what to make.
-        num_samples: how many there are.
+        epoch, iteration: of the batch.
+        first: idx_in_epoch of the first sample; -1 for request sources.
+        num_samples: the number of samples.
     """
 
     epoch: int
@@ -177,59 +208,89 @@ class Interval(NamedTuple):
     first: int
     num_samples: int
 
+    def span(self) -> Interval:
+        """Return itself: code that computes samples without a slot measures them by their interval."""
+        return self
+
+
+class MeasuredTask(Protocol):
+    """A task as its meter sees it. With a task log, it is a `dali_like.engine.worker.task.Task`."""
+
+    def span(self) -> Interval:
+        """Return the samples of the task."""
+
 
 class Meter:
-    """Measures the tasks of one source, in one worker or thread: `begin`, `end`, `note`, `begin`, and so on.
+    """Measures the tasks of one source in one worker or thread: `begin`, `end`, `note`, `begin`, and so on.
 
     Args:
-        words: where to write, METER_WORDS signed words; default: in memory of its own.
+        words: METER_WORDS signed words to write to; default: memory of its own.
+        log: where to leave records while they are wanted; default: nowhere.
     """
 
-    def __init__(self, words: memoryview | None = None) -> None:
+    def __init__(self, words: memoryview | None = None, log: TaskLog | None = None) -> None:
         self.words = words = memoryview(bytearray(METER_WORDS * WORD_BYTES)).cast("q") if words is None else words
+        self._log = log
+        self._is_traced: Sequence[int] = (0,) if log is None else log.words
         self._tasks, self._busy_ns = words[_TASKS], words[_BUSY_NS]
         self._slowest = _slowest(words[_SLOWEST:_BINS].tolist())
         self._least_ns = self._slowest[-1].duration_ns if len(self._slowest) == _NUM_SLOWEST else 0
         self._begin_ns = 0
-        self._unnoted: tuple[Stopwatch | None, int, Callable[[], Interval]] | None = None
-        self._untimed = 0  # tasks since the last that was measured call by call
-        self._most_untimed = 0  # of the first task nothing is known
+        self._unnoted: tuple[Stopwatch | None, int, MeasuredTask] | None = None
+        self._untimed = 0  # tasks since the last one that was measured call by call
+        self._most_untimed = 0  # the first task is measured call by call
         self._calls = 1  # in such a task
         self._mean_ns = 0
         self._slow_task_ns = _SLOW_NS
-        self._asked_ns = 0  # when the system was asked last, and what it has said
+        self._asked_ns = 0  # when the kernel was asked last for the delay, and its answer
         self._delayed_ns = -1
         words[_SINCE_NS] = 0
         words[_MADE_NS] = words[_MADE_NS] or monotonic_ns()
 
     def begin(self) -> Stopwatch | None:
-        """A task begins; what is to measure its calls, if anything is."""
+        """Begin a task. Return a stopwatch if its calls are to be measured."""
         self._begin_ns = self.words[_SINCE_NS] = monotonic_ns()
         if self._untimed < self._most_untimed:
             self._untimed += 1
             return None
         return Stopwatch()
 
-    def end(self, watch: Stopwatch | None, span: Callable[[], Interval]) -> bool:
-        """The task ends that `begin` has returned `watch` for; `span` tells its samples. Whether there is more to `note`."""
+    def end(self, watch: Stopwatch | None, task: MeasuredTask, outcome: tuple[Status, int] | None = None) -> bool:
+        """End the task that `begin` returned `watch` for. Return whether there is more to `note`.
+
+        Args:
+            outcome: the status of the task and its value. None: leave no record, as after an interrupt.
+        """
         elapsed_ns = monotonic_ns() - self._begin_ns
         self._tasks = tasks = self._tasks + 1
         self._busy_ns = busy_ns = self._busy_ns + elapsed_ns
+        if self._is_traced[0] and outcome is not None:
+            self._write_record(task, outcome[0])
         if watch is None and elapsed_ns < self._slow_task_ns:
             _pack_task(self.words, 0, tasks, busy_ns, 0)
             return False
         if watch is not None:
             watch.cpu_ns = thread_time_ns() - watch.cpu_ns
-        self._unnoted = watch, elapsed_ns, span
+        self._unnoted = watch, elapsed_ns, task
         _pack_task(self.words, 0, tasks, busy_ns, _NOTING)
         return True
 
+    def _write_record(self, task: Any, status: Status) -> None:
+        assert self._log is not None
+        self._log.write(task.words, task.number, self._begin_ns, monotonic_ns(), status, threading.get_native_id())
+
+    def skip(self, words: Sequence[int], number: int) -> None:
+        """Record a task of a cancelled batch, given the header of the slot and the number of the task."""
+        if self._is_traced[0] and self._log is not None:
+            now_ns = monotonic_ns()
+            self._log.write(words, number, now_ns, now_ns, Status.SKIPPED, threading.get_native_id())
+
     def note(self) -> None:
-        """Note what else has been measured of the task that has ended, if anything has: that may wait for its report."""
+        """Write the rest about the task that has ended, if there is more. This may wait for the task's report."""
         if self._unnoted is None:
             return
-        (watch, elapsed_ns, span), self._unnoted = self._unnoted, None
-        samples = span()
+        (watch, elapsed_ns, task), self._unnoted = self._unnoted, None
+        samples = task.span()
         if watch is not None:
             self._note_calls(watch, elapsed_ns, samples)
         else:
@@ -239,18 +300,18 @@ class Meter:
 
     @property
     def reading(self) -> Reading:
-        """What it says."""
+        """A copy of the numbers."""
         return Reading(np.array(self.words))
 
     def merge(self, words: bytes) -> None:
-        """Add what another meter has measured meanwhile."""
+        """Add the numbers that another meter has counted since they were taken last."""
         mine = np.asarray(self.words)
         both = merged(mine, np.frombuffer(words, np.int64))
-        both[_MADE_NS] = mine[_MADE_NS]  # other machines have other clocks
+        both[_MADE_NS] = mine[_MADE_NS]  # clocks differ between machines
         mine[:] = both
 
     def take(self) -> bytes:
-        """What has been measured since the last time."""
+        """Return the words, and start counting from zero."""
         taken = self.words.tobytes()
         np.asarray(self.words)[:] = 0
         self._tasks = self._busy_ns = self._least_ns = 0
@@ -285,7 +346,7 @@ class Meter:
     def _note_delay(self) -> None:
         self._asked_ns = self._begin_ns
         before, self._delayed_ns = self._delayed_ns, delayed_ns()
-        if before >= 0:  # else that was before the meter
+        if before >= 0:  # the first answer covers the time before this meter
             self.words[_DELAYED_NS] += self._delayed_ns - before
 
     def _note_slow(self, duration_ns: int, called_with: Any, span: Interval) -> None:
@@ -299,8 +360,76 @@ class Meter:
         np.asarray(self.words)[_SLOWEST : _SLOWEST + len(flat)] = flat
 
 
+class TaskTimes:
+    """The time and CPU time of a worker's tasks, in its cell, for the tuner.
+
+    Attributes:
+        is_quick: whether the last measured task took little time.
+        is_unmeasured: a word of the cell: whether the tuner can do without quick tasks.
+    """
+
+    def __init__(self, space: SharedSpace, worker: int) -> None:
+        cell = memoryview(space.map)[cell_offset(worker) :]
+        self._sums = cell[CELL_BUSY:CELL_SQUARES].cast("q")
+        self._squares = cell[CELL_SQUARES:][: 2 * WORD_BYTES].cast("d")
+        self.is_unmeasured = cell[CELL_UNMEASURED:][:WORD_BYTES].cast("q")
+        self.is_quick = False
+
+    def add(self, took_ns: int, computed_ns: int) -> None:
+        """Add the time and CPU time of a task."""
+        self._sums[0] += took_ns
+        self._sums[1] += computed_ns
+        self._sums[2] += 1
+        self._squares[0] += (took_ns / 1e9) ** 2
+        self._squares[1] += (computed_ns / 1e9) ** 2
+        self.is_quick = took_ns < _QUICK_NS
+
+
+class CellMeter(Meter):
+    """A meter that also writes to the cell of its worker, for the tuner."""
+
+    def __init__(self, words: memoryview, log: TaskLog, times: TaskTimes) -> None:
+        super().__init__(words, log)
+        self._times = times
+        self._cpu_ns: int | None = None
+
+    def begin(self) -> Stopwatch | None:
+        times = self._times
+        self._cpu_ns = None if times.is_quick and times.is_unmeasured[0] else thread_time_ns()
+        return Meter.begin(self)  # not by super(), which takes longer
+
+    def end(self, watch: Stopwatch | None, task: MeasuredTask, outcome: tuple[Status, int] | None = None) -> bool:
+        if self._cpu_ns is not None:
+            self._times.add(monotonic_ns() - self._begin_ns, thread_time_ns() - self._cpu_ns)
+        return Meter.end(self, watch, task, outcome)
+
+
+def worker_meters(space: SharedSpace, *, num_sources: int, worker: int, num_workers: int, is_tuned: bool) -> list[Meter]:
+    """Return the meters of a worker, by source. Only this worker may have them.
+
+    Args:
+        is_tuned: whether a tuner reads the worker's cell.
+    """
+    log = TaskLog(space, worker, num_workers)
+    words = [_words_of(space, source, worker, num_workers) for source in range(num_sources)]
+    if not is_tuned:
+        return [Meter(of_source, log) for of_source in words]
+    times = TaskTimes(space, worker)
+    return [CellMeter(of_source, log, times) for of_source in words]
+
+
+def meter_of(space: SharedSpace, source: int, worker: int, num_workers: int) -> Meter:
+    """Return the meter of a worker that runs elsewhere. Only one process may have it."""
+    return Meter(_words_of(space, source, worker, num_workers))
+
+
+def _words_of(space: SharedSpace, source: int, worker: int, num_workers: int) -> memoryview:
+    start = meter_offset(source, worker, num_workers)
+    return memoryview(space.map)[start : start + METER_WORDS * WORD_BYTES].cast("q")
+
+
 def delayed_ns() -> int:
-    """How long this thread has been ready to run, and had no CPU (proc(5), schedstat); 0 where the system does not tell."""
+    """Return how long this thread was ready to run and had no CPU (proc(5), schedstat); 0 if the kernel does not tell."""
     try:
         with deferred_interrupts(), open("/proc/thread-self/schedstat", "rb", buffering=0) as file:
             return int(file.read(PAGE_BYTES).split()[1])
@@ -309,7 +438,7 @@ def delayed_ns() -> int:
 
 
 def _index_of(called_with: Any, span: Interval) -> int:
-    """The index of a sample, given what the callback was called with."""
+    """Return the index of a sample, given the argument of the callback."""
     if isinstance(called_with, SampleInfo):
         return called_with.idx_in_epoch
     if isinstance(called_with, BatchInfo):
@@ -322,8 +451,142 @@ def _slowest(words: Sequence[int]) -> list[SlowCall]:
     return [call for call in calls if call.duration_ns]
 
 
+#: The words of a log's header: whether records are wanted, and how many have been written.
+_WANTED, _WRITTEN = 0, 1
+
+
+class TaskRecord(NamedTuple):
+    """A task that a worker has computed.
+
+    Attributes:
+        number: of the record, from 1 on. The worker writes it last: a record with the right number is complete.
+        begin_ns, end_ns: by CLOCK_MONOTONIC.
+        iteration, epoch: of the batch.
+        first_sample: idx_in_epoch of the first sample.
+        num_samples: the number of samples in the task.
+        source: the number of the source in its pool.
+        status: see `Status`.
+        pid: the id of the worker's process, or thread.
+    """
+
+    number: int
+    begin_ns: int
+    end_ns: int
+    iteration: int
+    epoch: int
+    first_sample: int
+    num_samples: int
+    source: int
+    status: int
+    pid: int
+
+
+_BODY = struct.Struct("=qqqqqihhi")
+_NUMBER = struct.Struct("=q")
+_RECORD = np.dtype(
+    {
+        "names": TaskRecord._fields,
+        "formats": ["i8", "i8", "i8", "i8", "i8", "i8", "i4", "i2", "i2", "i4"],
+        "itemsize": LOG_RECORD_BYTES,
+    }
+)
+
+
+class TaskLog:
+    """The log of one worker, as the worker sees it.
+
+    Attributes:
+        words: its header. The first word says whether records are wanted.
+    """
+
+    def __init__(self, space: SharedSpace, worker: int, num_workers: int) -> None:
+        begin = log_offset(worker, num_workers)
+        self._map = space.map
+        self.words = memoryview(space.map)[begin : begin + LOG_HEADER_BYTES].cast("q")
+        self._records = begin + LOG_HEADER_BYTES
+
+    def write(self, header: Sequence[int], task: int, begin_ns: int, end_ns: int, status: int, pid: int) -> None:
+        """Write the record of a task, given the header of its slot and its number in the batch."""
+        start = task * header[Header.TASK_SIZE]
+        number = self.words[_WRITTEN] + 1
+        offset = self._records + number % LOG_RECORDS * LOG_RECORD_BYTES
+        _BODY.pack_into(
+            self._map,
+            offset + _NUMBER.size,
+            begin_ns,
+            end_ns,
+            header[Header.ITERATION],
+            header[Header.EPOCH],
+            header[Header.FIRST_SAMPLE] + start,
+            min(header[Header.TASK_SIZE], header[Header.BATCH_SIZE] - start),
+            header[Header.SOURCE],
+            status,
+            pid,
+        )
+        _NUMBER.pack_into(self._map, offset, number)
+        self.words[_WRITTEN] = number
+
+
+# The main process's side
+
+
+class TaskLogs:
+    """The logs of all workers that a pool may have, as the main process sees them. Records are wanted until `close`.
+
+    Attributes:
+        num_lost: the number of records that were overwritten before they were read.
+    """
+
+    def __init__(self, space: SharedSpace, num_workers: int) -> None:
+        self.num_lost = 0
+        self._space = space  # the memory is unmapped with it
+        self._begin = log_offset(0, num_workers)
+        self._num_wanted = 0
+        logs = space.array(self._begin, (num_workers, LOG_BYTES), np.dtype(np.uint8))
+        self._words = logs[:, :LOG_HEADER_BYTES].view(np.int64)
+        self._records = logs[:, LOG_HEADER_BYTES:].view(_RECORD)
+        self._read: list[int] = []
+
+    def want(self, num_workers: int) -> None:
+        """From now on, want the records of the first `num_workers` workers.
+
+        Raises:
+            OutOfMemoryError: there is no memory for them.
+        """
+        more = slice(self._num_wanted, num_workers)
+        if more.start >= more.stop:
+            return
+        self._space.commit(self._begin + more.start * LOG_BYTES, (more.stop - more.start) * LOG_BYTES)
+        self._read += self._words[more, _WRITTEN].tolist()
+        self._words[more, _WANTED] = 1
+        self._num_wanted = num_workers
+
+    def read(self) -> list[tuple[int, TaskRecord]]:
+        """Return the new records, each with its worker, in the order of each worker."""
+        made: list[tuple[int, TaskRecord]] = []
+        for worker, written in enumerate(self._words[: self._num_wanted, _WRITTEN].tolist()):
+            since = self._read[worker]
+            if written > since:
+                self._read[worker] = written
+                made += [(worker, record) for record in self._copy(worker, since, written)]
+        return made
+
+    def _copy(self, worker: int, since: int, written: int) -> list[TaskRecord]:
+        """Copy the records after number `since`, up to `written`. Records that are overwritten meanwhile are lost."""
+        numbers = np.arange(max(since, written - LOG_RECORDS) + 1, written + 1)
+        records = self._records[worker, numbers % LOG_RECORDS]
+        now = int(self._words[worker, _WRITTEN])
+        records = records[(numbers > now + 1 - LOG_RECORDS) & (records["number"] == numbers)]
+        self.num_lost += written - since - len(records)
+        return [TaskRecord(*record) for record in records.tolist()]
+
+    def close(self) -> None:
+        """Stop the workers from writing records."""
+        self._words[: self._num_wanted, _WANTED] = 0
+
+
 def merged(some: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The words of two meters as if they were of one, made when the first was."""
+    """Merge the words of two meters."""
     both = some + others
     both[_SINCE_NS] = max(some[_SINCE_NS], others[_SINCE_NS])
     both[_MADE_NS] = min(some[_MADE_NS] or others[_MADE_NS], others[_MADE_NS] or some[_MADE_NS])
@@ -335,19 +598,19 @@ def merged(some: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int
 
 
 class Reading:
-    """What a meter says.
+    """The numbers of a meter at one moment. Readings can be added.
 
     Attributes:
-        words: all of it.
-        tasks: how many have been computed.
-        busy_ns: how long tasks took altogether.
-        since_ns: when the task that is under way was begun; 0 if none is.
-        timed_ns, callback_ns, operators_ns, cpu_ns: how long the tasks took whose calls were measured, or which these count
-            for; and within these the callback, operators behind it, and the CPU.
-        made_ns: when it was made; 0 if it has not been.
-        delayed_ns: how long the thread was ready to run, and had no CPU.
-        slowest: the calls that took longest.
-        counts: how many calls took how long, by bin.
+        words: all words.
+        tasks: the number of tasks.
+        busy_ns: the time of all tasks.
+        since_ns: the begin of the task that runs; 0 if none runs.
+        timed_ns, callback_ns, operators_ns, cpu_ns: the time of the tasks whose calls were measured, weighted by the tasks
+            that each counts for; and of this time, the parts of the callback, the operators behind it, and the CPU.
+        made_ns: when the meter was made; 0 if it has not been made.
+        delayed_ns: how long the thread was ready to run and had no CPU.
+        slowest: the longest calls.
+        counts: the number of calls, by the bins of their durations.
     """
 
     def __init__(self, words: NDArray[np.int64] | None = None) -> None:
@@ -363,21 +626,17 @@ class Reading:
         return Reading(merged(self.words, other.words))
 
 
-def meter_of(space: SharedSpace, source: int, worker: int, num_workers: int) -> Meter:
-    """The meter of a worker for one of the sources. Only that worker may have it."""
-    start = meter_offset(source, worker, num_workers)
-    return Meter(memoryview(space.map)[start : start + METER_WORDS * WORD_BYTES].cast("q"))
-
-
 def meter_words(space: SharedSpace, num_sources: int, num_workers: int) -> NDArray[np.int64]:
-    """What meters say, as it changes: by source, worker and word; the first two words are `Reading.tasks` and `busy_ns`."""
+    """Return a view of all meters, by source, worker and word. The first two words are `Reading.tasks` and `busy_ns`."""
     return space.array(meter_offset(0, 0, num_workers), (num_sources, num_workers, METER_WORDS), np.dtype(np.int64))
 
 
 def read_meters(space: SharedSpace, overdue: NDArray[np.int64], num_read: int) -> list[list[Reading]]:
-    """What the first `num_read` workers have measured, by source and worker.
+    """Read the meters of the first `num_read` workers, by source and worker. Wait for meters that `note` is writing.
 
-    `overdue` keeps, likewise, which tasks have been waited for in vain: their workers may be stopped, or dead.
+    Args:
+        overdue: by source and worker, the task that a reader has waited for in vain. The worker may be stopped or dead, so
+            nobody waits for this task again.
     """
     words, overdue = meter_words(space, *overdue.shape)[:, :num_read], overdue[:, :num_read]
     until_ns = monotonic_ns() + _NOTING_NS
@@ -390,10 +649,10 @@ def read_meters(space: SharedSpace, overdue: NDArray[np.int64], num_read: int) -
 
 
 def seconds_since(begin_ns: int) -> float:
-    """How long ago something was; 0 if it has not been."""
+    """Return the seconds since a moment; 0 if it has not come."""
     return (monotonic_ns() - begin_ns) / 1e9 if begin_ns else 0.0
 
 
 def first_made_ns(readings: Sequence[Sequence[Reading]]) -> int:
-    """When the first of some workers was ready; 0 if none is."""
+    """Return when the first worker was ready; 0 if none is."""
     return min((reading.made_ns for of_source in readings for reading in of_source if reading.made_ns), default=0)

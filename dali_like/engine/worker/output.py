@@ -1,20 +1,21 @@
-"""What callbacks print, log and warn in worker processes reaches the terminal or notebook whole, and marked with the worker.
+"""Make the output of a worker process reach the terminal or notebook in whole lines, marked with the worker.
 
-In a worker, `sys.stdout` and `sys.stderr` are streams that write to the descriptors 1 and 2, which terminals, pipes and
-notebooks read, whatever the main process has put in the place of its own streams. They guarantee:
+In a worker, `sys.stdout` and `sys.stderr` are streams that write to the descriptors 1 and 2, even if the main process has
+replaced its own streams. Terminals, pipes and notebooks read these descriptors. The streams guarantee:
 
-- A line is written in one system call, with its mark and its end, so that lines of several workers do not mix. The kernel
-  may tear one only where it is longer than PIPE_BUF and goes to a pipe that is full. A carriage return ends a line, too, so
-  that progress bars work.
-- Lines that are written at once stay together up to PIPE_BUF bytes: those of a log record, a warning, a traceback.
-- What has no end yet waits for it, or for the end of the worker, where it gets one. Each thread has its own.
-- Nothing is raised because nobody reads: what cannot be written is dropped.
+- One system call writes a line with its mark and its newline, so that lines of several workers do not mix. The kernel may
+  split a line only if it is longer than PIPE_BUF and goes to a full pipe. A carriage return ends a line, too: progress bars
+  work.
+- Lines written by one call stay together up to PIPE_BUF bytes, as in a log record, a warning, or a traceback.
+- An incomplete line waits for its newline, or gets one at the end of the worker. Each thread has its own line.
+- A stream never raises because nobody reads: it drops text that it cannot write.
 
-Log handlers that write to the standard streams of the main process write to those of the worker: forked workers have the
-handlers, and spawned ones get those of the root logger, with their level and format. Uncaught exceptions are shown as Python
-shows them: the hooks of the main process, a notebook's say, may need connections that are not the worker's.
+Log handlers for the standard streams of the main process write to the streams of the worker. Forked workers inherit the
+handlers; spawned workers get the handlers of the root logger, with level and format. Uncaught exceptions look as in Python
+without a hook: the hooks of the main process, such as a notebook's, may need connections that the worker does not have.
 
-What C code and child processes write, and a stream object of the main process that somebody has kept, goes past all this.
+Output of C code and of child processes is not marked, nor is output through a stream object of the main process that the
+program has kept.
 """
 
 from __future__ import annotations
@@ -40,17 +41,17 @@ _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r?\n|\r)")
 
-#: The streams that a worker has got from the main process, and replaced.
+#: The streams of the main process that this worker has replaced.
 _replaced: list[Any] = []
 
 
 class LineWriter(io.RawIOBase):
-    """Writes whole lines to a descriptor, each behind a mark.
+    """Writes whole lines to a descriptor, each after a mark.
 
     Args:
-        fd: the descriptor; it is not closed.
-        mark: what comes before each line.
-        name: of the stream.
+        fd: the descriptor. It stays open.
+        mark: the text before each line.
+        name: the name of the stream.
     """
 
     _all: ClassVar[weakref.WeakSet[LineWriter]] = weakref.WeakSet()
@@ -59,7 +60,7 @@ class LineWriter(io.RawIOBase):
         self.name = name
         self._fd = fd
         self._mark = mark.encode()
-        self._begun: dict[int, bytearray] = {}  # by thread: the line that has no end yet
+        self._begun: dict[int, bytearray] = {}  # by thread: its incomplete line
         self._all.add(self)
 
     def fileno(self) -> int:
@@ -87,7 +88,7 @@ class LineWriter(io.RawIOBase):
         super().close()
 
     def end_lines(self) -> None:
-        """Give an end to the lines that have none, and write them."""
+        """Write incomplete lines, with a newline each."""
         while self._begun:
             _, begun = self._begun.popitem()
             if begun:
@@ -105,13 +106,13 @@ class LineWriter(io.RawIOBase):
 
     @classmethod
     def forget_begun_lines(cls) -> None:
-        """In a forked child: they are the parent's to write."""
+        """In a forked child, drop incomplete lines: the parent writes them."""
         for writer in cls._all:
             writer._begun.clear()
 
     @classmethod
     def end_all_lines(cls) -> None:
-        """`end_lines` of all."""
+        """Call `end_lines` of all writers."""
         for writer in cls._all:
             writer.end_lines()
 
@@ -121,7 +122,7 @@ os.register_at_fork(after_in_child=LineWriter.forget_begun_lines)
 
 def _write(fd: int, data: bytes) -> None:
     rest = memoryview(data)
-    with contextlib.suppress(OSError):  # closed or broken: nobody is there to be told
+    with contextlib.suppress(OSError):  # closed or broken: nobody reads
         while rest:
             try:
                 rest = rest[os.write(fd, rest) :]
@@ -132,35 +133,35 @@ def _write(fd: int, data: bytes) -> None:
 
 
 def marked_stream(fd: int, mark: str, name: str, like: Any) -> io.TextIOWrapper:
-    """A text stream that writes whole lines, each behind a mark.
+    """Return a text stream that writes whole lines, each after a mark.
 
     Args:
         fd, mark, name: as for `LineWriter`.
-        like: a stream with the encoding that is wanted.
+        like: a stream with the encoding to use.
     """
     stream = io.TextIOWrapper(
         LineWriter(fd, mark, name),
-        getattr(like, "encoding", None) or "utf-8",  # what stands in for a stream may have none
+        getattr(like, "encoding", None) or "utf-8",  # a replaced stream may have none
         getattr(like, "errors", None) or "backslashreplace",
         newline="\n",
         line_buffering=True,
         write_through=True,
     )
-    stream.mode = "w"  # type: ignore[misc]  # as sys.stdout has it
+    stream.mode = "w"  # type: ignore[misc]  # as in sys.stdout
     return stream
 
 
 def mark_output(worker: int) -> None:
-    """Let this process, which is a worker from now on, mark what it prints, logs and warns, and uncaught exceptions."""
+    """From now on, mark the output of this worker process: prints, logs, warnings and uncaught exceptions."""
     marked = {}
     for name, fd in _DESCRIPTORS.items():
         stream = getattr(sys, name)
-        if stream is not None and getattr(sys, f"__{name}__") is not None:  # else the program has none, or wants none
+        if stream is not None and getattr(sys, f"__{name}__") is not None:  # else the program has closed it
             marked[name] = marked_stream(fd, f"[worker {worker}] ", f"<{name}>", stream)
     for logger in (logging.root, *logging.root.manager.loggerDict.values()):
         for handler, name in _handlers_of(logger):
             if name in marked:
-                handler.stream = marked[name]  # setStream() would write what the main process had in the old one
+                handler.stream = marked[name]  # setStream() would flush text of the main process in the old one
     for name, stream in marked.items():
         _replaced.extend((getattr(sys, name), getattr(sys, f"__{name}__")))
         setattr(sys, name, stream)
@@ -170,22 +171,22 @@ def mark_output(worker: int) -> None:
 
 
 def end_output() -> None:
-    """Write all that a worker still has to write, as a process that ends by ``_exit`` must."""
+    """Write all pending output of a worker. A process that ends by ``_exit`` must call this."""
     flush_streams()
     LineWriter.end_all_lines()
 
 
 def flush_streams() -> None:
-    """Write out what Python still holds of the standard streams of this process."""
+    """Flush the standard streams of this process."""
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__, *_replaced):
         try:
             stream.flush()
-        except (AttributeError, OSError, ValueError):  # closed, replaced or gone: nobody is left to tell
+        except (AttributeError, OSError, ValueError):  # closed, replaced or gone
             continue
 
 
 def _handlers_of(logger: Any) -> Iterator[tuple[Any, str]]:
-    """The handlers of a logger that write to a standard stream, and the name of the stream."""
+    """Yield the handlers of a logger that write to a standard stream, with the name of the stream."""
     for handler in getattr(logger, "handlers", ()):
         if isinstance(handler, logging.StreamHandler):
             stream = vars(handler).get("stream")
@@ -196,12 +197,12 @@ def _handlers_of(logger: Any) -> Iterator[tuple[Any, str]]:
 
 
 def _show_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """As Python does, but in one piece."""
+    """Show an exception as Python does, but by one call."""
     sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
 
 
 def _show_thread_exception(args: threading.ExceptHookArgs) -> None:
-    """As Python does, but in one piece."""
+    """Show an exception as Python does, but by one call."""
     if args.exc_type is not SystemExit:
         name = args.thread.name if args.thread is not None else threading.get_ident()
         text = "".join(traceback.format_exception(args.exc_type, args.exc_value, args.exc_traceback))
@@ -217,14 +218,14 @@ class HandlerSetup(NamedTuple):
 
 
 class LoggingSetup(NamedTuple):
-    """What of the root logger concerns the terminal: what ``logging.basicConfig`` sets up."""
+    """The level of the root logger, and its handlers for standard streams, as ``logging.basicConfig`` sets them up."""
 
     level: int
     handlers: tuple[HandlerSetup, ...]
 
 
 def logging_setup() -> LoggingSetup:
-    """That of this process."""
+    """Return the setup of this process."""
     handlers = [
         HandlerSetup(name, handler.level, _pickle_formatter(handler.formatter))
         for handler, name in _handlers_of(logging.root)
@@ -235,20 +236,20 @@ def logging_setup() -> LoggingSetup:
 def _pickle_formatter(formatter: logging.Formatter | None) -> bytes:
     try:
         return bytes(cloudpickle.dumps(formatter))
-    except Exception:  # whatever a user's class does when pickled: what is logged matters more than how it looks
+    except Exception:  # a user's class may raise anything; the text matters more than its format
         return pickle.dumps(None)
 
 
-#: The log handlers that `log_as_in` has made.
+#: The log handlers made by `log_as_in`.
 _adopted: list[logging.Handler] = []
 
 
 def log_as_in(setup: LoggingSetup) -> None:
-    """Log as the main process does, from now on."""
+    """From now on, log as the main process does."""
     for wanted in setup.handlers:
         handler = logging.StreamHandler(getattr(sys, wanted.stream))
         handler.setLevel(wanted.level)
-        with contextlib.suppress(Exception):  # see above
+        with contextlib.suppress(Exception):  # the default format remains
             handler.setFormatter(pickle.loads(wanted.formatter))
         logging.root.addHandler(handler)
         _adopted.append(handler)
@@ -256,7 +257,7 @@ def log_as_in(setup: LoggingSetup) -> None:
 
 
 def settle_logging() -> None:
-    """Log as the modules say that have been imported since `log_as_in`, if any of them sees to that itself."""
+    """Remove the handlers of `log_as_in` if a module imported since then has set up logging itself."""
     if len(list(_handlers_of(logging.root))) > len(_adopted):
         while _adopted:
             logging.root.removeHandler(_adopted.pop())
@@ -264,7 +265,7 @@ def settle_logging() -> None:
 
 @contextlib.contextmanager
 def held_output() -> Iterator[None]:
-    """Hold back what this process prints meanwhile, by whatever means; it is dropped if an exception comes."""
+    """Hold back all output of this process, also of C code, until the block ends. An exception drops the output."""
     with contextlib.ExitStack() as stack:
         flush_streams()
         held = {fd: stack.enter_context(_redirected(fd)) for fd in _DESCRIPTORS.values() if _is_open(fd)}
@@ -278,7 +279,7 @@ def held_output() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _redirected(fd: int) -> Iterator[int]:
-    """Let a descriptor lead to a file in memory meanwhile, which is given."""
+    """Redirect a descriptor to a file in memory. Yield the file."""
     with contextlib.ExitStack() as stack:
         file = os.memfd_create("dali_like_output", os.MFD_CLOEXEC)
         stack.callback(os.close, file)

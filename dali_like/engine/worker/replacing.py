@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from dali_like.engine.worker.event_loop import LazyEventLoop
+from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError
 from dali_like.types import BatchInfo, SampleInfo
@@ -38,7 +38,7 @@ class Replacer:
         loop: runs ``on_error`` if it is a coroutine function.
     """
 
-    def __init__(self, cell: memoryview, loop: LazyEventLoop) -> None:
+    def __init__(self, cell: memoryview, loop: EventLoop) -> None:
         self._cell = cell
         self._loop = loop
 

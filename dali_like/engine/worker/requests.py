@@ -1,9 +1,9 @@
-"""Sources that are told what to make: with each batch the main process sends a request, and what comes back is a response.
+"""Request sources: the main process sends a request with each batch, and a worker's handler answers it.
 
-This is how the batches of a data loader travel, whose indices only the main process knows. A request is bytes, which lie in
-the batch's slot before its tasks are posted. What a task makes goes into rows of the slot as far as its samples have the
-form that is expected, and the rest into a pickled (`dali_like.engine.worker.out_of_band`). Neither form nor requests nor
-what is in the pickles is this module's affair, but that of the source's `RequestHandler`.
+The batches of a data loader travel this way, since only the main process knows their indices. The request is bytes, which
+the main process writes into the slot before it posts the batch's tasks. A handler, in a worker, writes samples of the
+expected schema into rows of the slot, and returns the rest as a message (`dali_like.engine.worker.out_of_band`). This module
+knows neither schemas nor the contents of requests and messages: they are between the main process and the handler.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from typing import Any, Protocol
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.meters import Stopwatch
-from dali_like.engine.worker.out_of_band import Reducers, write_out_of_band
+from dali_like.engine.worker.out_of_band import Reducers, write_message
 from dali_like.engine.worker.task import NoMemoryError, RegionFullError, Task
 
 SCHEMA_BYTES = struct.Struct("<q")
 
 
 class Schema(Protocol):
-    """What the samples of a batch are expected to be like."""
+    """The expected shape of the samples of a batch."""
 
     @property
     def layouts(self) -> tuple[OutputSchema, ...]:
-        """The rows that they need."""
+        """The rows that the samples need."""
 
     @property
     def packed(self) -> bytes:
-        """The form, for workers."""
+        """The schema as workers get it."""
 
 
 class Request:
-    """What a worker is asked for: a task of a batch.
+    """The part of a request that one task answers.
 
     Attributes:
-        form: what the samples are expected to be like, packed; empty while that is unknown.
-        text: what the main process says of the batch.
-        start, stop: the samples that are wanted, by their index in the batch.
-        rows: of those samples, an array for each output of the form.
-        cell: where to say which sample is being made, so that whoever watches can tell; and how many have been replaced.
-        watch: what is to measure how long samples take; None: nothing.
+        schema: the expected schema of the samples, packed; empty while it is unknown.
+        text: the request of the main process.
+        start, stop: the samples of the task, by their index in the batch.
+        rows: for each output of the schema, an array of the rows of these samples.
+        cell: where the handler writes the index of the sample that it computes, and counts replaced samples.
+        watch: measures the time of samples; None: they are not measured.
     """
 
     def __init__(self, task: Task, cell: memoryview, watch: Stopwatch | None = None) -> None:
@@ -58,44 +58,53 @@ class Request:
 
 
 class RequestHandler(Protocol):
-    """The callback of a source that is told what to make. Except for `learn` and `describe`, workers call it."""
+    """The callback of a request source. The main process calls `learn` and `describe`, a worker all else, in one thread."""
 
     @property
     def reducers(self) -> Reducers:
-        """How objects in pickles are pickled."""
+        """How objects in messages are pickled."""
 
     @property
     def once(self) -> bool:
-        """Whether it cannot make again what it has made."""
+        """Whether it cannot compute a task again."""
 
     def for_thread(self) -> RequestHandler:
-        """One for a thread of its own, that has not begun."""
+        """Return a handler for a thread of its own, which has not begun."""
 
     def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
-        """A worker has started; what is raised is the cause of the WorkerStartError that the main process sees."""
+        """Start in a worker. An exception becomes the cause of the WorkerStartError in the main process.
+
+        Args:
+            notice: a message of the main process to all workers.
+        """
 
     def make(self, request: Request) -> Any:
-        """Make what is asked for: fill rows, and return what else there is to say, or None."""
+        """Answer a request: fill the rows. Return a message for `learn` and for the consumer of the batch, or None."""
 
     def put_back(self, request: Request, message: Any) -> None:
-        """There was no room for what `make` has returned; the same will be asked for again."""
+        """Keep a message of `make` that found no room. The same request will come again."""
 
     def learn(self, message: Any) -> Schema | None:
-        """What samples are like, given what `make` has returned for the first of a batch; None: nothing is expected."""
+        """Return the schema of samples, given the first message of a batch. None: nothing is expected."""
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        """Which sample it is, for messages."""
+        """Return the name of a sample for messages."""
 
 
 def answer(task: Task, cell: memoryview, watch: Stopwatch | None) -> None:
-    """Let the fetcher of a source make a task."""
-    fetcher: RequestHandler = task.source.callback  # type: ignore[assignment]
+    """Let the handler of a request source compute a task.
+
+    Raises:
+        SampleTypeError: the message cannot be pickled.
+        RegionFullError, NoMemoryError: there is no room for the message.
+    """
+    handler: RequestHandler = task.source.callback  # type: ignore[assignment]  # `Source.handler`, without the call
     request = Request(task, cell, watch)
-    message = fetcher.make(request)
+    message = handler.make(request)
     if message is None:
         return
     try:
-        write_out_of_band(message, task.clean_region(), fetcher.reducers)
+        write_message(message, task.clean_region(), handler.reducers)
     except (RegionFullError, NoMemoryError):
-        fetcher.put_back(request, message)
+        handler.put_back(request, message)
         raise

@@ -1,11 +1,11 @@
-"""Computing a task: calling the source for some samples of a batch and writing what it returns into the batch's slot.
+"""Compute a task: call the source for some samples of a batch, and write the returned values into the batch's slot.
 
-The same code runs in worker processes and, for sources that are not parallel, in the main process. It reads what to do
-from the slot's header and touches nothing but what belongs to its own task.
+The same code runs in workers and, for sources that are not parallel, in the main process. It reads the task from the slot's
+header, and writes only to the parts of the slot that belong to the task.
 
-Each sample is copied once. A sample that has the expected shape and dtype goes to its row, at one comparison and one
-assignment an output. Any other is packed into the task's region and described. Nobody waits for the main process to make
-room; samples that exceed even the region end the task with `Status.TOO_LARGE`, and the batch is computed again in a larger
+Each sample is copied once. A sample of the expected shape and dtype goes to its row, by one comparison and one assignment an
+output. Other samples are packed into the task's region and described. No worker waits for the main process to make room. If
+the samples do not fit into the region, the task ends with `Status.TOO_LARGE`, and the batch is computed again in a larger
 slot.
 """
 
@@ -21,34 +21,43 @@ from numpy.typing import NDArray
 
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.worker.event_loop import LazyEventLoop
+from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import Replacer
 from dali_like.engine.worker.requests import answer
-from dali_like.engine.worker.slot_view import SlotView
-from dali_like.engine.worker.source import LastBatch, Source, as_columns, is_on_gpu, split_outputs
-from dali_like.engine.worker.streams import Stream
-from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, Task
+from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
+from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
-#: Views of so many slots, with so many keys in them, are kept for reuse; beyond that they start anew. A ring has a
-#: few slots; many more only while somebody holds many batches.
+#: At most this many views of slots, with this many keys, are kept for reuse; then all are dropped. A ring has a few slots,
+#: and many more only while the user holds many batches.
 _MAX_VIEWS = 256
 _MAX_KEYS = 1 << 17
 
-#: What arrays raise that do not lie in one piece, where that is wanted.
+#: Raised for arrays that are not contiguous, when `mmap` is to copy them.
 _NOT_CONTIGUOUS = (ValueError, BufferError)
+
+#: Constants of the hot path, without an attribute lookup. Plain integers index faster than members of the enum.
+_CANCELLED, _SOURCE, _SLOT_LAYOUT = map(int, (Header.CANCELLED, Header.SOURCE, Header.LAYOUT))
+_REQUEST = SourceType.REQUEST
+_DENSE = Status.DENSE, 0
 
 
 class TaskRunner:
     """Computes tasks of the given sources.
 
     Args:
-        space: where the slots are.
+        space: the shared space with the slots.
         sources: by their number in the slots' headers.
-        cell: three numbers: the index in the batch of the sample that is being made; how many samples were replaced; how
+        cell: three words to write to: the index in the batch of the current sample; how many samples were replaced; how
             many items of iterables were skipped.
-        meters: for each source; default: in memory of its own.
+        meters: one for each source; default: in memory of their own.
+
+    Attributes:
+        unnoted: the meter that has to `note` the rest about the last task; None if there is no more.
+        error: the exception of the last task, if its status was FAILED.
+        unplaced: the sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None if a
+            stream has taken it back.
     """
 
     def __init__(
@@ -60,40 +69,37 @@ class TaskRunner:
         self._cell = cell
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, SlotView] = {}
-        self._loop = LazyEventLoop()
+        self._loop = EventLoop()
         self._replacer = Replacer(cell, self._loop)
-        #: A meter that has more to note of the last task, when that has been reported.
         self.unnoted: Meter | None = None
-        #: The exception that the last task ended with, if its status was FAILED.
         self.error: Exception | None = None
-        #: The sample, or batch, that found no room or no memory, if the status was TOO_LARGE or NO_MEMORY. None where an
-        #: iterable has been given it back.
         self.unplaced: Any = None
 
     @property
     def readings(self) -> list[Reading]:
-        """What the meters say."""
+        """The readings of the meters."""
         return [meter.reading for meter in self.meters]
 
     def run(self, page: int, number: int, made: deque[Any] | None = None) -> tuple[Status, int]:
-        """Compute one task of the batch in the slot that starts on `page`; the status and its value.
+        """Compute one task of the batch in the slot that starts on `page`. Return the status and its value.
 
         Args:
-            made: the first samples of the task, or its batch, where they have been made already; they are taken out of it.
+            made: the first samples of the task, or its batch, if there are any already. They are removed from it.
         """
         header = self._headers.get(page)
         if header is None:
             header = self._headers[page] = self._space.array(page * PAGE_BYTES, (HEADER_WORDS,), np.dtype(np.int64))
         words = header.tolist()
-        if words[Header.CANCELLED]:
+        if words[_CANCELLED]:
+            self.meters[words[_SOURCE]].skip(words, number)
             return Status.SKIPPED, 0
         view = self._views.get(page)
-        if view is None or view.slot_layout != words[Header.LAYOUT]:
+        if view is None or view.slot_layout != words[_SLOT_LAYOUT]:
             if len(self._views) >= _MAX_VIEWS or sum(view.num_keys for view in self._views.values()) > _MAX_KEYS:
                 self._views.clear()
                 self._headers.clear()
             view = self._views[page] = SlotView(self._space, page * PAGE_BYTES, words)
-        number_of_source = words[Header.SOURCE]
+        number_of_source = words[_SOURCE]
         task = Task(self._space, view, self._sources[number_of_source], words, number)
         return self.compute(task, self.meters[number_of_source], made)
 
@@ -101,31 +107,33 @@ class TaskRunner:
         """Compute a task, wherever its samples go; see `run`."""
         before = current_call.get()
         watch = meter.begin()
+        outcome = None
         try:
             current_call.set(CallContext(task.source.seeds, task.empty, None if watch is None else watch.timed_within))
-            return self._run(task, made, watch)
+            outcome = self._run(task, made, watch)
+            return outcome
         finally:
             current_call.set(before)  # a callback may run a pipeline
             task.end()
-            if meter.end(watch, task.span):
+            if meter.end(watch, task, outcome):
                 self.unnoted = meter
 
     def note(self) -> None:
-        """Note of the last task what may wait until it has been reported. To be called before the next."""
+        """Write the rest of the measurements of the last task, after its report and before the next task."""
         if self.unnoted is not None:
             self.unnoted.note()
             self.unnoted = None
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function of the user's; one that returns a coroutine is awaited."""
+        """Call a function of the user's. If it returns a coroutine, await that."""
         return self._loop.finish(function(*args))
 
     def note_skip(self) -> None:
-        """Show that an iterable is on its way to what it is asked for."""
+        """Count a skipped item of an iterable, as a sign of progress."""
         self._cell[2] += 1
 
     def close(self) -> None:
-        """End the event loop, if there is one."""
+        """Close the event loop, if there is one."""
         self._loop.close()
 
     def _run(self, task: Task, made: deque[Any] | None, watch: Stopwatch | None) -> tuple[Status, int]:
@@ -138,7 +146,7 @@ class TaskRunner:
         if made:
             task.callback = _Resumed(made, task.callback)
         try:
-            if source.requests:
+            if source.type is _REQUEST:
                 answer(task, self._cell, watch)
             elif source.batch:
                 self._make_batch(task)
@@ -149,7 +157,7 @@ class TaskRunner:
                 while i < task.stop:
                     i = self._make(task, i)
         except StopIteration:
-            if source.batch or source.requests or source.last_batch is LastBatch.DROP:
+            if source.batch or source.type is _REQUEST or source.last_batch is LastBatch.DROP:
                 return Status.STOPPED, self._cell[0]
             task.end_at(self._cell[0])
         except RegionFullError as full:
@@ -160,7 +168,7 @@ class TaskRunner:
             self.error = error
             return Status.FAILED, self._cell[0]
         if task.region is None:
-            return Status.DENSE, 0
+            return _DENSE
         return Status.DESCRIBED, task.region.used
 
     # Batch by batch
@@ -179,7 +187,7 @@ class TaskRunner:
 
     def _take_item(self, task: Task, info: BatchInfo) -> Any:
         """Return a batch of a stream that takes its state from requests, after writing the reported state."""
-        stream: Any = task.source.callback
+        stream = task.source.stream
         stream.heed(bytes(task.request))
         batch = task.callback(info)
         if stream.reported is not None:
@@ -200,23 +208,22 @@ class TaskRunner:
                     for i, value in enumerate(column):
                         task.put(i, output, value, source)
         except BaseException as error:
-            is_wrong = isinstance(error, Exception) and not isinstance(error, (RegionFullError, NoMemoryError))
-            if not is_wrong:  # but without a place, or interrupted
-                self._keep(batch, source)
+            if not isinstance(error, Exception) or isinstance(error, (RegionFullError, NoMemoryError)):
+                self._keep(batch, source)  # it is not wrong: it found no room, or an interrupt came
             raise
         task.end_at(len(columns[0]))
 
     def _keep(self, batch: Any, source: Source) -> None:
-        """Keep a batch that will be asked for again."""
-        if isinstance(source.callback, Stream):
-            source.callback.put_back(batch)
+        """Keep a batch that will be requested again."""
+        if source.type is SourceType.STREAM:
+            source.stream.put_back(batch)
         else:
             self.unplaced = batch
 
     # Sample by sample
 
     def _make(self, task: Task, begin: int) -> int:
-        """Make the samples from `begin` on, up to the end of the task or the first that must be replaced; the next index."""
+        """Compute the samples from `begin` on, until the task ends or one must be replaced. Return the next index."""
         source, cell = task.source, self._cell
         fill = self._fill_two_rows if source.num_outputs == 2 else self._fill_rows
         if begin == task.start and not task.has_rows:
@@ -234,12 +241,12 @@ class TaskRunner:
             return int(cell[0]) + 1
         return i
 
-    # The loops of the next two methods are what a sample costs besides its callback and the copies. Making the tuple by its
-    # class, comparing dtypes by value first (those of unpickled arrays are copies), or naming `strict` in the call of zip
-    # would each add 0.1 us to some 0.4 us.
+    # Apart from its callback and the copies, a sample costs one step of the loops in the next two methods: some 0.4 us. Each
+    # of these would add 0.1 us: to make the tuple by calling its class; to compare dtypes by value first (unpickled arrays
+    # have copies of dtypes); to pass `strict` to zip.
 
     def _fill_rows(self, task: Task, begin: int) -> int:
-        """Make samples for as long as all are in their rows; the index behind the last."""
+        """Compute samples as long as all fit their rows. Return the index after the last."""
         callback, first, iteration, epoch = task.callback, task.first, task.iteration, task.epoch
         single, count = task.source.num_outputs is None, task.source.output_count
         cell, lent, new, ndarray, targets = self._cell, task.lent, tuple.__new__, np.ndarray, task.targets
@@ -259,7 +266,7 @@ class TaskRunner:
                             break
                         memory[key] = array
                     else:
-                        # So that the next sample gets the same memory, which is in the cache.
+                        # The next sample then gets the same memory, which is in the cache.
                         array = outputs = sample = None
                         continue
                 except _NOT_CONTIGUOUS:
@@ -271,7 +278,7 @@ class TaskRunner:
         return task.stop
 
     def _fill_two_rows(self, task: Task, begin: int) -> int:
-        """As `_fill_rows`, for two outputs, such as data and a label: without the inner loop a sample takes 0.17 us less."""
+        """As `_fill_rows`, for two outputs, such as data and label. Without the inner loop, a sample takes 0.17 us less."""
         callback, first, iteration, epoch = task.callback, task.first, task.iteration, task.epoch
         cell, lent, new, ndarray = self._cell, task.lent, tuple.__new__, np.ndarray
         (memory_a, dtype_a, shape_a), (memory_b, dtype_b, shape_b) = task.targets
@@ -281,7 +288,7 @@ class TaskRunner:
             sample = callback(new(SampleInfo, (first + i, i, iteration, epoch)))
             if sample.__class__ is tuple and len(sample) == 2:
                 a, b = sample
-                if lent and not (b.__class__ is ndarray and b.base is None):  # else it has memory of its own
+                if lent and not (b.__class__ is ndarray and b.base is None):  # `b` may overlap `a`
                     a, b = sample = task.disentangle(i, sample, task.source)
                 if (
                     a.__class__ is ndarray
@@ -306,7 +313,7 @@ class TaskRunner:
         return task.stop
 
     def _fill_region(self, task: Task, begin: int) -> int:
-        """Make samples, and describe where they are; the index behind the last."""
+        """Compute samples, write them into the region, and describe them. Return the index after the last."""
         callback, first, iteration, epoch, source = task.callback, task.first, task.iteration, task.epoch, task.source
         single, count, any_objects = source.num_outputs is None, source.output_count, any(source.objects)
         cell, lent, new, put = self._cell, task.lent, tuple.__new__, task.put_arrays
@@ -326,7 +333,7 @@ class TaskRunner:
         return task.stop
 
     def _make_concurrently(self, task: Task, concurrency: int, watch: Stopwatch | None) -> None:
-        """Make all samples in an event loop; what counts is the lowest index that did not succeed."""
+        """Compute all samples in an event loop. Of several exceptions, the one of the lowest index is raised."""
         source = task.source
         callback = source.callback if watch is None else watch.timed_coroutine(source.callback)
 
@@ -348,7 +355,7 @@ class TaskRunner:
             self._replace(task, i, error)
 
     def _replace(self, task: Task, i: int, error: Exception) -> None:
-        """Put another sample in the place of one that could not be made.
+        """Replace a sample that could not be computed.
 
         Raises:
             Exception: see `Replacer.replace`.
@@ -357,7 +364,7 @@ class TaskRunner:
         self._replacer.replace(info, error, task.source, task.callback, functools.partial(self._put, task, i))
 
     def _put(self, task: Task, i: int, sample: Any, source: Source) -> None:
-        """Write any sample that may be written, and describe where it is."""
+        """Write a sample of any accepted form."""
         outputs = split_outputs(sample, source)
         if task.lent and len(outputs) > 1:
             outputs = task.disentangle(i, outputs, source)
@@ -372,13 +379,13 @@ class TaskRunner:
         return lambda info: self.call(callback, info)
 
     def write_message(self, page: int, task: int, message: bytes) -> None:
-        """Leave a message at the start of a task's region, in place of its samples."""
+        """Write a message to the start of a task's region, over its samples."""
         region = Region(self._space, self._views[page], task)
         region.append(np.frombuffer(len(message).to_bytes(WORD_BYTES, "little") + message, np.uint8))
 
 
 class _Resumed:
-    """A callback some of whose results have been made already."""
+    """A callback that first returns results of earlier calls."""
 
     def __init__(self, made: deque[Any], callback: Callable[[Any], Any]) -> None:
         self._made = made

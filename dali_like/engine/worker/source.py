@@ -1,23 +1,26 @@
-"""What a source is to the engine; what it may return, and how that becomes arrays."""
+"""The `Source` contract, and the conversion of returned values to arrays.
+
+The main process makes sources and hands copies to the workers. Values are converted in the process or thread that called
+the user's function; the arrays may be views of the user's memory until a task copies them into its slot.
+"""
 
 from __future__ import annotations
 
 import enum
 import inspect
-import pickle
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.dlpack import array_of_capsule, is_capsule
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM, UNKNOWN
-from dali_like.engine.worker.streams import Stream
+from dali_like.engine.worker.out_of_band import OutOfBandPickle, Pickled, block_of, pickle_parts
 from dali_like.errors import (
     BatchSizeError,
+    CorruptionError,
     DtypeMismatchError,
     LayoutMismatchError,
     NdimMismatchError,
@@ -26,56 +29,71 @@ from dali_like.errors import (
     SampleTypeError,
 )
 
+if TYPE_CHECKING:
+    import pickle
+
+    from dali_like.engine.worker.requests import RequestHandler
+    from dali_like.engine.worker.streams import Stream
+
 #: ``kDLCUDA``, see ``__dlpack_device__`` in the array API standard.
 _DLPACK_CUDA = 2
-#: Of which whatever is an array has one.
+#: Every kind of array has at least one of these attributes.
 _INTERFACES = ("__array_interface__", "__array__", "__dlpack__")
-_FORGOTTEN = "does every way through the callback end in a return?"
+_FORGOTTEN = "does every path through the callback end in a return?"
+
+
+class SourceType(enum.Enum):
+    """The three types of sources. They differ in their callbacks, and in the way to compute a task."""
+
+    #: The callback is a function of a SampleInfo, or of a BatchInfo. Any worker may call it, for any sample, repeatedly.
+    CALLABLE = "callable"
+    #: The callback is a `dali_like.engine.worker.streams.Stream`, called in the same way. One worker calls it, in order.
+    STREAM = "stream"
+    #: The callback is a `dali_like.engine.worker.requests.RequestHandler`, which computes whole tasks.
+    REQUEST = "request"
 
 
 class LastBatch(enum.Enum):
-    """What becomes of the samples of a batch that StopIteration ends before it is full."""
+    """Treatment of the samples in a batch that StopIteration ends before it is full."""
 
     DROP = "drop"  #: they are dropped
-    PARTIAL = "partial"  #: they are a batch
-    FILL = "fill"  #: they are a batch, and the last of them is repeated until it is full
+    PARTIAL = "partial"  #: they are delivered as a smaller batch
+    FILL = "fill"  #: the last sample is repeated until the batch is full
 
 
 class Source(NamedTuple):
-    """Where the data of one external source comes from, as the engine sees it.
+    """The user's callable, iterable or generator with its options, as the engine sees it.
 
     Attributes:
-        name: how messages call the source.
-        callback: makes one sample, given a SampleInfo; or one batch, given a BatchInfo.
-        num_outputs: how many arrays make a sample; None where the callback returns the array itself.
-        batch: whether the callback makes batches.
-        requests: whether it is told what to make: it is a `dali_like.engine.worker.requests.RequestHandler`.
-        takes_state: whether requests bring a state; see `dali_like.engine.worker.streams`.
-        task_size: how many samples make a task, given the number of workers; None:
+        name: the source's name in messages.
+        callback: see `SourceType`.
+        num_outputs: arrays in a sample; None if the callback returns the array itself.
+        batch: whether the callback makes batches rather than samples.
+        type: which type of source it is.
+        takes_state: whether requests bring a reported state; see `dali_like.engine.worker.streams`.
+        task_size: the number of samples in a task, as a function of the number of workers; None:
             `dali_like.engine.memory.slot_layout.task_size`.
-        in_order: whether it must be called in the order of the batches, and always in the same process: it walks through an
-            iterable. See `dali_like.engine.worker.streams.Stream`.
-        concurrency: how many samples may be in the making at once, where the callback is a coroutine function.
-        last_batch: what becomes of an incomplete batch.
-        objects: for each output, whether it is of Python objects, which travel pickled. Empty: none is.
-        on_error: what happens when the callback raises, or returns what cannot be delivered: "raise"; "skip", the sample of
-            the next index that succeeds stands in; or a callable that is given the SampleInfo and the exception and returns
-            what stands in.
-        worker_setup: called in each worker before its first sample, and where there are no workers, once.
-        worker_teardown: called in each worker when it is told to end, and where there are no workers, when the pipeline is
-            closed.
-        seeds: what `SampleInfo.rng` depends on besides the sample: the pipeline's seed, and the number of the source.
-        verb: how messages call what it does.
+        in_order: whether one worker must compute all batches, in their order. True for streams in workers.
+        concurrency: how many samples a worker computes at once, if the callback is a coroutine function; else None.
+        last_batch: treatment of an incomplete batch.
+        objects: for each output, whether it holds Python objects, which travel pickled. Empty: no output does.
+        on_error: the reaction if the callback raises, or returns a value that cannot be delivered. "raise": raise the
+            exception. "skip": take the sample of the next index that succeeds. A callable: it gets the SampleInfo and the
+            exception, and returns the replacement.
+        worker_setup: called in each worker before its first sample; without workers, once.
+        worker_teardown: called in each worker before it exits; without workers, when the pipeline is closed.
+        seeds: seeds of `SampleInfo.rng` besides the sample: the pipeline's seed, and the number of the source.
+        verb: the verb in messages about values of the source: "'images' returned ...".
         takes_gpu: whether it may return arrays on a GPU; see `dali_like.graph.gpu_sources`.
-        layouts: of each output, as declared, or empty.
-        seen_layouts: likewise; where nothing was declared, as tensors say that have been seen. None: they are not asked.
+        layouts: the declared layout of each output; empty if there is none.
+        seen_layouts: the same, filled in from the tensors that the source returned. None: tensors are not asked.
     """
 
     name: str
     callback: Callable[[Any], Any]
     num_outputs: int | None = None
     batch: bool = False
-    requests: bool = False
+    type: SourceType = SourceType.CALLABLE
     takes_state: bool = False
     task_size: Callable[[int], int] | None = None
     in_order: bool = False
@@ -92,39 +110,54 @@ class Source(NamedTuple):
     seen_layouts: list[str] | None = None
 
     @property
+    def stream(self) -> Stream:
+        """The callback of a stream."""
+        assert self.type is SourceType.STREAM
+        return self.callback  # type: ignore[return-value]
+
+    @property
+    def handler(self) -> RequestHandler:
+        """The callback of a request source."""
+        assert self.type is SourceType.REQUEST
+        return self.callback  # type: ignore[return-value]
+
+    @property
     def output_count(self) -> int:
-        """The number of outputs: 1 where `num_outputs` is None."""
+        """The number of outputs."""
         return 1 if self.num_outputs is None else self.num_outputs
 
     @property
     def counts(self) -> bool:
-        """Whether it shows only when a batch is made how many samples it has."""
+        """Whether the number of samples in a batch is known only after the batch is computed."""
         return self.batch or self.last_batch is not LastBatch.DROP
 
     @property
     def makes_again(self) -> bool:
-        """Whether it can be asked again for what it has made, by the same process."""
-        return not ((isinstance(self.callback, Stream) or self.requests) and self.callback.once)  # type: ignore[attr-defined]
+        """Whether the same process can compute a sample again."""
+        if self.type is SourceType.CALLABLE:
+            return True
+        return not (self.stream.once if self.type is SourceType.STREAM else self.handler.once)
 
     def for_thread(self) -> Source:
-        """The source for one of several threads: it shares the user's objects, and not what the engine notes."""
-        if isinstance(self.callback, Stream) or self.requests:
-            return self._replace(callback=self.callback.for_thread())  # type: ignore[attr-defined]
-        return self
+        """Return a copy for one of several threads. It shares the user's objects, and has state of its own."""
+        if self.type is SourceType.CALLABLE:
+            return self
+        own: Any = self.stream.for_thread() if self.type is SourceType.STREAM else self.handler.for_thread()
+        return self._replace(callback=own)
 
     def is_object(self, output: int) -> bool:
-        """Whether an output is of Python objects."""
+        """Whether an output holds Python objects."""
         return bool(self.objects) and self.objects[output]
 
 
 class PickledSource(NamedTuple):
-    """What a source consists of, its functions and all that they hold, pickled.
+    """The pickled functions of a source, with all objects that they refer to.
 
     Attributes:
         data: ``pickle.loads(data, buffers=buffers)`` gives the source, on_error, worker_setup and worker_teardown.
-        buffers: the memory of the arrays that are not in `data`. They are the arrays' own, and change with them.
+        buffers: the memory of arrays that `data` refers to. It belongs to the arrays, and changes with them.
         modules: the names of the modules that `data` refers to.
-        descriptors: what workers are to inherit; see `dali_like.engine.backends.inherited`.
+        descriptors: descriptors that workers inherit; see `dali_like.engine.backends.inherited`.
     """
 
     data: bytes
@@ -133,24 +166,24 @@ class PickledSource(NamedTuple):
     descriptors: tuple[Descriptor, ...] = ()
 
 
-#: Pickles what a source consists of, given by how messages call it; and how they call the source. See
+#: Pickles the parts of a source, by their names in messages, given also the name of the source. See
 #: `dali_like.sources.callback_pickler`.
 SourcePickler = Callable[[dict[str, Any], str], PickledSource]
 
 
 def kind_of_samples(samples: Any) -> tuple[np.dtype[Any], int]:
-    """The dtype of samples, and how many dimensions each has: of several arrays, or of one of all of them, on a GPU too."""
+    """Return the dtype of samples and their number of dimensions. They are a sequence of arrays, or one array."""
     if isinstance(samples, Sequence):
         return samples[0].dtype, len(samples[0].shape)
     return samples.dtype, len(samples.shape) - 1
 
 
 def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
-    """The outputs of a sample, checked for their number.
+    """Return the outputs of a sample, after a check of their number.
 
     Raises:
-        OutputCountError: too few or too many, or one array.
-        SampleTypeError: something else that is no tuple or list.
+        OutputCountError: there are too few or too many, or the sample is one array.
+        SampleTypeError: the sample is neither a tuple nor a list.
     """
     if source.num_outputs is None:
         return (sample,)
@@ -165,13 +198,14 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
-            f"{source.name} {source.verb} {len(sample)} outputs; num_outputs={source.num_outputs} says {source.num_outputs}"
+            f"{source.name} {source.verb} {len(sample)} outputs instead of {source.num_outputs}; return {source.num_outputs}"
+            f"{f', or pass num_outputs={len(sample)}' if sample else ''}"
         )
     return sample
 
 
 def as_columns(batch: Any, source: Source, capacity: int) -> list[NDArray[Any] | Sequence[Any]]:
-    """The outputs of a batch, each as one array whose first dimension counts the samples, or as a sequence of samples.
+    """Return the outputs of a batch: each is an array whose first dimension counts the samples, or a sequence of samples.
 
     Raises:
         OutputCountError: too few or too many outputs.
@@ -204,29 +238,38 @@ def _as_column(value: Any, source: Source, output: int) -> NDArray[Any] | Sequen
     if callable(getattr(value, "is_dense_tensor", None)) and callable(getattr(value, "at", None)):  # a TensorList
         heed_layout(value, source, output)
         return [value.at(i) for i in range(len(value))]
-    array = as_array(value, source, output, max_ndim=MAX_NDIM + 1)
+    array = as_tensor(value, source, output, max_ndim=MAX_NDIM + 1)
     if not array.ndim:
         raise SampleTypeError(
             f"{source.name} {source.verb} {_describe(value)} in output {output}; a batch is a list or tuple of arrays, an "
-            "array whose first dimension counts the samples, or a TensorList. For one sample a call, say batch=False"
+            "array whose first dimension counts the samples, or a TensorList. For one sample a call, pass batch=False"
         )
     return array
 
 
 def as_array(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) -> NDArray[Any]:
-    """One output of a sample, or of a batch, as an array on the CPU, of native byte order and of one of `DTYPES`.
-
-    Accepted are NumPy arrays and scalars, Python numbers, and whatever offers the array interface, ``__array__`` or DLPack
-    on the CPU, tensors of PyTorch and JAX among them. The array may be a view of the value.
+    """Convert one output of a sample, or of a batch, to an array on the CPU. Objects become the bytes of their pickle.
 
     Raises:
-        SampleTypeError: anything else.
+        SampleTypeError: the value is not an array, or cannot be pickled.
     """
     if source.is_object(output):
-        return _pickled(value, source, output)
+        return block_of_object(value, source, output)
+    return as_tensor(value, source, output, max_ndim)
+
+
+def as_tensor(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) -> NDArray[Any]:
+    """Convert one output of a sample, or of a batch, to an array of native byte order, with one of `DTYPES`.
+
+    NumPy arrays and scalars, Python numbers, and objects with the array interface, ``__array__`` or DLPack on the CPU are
+    accepted, tensors of PyTorch and JAX among them. The array may be a view of the value.
+
+    Raises:
+        SampleTypeError: the value is something else.
+    """
     if isinstance(value, np.ndarray):
         if value.__class__ is not np.ndarray and np.ma.is_masked(value):
-            _refuse(value, source, output, "a masked array, whose mask does not travel; return array.filled(...)")
+            _refuse(value, source, output, "a masked array, which would lose its mask; return array.filled(...)")
         array = value
     elif isinstance(value, (np.generic, bool, int, float)):
         array = np.asarray(value)
@@ -236,8 +279,8 @@ def as_array(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) 
         native = array.dtype.newbyteorder("=")
         if native not in DTYPE_CODES:
             raise SampleDtypeError(
-                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype, but "
-                f"{', '.join(map(str, DTYPES))}; convert it, or say dtype=types.OBJECT, which allows any object"
+                f"{source.name} {source.verb} {_describe(value)} in output {output}: tensors cannot have that dtype, only "
+                f"{', '.join(map(str, DTYPES))}; convert it, or pass dtype=types.OBJECT for any Python object"
             )
         array = array.astype(native)
     if array.ndim > max_ndim:
@@ -245,47 +288,51 @@ def as_array(value: Any, source: Source, output: int, max_ndim: int = MAX_NDIM) 
     return array
 
 
-class Pickled(NamedTuple):
-    """An object that has been pickled already."""
+def parts_of_object(value: Any, source: Source, output: int) -> Sequence[Any]:
+    """Pickle a Python object; see `dali_like.engine.worker.out_of_band.pickle_parts`.
 
-    data: NDArray[np.uint8]
-
-
-def _pickled(value: Any, source: Source, output: int) -> NDArray[np.uint8]:
-    if isinstance(value, Pickled):
-        return value.data
+    Raises:
+        SampleTypeError: it cannot be pickled.
+    """
     try:
-        try:
-            data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        except Exception:  # whatever a user's class does; one that cannot be found by name can go by value
-            data = cloudpickle.dumps(value)
-    except Exception as error:
+        return pickle_parts(value)
+    except Exception as error:  # a user's class may raise anything
         raise SampleTypeError(
             f"{source.name} {source.verb} {_describe(value)} in output {output}, which cannot be pickled: {error}"
         ) from error
-    return np.frombuffer(data, np.uint8)
+
+
+def block_of_object(value: Any, source: Source, output: int) -> NDArray[np.uint8]:
+    """Pickle a Python object into memory of its own.
+
+    Raises:
+        SampleTypeError: it cannot be pickled.
+    """
+    return value.block if isinstance(value, Pickled) else block_of(parts_of_object(value, source, output))
 
 
 def load_objects(samples: Iterable[NDArray[Any]], name: str, output: int) -> list[Any]:
-    """The Python objects of one output of a batch.
+    """Load the Python objects of one output of a batch. Their large arrays are views of the samples.
 
     Raises:
-        SampleTypeError: one cannot be unpickled in this process.
+        SampleTypeError: an object cannot be unpickled in this process.
     """
     objects = []
     for sample in samples:
         try:
-            objects.append(pickle.loads(sample.data))
-        except Exception as error:  # whatever a user's class does
+            objects.append(OutOfBandPickle(sample).load())
+        except CorruptionError:
+            raise
+        except Exception as error:  # a user's class may raise anything
             raise SampleTypeError(f"an object in output {output} of {name} cannot be unpickled here: {error!r}") from error
     return objects
 
 
 def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: int, source: Source, output: int) -> None:
-    """Compare what a sample is with what was declared for the output, or seen before; UNKNOWN stands for anything.
+    """Compare the dtype and ndim of a sample with the expected ones, declared or seen before. UNKNOWN matches anything.
 
     Raises:
-        DtypeMismatchError, NdimMismatchError: it differs.
+        DtypeMismatchError, NdimMismatchError: they differ.
     """
     if dtype not in (UNKNOWN, DTYPE_CODES[array_dtype]):
         raise DtypeMismatchError(dtype_text(source, output, DTYPES[dtype], array_dtype))
@@ -294,7 +341,7 @@ def check_array(array_dtype: np.dtype[Any], array_ndim: int, dtype: int, ndim: i
 
 
 def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dtype[Any], where: str = "") -> str:
-    """The message for a dtype that differs; `where` says where the expected one was seen."""
+    """Return the message for an unexpected dtype; `where` says where the expected one was seen."""
     return (
         f"{source.name} {source.verb} data of type {got} in output {output}; declared or seen before: {expected}{where}. "
         f"All samples have one dtype: convert this one, array.astype(np.{expected}), or the others"
@@ -302,10 +349,10 @@ def dtype_text(source: Source, output: int, expected: np.dtype[Any], got: np.dty
 
 
 def ndim_text(source: Source, output: int, expected: int, got: int, where: str = "") -> str:
-    """The message for a number of dimensions that differs; `where` says where the expected one was seen."""
+    """Return the message for an unexpected number of dimensions; `where` says where the expected one was seen."""
     return (
         f"{source.name} {source.verb} data with {got} dimensions in output {output}; declared or seen before: {expected}"
-        f"{where}. All samples have as many, and as many as a layout has letters: reshape the array, as by "
+        f"{where}. All samples have the same number of dimensions, one for each letter of a layout: reshape the array, by "
         "array[..., np.newaxis], or change ndim or layout"
     )
 
@@ -316,19 +363,19 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     _refuse_unawaited(value, source)
     heed_layout(value, source, output)
     if isinstance(value, (list, tuple)):
-        several = ", or say num_outputs= if it is several outputs" if source.num_outputs is None else ""
+        several = ", or pass num_outputs= if it is several outputs" if source.num_outputs is None else ""
         _refuse(value, source, output, f"wrap it in np.array(){several}")
     if isinstance(value, (str, bytes, bytearray, dict)):
         _refuse(
             value,
             source,
             output,
-            "not an array; bytes become one with np.frombuffer(data, np.uint8), and dtype=types.OBJECT allows any object",
+            "not an array; bytes become one by np.frombuffer(data, np.uint8); pass dtype=types.OBJECT for any Python object",
         )
     if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False):
         _refuse(value, source, output, "an array on a GPU; callbacks return CPU arrays, and .gpu() moves the batch")
     if not is_capsule(value) and not any(hasattr(value, name) for name in _INTERFACES):
-        _refuse(value, source, output, "not an array; dtype=types.OBJECT allows any object")
+        _refuse(value, source, output, "not an array; pass dtype=types.OBJECT for any Python object")
     try:
         if is_capsule(value):
             return array_of_capsule(value)
@@ -342,10 +389,10 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
 
 
 def heed_layout(value: Any, source: Source, output: int) -> None:
-    """Note the layout of what may be a `dali_like.tensors.TensorCPU`, or a list of such.
+    """Record the layout of a `dali_like.tensors.TensorCPU` or TensorListCPU; other values have none.
 
     Raises:
-        LayoutMismatchError: another one has been seen before.
+        LayoutMismatchError: the output had another layout before.
     """
     if source.seen_layouts is None or source.layouts[output] or not callable(layout_of := getattr(value, "layout", None)):
         return
@@ -356,7 +403,7 @@ def heed_layout(value: Any, source: Source, output: int) -> None:
 
 
 def is_on_gpu(value: Any) -> bool:
-    """Whether it is an array on a GPU."""
+    """Whether a value is an array on a GPU."""
     if hasattr(value, "__cuda_array_interface__") or getattr(value, "is_cuda", False):
         return True
     device = getattr(value, "__dlpack_device__", None)

@@ -1,15 +1,17 @@
-"""A task as the one who computes it sees it: which samples, and where they go.
+"""One task while it is computed: its samples, and the places in the slot where they go.
 
-Nothing but the rows, descriptors, count and region of the task itself is touched.
+This code runs in the worker that has taken the task, or in the main process for sources that are not parallel. The slot
+belongs to the main process. A task writes only to its own rows, descriptors, count and region.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-import threading
+import sys
 from collections.abc import Sequence
-from typing import Any
+from threading import Lock, RLock
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,8 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.protocol import (
     DESCRIPTOR_WORDS,
     DTYPE_CODES,
+    DTYPES,
+    HEADER_WORDS,
     MAX_NDIM,
     SAMPLE_ALIGNMENT,
     UNKNOWN,
@@ -28,23 +32,41 @@ from dali_like.engine.memory.protocol import (
 from dali_like.engine.memory.slot_layout import describe_rows
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.meters import Interval
-from dali_like.engine.worker.slot_view import MOST_PLAIN_BYTES, SlotView
-from dali_like.engine.worker.source import Pickled, Source, as_array, check_array
+from dali_like.engine.worker.out_of_band import Pickled, write_parts
+from dali_like.engine.worker.source import (
+    Source,
+    SourceType,
+    as_array,
+    as_tensor,
+    block_of_object,
+    check_array,
+    parts_of_object,
+)
 from dali_like.errors import OutOfMemoryError
 from dali_like.types import SampleInfo, plain_form
 
-#: Memory is put behind a region in steps, since each is a few system calls: as much again as there is already, within these
-#: bounds. So a batch of small samples takes little, and one of large samples few steps.
+#: Memory is committed behind a region in steps, since each step is a few system calls. A step is as large as the memory that
+#: is there already, within these bounds: small samples take little memory, and large ones few steps.
 _LEAST_COMMIT_BYTES = 1 << 14
 _MOST_COMMIT_BYTES = 1 << 20
 
-#: What writes a descriptor, by the number of dimensions; see `dali_like.engine.memory.protocol.Word`.
+#: Functions that write a descriptor, by the number of dimensions; see `dali_like.engine.memory.protocol.Word`.
 _DESCRIPTORS = tuple(struct.Struct(f"={Word.SHAPE + ndim}q").pack_into for ndim in range(MAX_NDIM + 1))
 _DESCRIPTOR_BYTES = DESCRIPTOR_WORDS * WORD_BYTES
 
+#: Contiguous arrays up to this size are copied by `mmap`, which takes 0.1 us less than NumPy. Meanwhile, for 20 us at most,
+#: no other thread runs. Without a GIL, `mmap` would let only one thread copy at a time.
+MOST_PLAIN_BYTES = 1 << 18 if getattr(sys, "_is_gil_enabled", lambda: True)() else 0
+
+
+#: Words of the header, as plain integers: these index faster than members of the enum.
+_PROVISIONAL, _EPOCH, _ITERATION, _FIRST_SAMPLE, _BATCH_SIZE = map(
+    int, (Header.PROVISIONAL, Header.EPOCH, Header.ITERATION, Header.FIRST_SAMPLE, Header.BATCH_SIZE)
+)
+
 
 class RegionFullError(Exception):
-    """The samples of a task do not fit into its region; `needed` is how many bytes would have been enough so far."""
+    """The samples of a task do not fit into its region. `needed` bytes would have sufficed for the samples so far."""
 
     def __init__(self, needed: int) -> None:
         super().__init__(needed)
@@ -52,83 +74,181 @@ class RegionFullError(Exception):
 
 
 class NoMemoryError(Exception):
-    """There is no memory to put behind a region; `missing` is how many bytes were wanted."""
+    """`missing` bytes could not be committed behind a region."""
 
     def __init__(self, missing: int) -> None:
         super().__init__(missing)
         self.missing = missing
 
 
-#: The dtypes and numbers of dimensions that arrays may have, as descriptors say it.
+#: For each dtype and number of dimensions that arrays may have: the words of a descriptor.
 _KINDS = {(dtype, ndim): (code, ndim) for dtype, code in DTYPE_CODES.items() for ndim in range(MAX_NDIM + 1)}
+
+#: The kind of objects in descriptors: arrays of bytes.
+_OBJECT_KIND = _KINDS[np.dtype(np.uint8), 1]
+
+
+class Target(NamedTuple):
+    """Where rows of one output are written, by ``memory[key] = array``, and the dtype and shape that samples need for it."""
+
+    memory: Any
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...] | None
+
+
+#: Target of an output without rows: no array has this shape.
+_NO_TARGET = Target(None, np.dtype(float), None)
+
+
+class SlotView:
+    """The layout of a slot, read once from its header and used for all batches with this layout.
+
+    Attributes:
+        expected: for each output, its descriptor in the header: dtype, ndim, and the offset of the rows.
+        kinds: for each output, the code of its dtype and its ndim, as far as they are known.
+        offsets: for each output, the offset of its rows.
+        rows: for each output, an array of all rows; None if it has no rows.
+        targets: for each output, where its rows are written.
+        marks, counts, descriptors: see `dali_like.engine.memory.ring.Slot`.
+    """
+
+    def __init__(self, space: SharedSpace, offset: int, words: Sequence[int]) -> None:
+        word = np.dtype(np.int64)
+        num_outputs = words[Header.NUM_OUTPUTS]
+        capacity = words[Header.CAPACITY]
+        self.offset = offset
+        self.slot_layout = words[Header.LAYOUT]
+        self.task_size = words[Header.TASK_SIZE]
+        self.regions_offset = offset + words[Header.REGIONS_OFFSET]
+        self.region_bytes = words[Header.REGION_BYTES]
+        num_tasks = -(-capacity // self.task_size)
+        marks_offset = offset + words[Header.MARKS_OFFSET]
+        self.marks = space.array(marks_offset, (num_tasks,), word)
+        self.counts = space.array(marks_offset + num_tasks * WORD_BYTES, (num_tasks,), word)
+        self.descriptors_offset = offset + words[Header.DESCRIPTORS_OFFSET]
+        self.descriptors: NDArray[np.int64] = space.array(
+            self.descriptors_offset, (capacity, num_outputs, DESCRIPTOR_WORDS), word
+        )
+        self.expected: list[list[int]] = space.array(
+            offset + HEADER_WORDS * word.itemsize, (num_outputs, DESCRIPTOR_WORDS), word
+        ).tolist()
+        self.kinds = [(expected[Word.DTYPE], expected[Word.NDIM]) for expected in self.expected]
+        self.offsets = [expected[Word.OFFSET] for expected in self.expected]
+        self.has_rows = UNKNOWN not in self.offsets
+        self._keys: dict[int, list[Sequence[Any]]] = {}
+        self._capacity = capacity
+        self.rows: list[Any] = [self._rows_of(space, expected) for expected in self.expected]
+        self._map = space.map
+        self._set_targets(MOST_PLAIN_BYTES)
+
+    @property
+    def num_keys(self) -> int:
+        """The number of keys kept for reuse."""
+        return sum(len(keys) for of_task in self._keys.values() for keys in of_task if isinstance(keys, list))
+
+    def keys_of(self, task: int) -> list[Sequence[Any]]:
+        """Return, for each output, the keys of a task's samples in its target."""
+        keys = self._keys.get(task)
+        if keys is None:
+            samples = range(task * self.task_size, min((task + 1) * self.task_size, self._capacity))
+            keys = self._keys[task] = [self._output_keys(output, samples) for output in range(len(self.targets))]
+        return keys
+
+    def expect_gaps(self) -> None:
+        """From the next task on, let NumPy copy all samples, since some are not contiguous."""
+        self._set_targets(0)
+        self._keys.clear()
+
+    def _set_targets(self, most_plain_bytes: int) -> None:
+        self.targets = [
+            _NO_TARGET
+            if rows is None
+            else Target(self._map if expected[Word.NBYTES] <= most_plain_bytes else rows, rows.dtype, rows.shape[1:])
+            for rows, expected in zip(self.rows, self.expected, strict=True)
+        ]
+
+    def _output_keys(self, output: int, samples: range) -> Sequence[Any]:
+        if self.targets[output].memory is not self._map:
+            return samples
+        begin, nbytes = self.offset + self.offsets[output], self.expected[output][Word.NBYTES]
+        return [slice(begin + i * nbytes, begin + (i + 1) * nbytes) for i in samples]
+
+    def _rows_of(self, space: SharedSpace, expected: list[int]) -> NDArray[Any] | None:
+        if expected[Word.OFFSET] == UNKNOWN:
+            return None
+        shape = tuple(expected[Word.SHAPE : Word.SHAPE + expected[Word.NDIM]])
+        return space.array(self.offset + expected[Word.OFFSET], (self._capacity, *shape), DTYPES[expected[Word.DTYPE]])
 
 
 class Task:
-    """One task while it is computed.
+    """Some samples of one batch, computed by one worker.
 
     Attributes:
-        callback: makes its samples: that of the source, or what the runner puts around it.
+        callback: the callback of the source, or a wrapper of the runner around it.
         provisional: whether the expected dtypes and dimensions are only guessed, so that others are no errors.
-        start, stop: the samples of the batch that it consists of.
+        start, stop: the samples of the task, by their index in the batch.
         first: idx_in_epoch of the batch's first sample.
-        targets, keys: where its samples go, see `dali_like.engine.worker.slot_view.SlotView`.
-        has_rows: whether each output has rows.
-        region: where samples go that have no row; None as long as all had one.
-        lent: the memory that the callback has been given to make samples in, by sample and output.
+        targets, keys: where rows are written, see `SlotView`.
+        has_rows: whether all outputs have rows.
+        region: holds the samples without a row; None until there is one.
+        lent: memory of the slot that the callback got from `SampleInfo.empty`, by sample and output.
+        words: the header of the slot.
+        number: the number of the task in its batch.
     """
+
+    region: Region | None = None
+    _is_over = False
 
     def __init__(self, space: SharedSpace, view: SlotView, source: Source, words: list[int], number: int) -> None:
         self._space = space
-        self._number = number
-        self._lock = threading.RLock()  # callbacks may have threads
-        self._is_over = False
+        self.number = number
+        self._lock = RLock()  # callbacks may have threads
         self.lent: dict[tuple[int, int], NDArray[Any]] = {}
         self.view = view
         self.source = source
         self.callback = source.callback
-        self.epoch = words[Header.EPOCH]
-        self.iteration = words[Header.ITERATION]
-        self.first = words[Header.FIRST_SAMPLE]
-        self.provisional = words[Header.PROVISIONAL]
-        self.start = number * view.task_size
-        self.stop = min(self.start + view.task_size, words[Header.BATCH_SIZE])
+        self.epoch = words[_EPOCH]
+        self.iteration = words[_ITERATION]
+        self.first = words[_FIRST_SAMPLE]
+        self.provisional = words[_PROVISIONAL]
+        start = self.start = number * view.task_size
+        self.stop = min(start + view.task_size, words[_BATCH_SIZE])
         self.targets = view.targets
         self.keys = view.keys_of(number)
         self.has_rows = view.has_rows
-        self._words = words
-        self.region: Region | None = None
+        self.words = words
 
     @property
     def request(self) -> memoryview:
-        """What the main process has sent along with the batch."""
-        begin = self.view.offset + self._words[Header.REQUEST_OFFSET]
-        return memoryview(self._space.map)[begin : begin + self._words[Header.REQUEST_BYTES]]
+        """The request that the main process has sent with the batch."""
+        begin = self.view.offset + self.words[Header.REQUEST_OFFSET]
+        return memoryview(self._space.map)[begin : begin + self.words[Header.REQUEST_BYTES]]
 
     def span(self) -> Interval:
-        """Which samples it consists of."""
-        first = -1 if self.source.requests else self.first + self.start
+        """Return the samples of the task."""
+        first = -1 if self.source.type is SourceType.REQUEST else self.first + self.start
         return Interval(self.epoch, self.iteration, first, self.stop - self.start)
 
     def end_at(self, stop: int) -> None:
-        """Leave it at fewer samples than it might have had."""
+        """End the task before the sample `stop`."""
         self.stop = stop
-        self.view.counts[self._number] = stop - self.start
+        self.view.counts[self.number] = stop - self.start
         if stop == self.start:
-            self.describe_all()  # nothing, which there may be no rows for
+            self.describe_all()  # without samples; the output may have no rows
 
     def clean_region(self) -> Region:
-        """The region of the task, with nothing in it."""
-        self.region = Region(self._space, self.view, self._number)
+        """Return the region of the task, empty."""
+        self.region = Region(self._space, self.view, self.number)
         return self.region
 
     def describe_all(self) -> Region:
-        """From now on each sample is described, and so are those that lie in their rows already."""
+        """From now on, describe each sample. Describe the ones that are in their rows already. Return the region."""
         if self.region is None:
             with self._lock:
                 if self.region is None:
                     for output, expected in enumerate(self.view.expected):
                         describe_rows(self.view.descriptors, output, expected, self.start, self.stop)
-                    self.region = Region(self._space, self.view, self._number)
+                    self.region = Region(self._space, self.view, self.number)
         return self.region
 
     def write_state(self, state: bytes) -> None:
@@ -136,13 +256,16 @@ class Task:
         self.describe_all().append(np.frombuffer(len(state).to_bytes(WORD_BYTES, "little") + state, np.uint8))
 
     def put(self, i: int, output: int, value: Any, source: Source) -> None:
-        """Write one output of sample `i`, and describe where it is if there is a sample that is not in its row.
+        """Write one output of sample `i`. Once the task has a region, also describe the sample.
 
         Raises:
-            SampleError: it may not be written.
+            SampleError: the value cannot be delivered.
             RegionFullError, NoMemoryError: there is no room for it.
         """
-        array = as_array(value, source, output)
+        if source.is_object(output):
+            self._put_object(i, output, value, source)
+            return
+        array = as_tensor(value, source, output)
         _, dtype, shape = self.view.targets[output]
         if array.shape == shape and array.dtype == dtype:
             self.view.rows[output][i] = array
@@ -158,17 +281,28 @@ class Task:
             offset = (_address(array) - self._space.address if written else region.append(array)) - self.view.offset
         self._describe(i, output, offset, array)
 
-    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
-        """As `put` for all outputs of sample `i`, if these are plain arrays of the right kinds; else nothing is written.
+    def _put_object(self, i: int, output: int, value: Any, source: Source) -> None:
+        """Pickle one output of sample `i` into the region, and describe it as an array of bytes."""
+        parts = () if isinstance(value, Pickled) else parts_of_object(value, source, output)
+        region = self.describe_all()
+        if isinstance(value, Pickled):
+            offset, nbytes = region.append(value.block), value.block.nbytes
+        else:
+            offset, nbytes = write_parts(parts, region)
+        place = self.view.descriptors_offset + (i * len(self.view.expected) + output) * _DESCRIPTOR_BYTES
+        _DESCRIPTORS[1](self._space.map, place, offset - self.view.offset, nbytes, *_OBJECT_KIND, nbytes)
 
-        This is what a sample without rows costs besides its callback and the copies, so all is done in one place.
+    def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
+        """Put all outputs of sample `i` if they are plain arrays of the expected kinds; else write nothing and return False.
+
+        This is the hot path for samples without rows, so it calls few functions.
 
         Raises:
             RegionFullError, NoMemoryError: as `put`.
         """
         view, space, take = self.view, self._space, (self.region or self.describe_all()).take
         kinds = []
-        for array, wanted in zip(arrays, view.kinds):  # noqa: B905  # naming it takes longer, here and below
+        for array, wanted in zip(arrays, view.kinds):  # noqa: B905  # `strict=` takes longer, here and below
             kind = _KINDS.get((array.dtype, array.ndim)) if array.__class__ is np.ndarray else None
             if kind is None or (kind != wanted and not self.provisional and not _agrees(kind, wanted)):
                 return False
@@ -197,7 +331,7 @@ class Task:
         rows = self.view.rows[output]
         if rows is not None and shape == rows.shape[1:] and samples.dtype == rows.dtype:
             rows[self.start : self.start + count] = samples
-            if self.region is not None:  # another batch, which this one replaces, may have been described
+            if self.region is not None:  # a batch that this one replaces was described
                 describe_rows(self.view.descriptors, output, self.view.expected[output], self.start, self.start + count)
             return
         offset = self.describe_all().append(samples) - self.view.offset
@@ -208,7 +342,7 @@ class Task:
         descriptors[:, Word.OFFSET] += np.arange(count) * nbytes
 
     def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> NDArray[Any] | None:
-        """The memory for an output of a sample of this task, or None. See `SampleInfo.empty`."""
+        """Lend the memory for an output of a sample of this task, or return None. See `SampleInfo.empty`."""
         i = info[1]
         if not self.start <= i < self.stop or info != (self.first + i, i, self.iteration, self.epoch):
             return None
@@ -218,15 +352,15 @@ class Task:
         if not (has_row := shape == row_shape and row_dtype == dtype):
             shape, dtype = plain_form(shape, dtype)
             has_row = shape == row_shape and row_dtype == dtype
-        # An array of its own, by which it shows which of several threads has asked first. Likewise below: what the callback
-        # does to the array itself, such as reshaping it, is not done to ours.
+        # A new array object, so that `setdefault` shows which of several threads came first. The callback gets yet another
+        # one: it may change the array object itself, by reshaping it, say.
         place = self.view.rows[output][i, ...] if has_row else self._room_for(output, shape, dtype)
         if place is None or self.lent.setdefault((i, output), place) is not place:
             return None
         return place[...]
 
     def _room_for(self, output: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any] | None:
-        """Memory for an array that has no row, if it may be lent and there is any."""
+        """Return memory for an array that has no row, or None."""
         if self.source.is_object(output) or dtype not in DTYPE_CODES:
             return None
         with self._lock:
@@ -235,16 +369,16 @@ class Task:
             try:
                 return self.describe_all().array(shape, dtype)
             except (RegionFullError, NoMemoryError):
-                return None  # there will be none for a copy either, but that is not for the callback to know
+                return None  # writing the sample will fail likewise, and that is reported
 
     def disentangle(self, i: int, outputs: Sequence[Any], source: Source) -> tuple[Any, ...]:
-        """The outputs of a sample, with copies of those that lie where another one is going to be written."""
+        """Return the outputs of a sample, after copying each one that lies in memory lent for another output."""
         if not any(source.objects) and all(value.__class__ is np.ndarray and value.base is None for value in outputs[1:]):
-            return tuple(outputs)  # what has memory of its own lies in nobody else's
+            return tuple(outputs)  # arrays with memory of their own do not overlap
         apart: list[Any] = []
         for output, value in enumerate(outputs):
             if source.is_object(output):
-                apart.append(Pickled(as_array(value, source, output)))
+                apart.append(Pickled(block_of_object(value, source, output)))
                 continue
             array = value if isinstance(value, np.ndarray) else as_array(value, source, output)
             shares = any(np.may_share_memory(array, self.lent[i, j]) for j in range(output) if (i, j) in self.lent)
@@ -252,7 +386,7 @@ class Task:
         return tuple(apart)
 
     def end(self) -> None:
-        """From now on `empty` gives nothing of this task, whoever may still have it."""
+        """From now on, let `empty` return None, even in threads that the callback has left behind."""
         with self._lock:
             self._is_over = True
 
@@ -268,31 +402,36 @@ class Task:
 
 
 class Region:
-    """The region of one task, filled from its start."""
+    """The part of a slot for samples of one task that do not fit their rows, filled from its start.
+
+    Attributes:
+        space: the shared space.
+        start: where the region begins in it.
+        used: bytes used so far.
+    """
 
     def __init__(self, space: SharedSpace, view: SlotView, task: int) -> None:
-        self._space = space
+        self.space = space
         self._marks = view.marks
         self._task = task
-        #: Where it begins in the shared space.
         self.start = view.regions_offset + task * view.region_bytes
         self._size = view.region_bytes
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._committed = int(view.marks[task])
         self.used = 0
 
     def append(self, array: NDArray[Any]) -> int:
-        """Copy an array to the end of what is used, and return its offset in the shared space."""
+        """Copy an array to the end of the used part. Return its offset in the shared space."""
         offset = self.take(array.nbytes)
-        self._space.array(offset, array.shape, array.dtype)[...] = array
+        self.space.array(offset, array.shape, array.dtype)[...] = array
         return offset
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Use room for an array, and return it."""
-        return self._space.array(self.take(math.prod(shape) * dtype.itemsize), shape, dtype)
+        """Return room for an array."""
+        return self.space.array(self.take(math.prod(shape) * dtype.itemsize), shape, dtype)
 
     def take(self, nbytes: int) -> int:
-        """Use `nbytes` more, and return their offset in the shared space."""
+        """Use `nbytes` more. Return their offset in the shared space."""
         with self._lock:
             begin = self.used
             end = -(-(begin + nbytes) // SAMPLE_ALIGNMENT) * SAMPLE_ALIGNMENT  # `align`, without the call
@@ -308,15 +447,15 @@ class Region:
         target = min(align(end, step), self._size)
         missing = target - self._committed
         try:
-            self._space.commit(self.start + self._committed, missing)
+            self.space.commit(self.start + self._committed, missing)
         except OutOfMemoryError:
-            raise NoMemoryError(missing) from None  # the main process has the words, and may find memory
+            raise NoMemoryError(missing) from None  # the main process may free memory, and words the error
         self._committed = target
         self._marks[self._task] = target
 
 
 def _agrees(kind: tuple[int, int], wanted: tuple[int, int]) -> bool:
-    """Whether an array is of the kind that is wanted, as far as that is known."""
+    """Whether a kind of array is the expected one, as far as that is known."""
     return all(word in (UNKNOWN, known) for known, word in zip(kind, wanted, strict=True))
 
 
@@ -326,5 +465,5 @@ def _address(array: NDArray[Any]) -> int:
 
 
 def _is_same(array: NDArray[Any], place: NDArray[Any]) -> bool:
-    """Whether an array lies where `place` does, in the same form or another one without gaps."""
+    """Whether an array is `place` itself, perhaps reshaped."""
     return _address(array) == _address(place) and array.nbytes <= place.nbytes and bool(array.flags.c_contiguous)

@@ -17,7 +17,7 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import StreamAssembler
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.runner import TaskRunner
-from dali_like.engine.worker.source import Source
+from dali_like.engine.worker.source import Source, SourceType
 from dali_like.engine.worker.streams import Stream, request_text
 
 
@@ -40,10 +40,11 @@ class Numbers:
 
 def test_an_actor_resumes_from_the_state_in_a_request() -> None:
     numbers = Numbers()
-    source = Source("source", Stream(numbers.__iter__, owner=numbers), batch=True, in_order=True, takes_state=True)
+    stream = Stream(numbers.__iter__, owner=numbers)
+    source = Source("source", stream, batch=True, type=SourceType.STREAM, in_order=True, takes_state=True)
     space = SharedSpace.create()
     space.allocate(control_bytes(1, 1))
-    assembler = StreamAssembler(space, source, 1, [OutputSchema(-1, -1)], 1)
+    assembler = StreamAssembler(space, source, 1, declared=[OutputSchema(-1, -1)], num_workers=1)
     state = {"epoch": 0, "position": 5, "end": None, "of_iterator": False, "state": {"number": 100}}
     request = request_text(1, json.dumps(state).encode())
     slot = assembler.begin(Batch(BatchKey(0, 0, 7, 7, 1, request=request)), 1)

@@ -18,9 +18,8 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.runner import TaskRunner
-from dali_like.engine.worker.slot_view import MOST_PLAIN_BYTES, SlotView
 from dali_like.engine.worker.source import Source
-from dali_like.engine.worker.task import Region, RegionFullError
+from dali_like.engine.worker.task import MOST_PLAIN_BYTES, Region, RegionFullError, SlotView
 from dali_like.types import SampleInfo
 
 MIB = 1 << 20

@@ -17,7 +17,8 @@ from dali_like import Pipeline
 from dali_like.data import DataLoader
 from dali_like.engine.backends.processes import ProcessWorkers
 from dali_like.engine.memory.limits import available_cpus
-from dali_like.engine.memory.protocol import CELL_BUSY, CELL_BYTES, CELL_TASKS, CELL_UNMEASURED, METER_WORDS, Status
+from dali_like.engine.memory.protocol import CELL_BYTES, CELL_TASKS, CELL_UNMEASURED, METER_WORDS, control_bytes
+from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool import tuner
 from dali_like.engine.pool.recovery import Recovery
 from dali_like.engine.pool.settings import (
@@ -31,7 +32,7 @@ from dali_like.engine.pool.settings import (
     first_workers,
 )
 from dali_like.engine.pool.tuner import Totals, Tuner
-from dali_like.engine.worker import worker
+from dali_like.engine.worker import meters
 from dali_like.engine.worker.meters import Reading
 from dali_like.errors import ArgumentClashError, ArgumentError
 from dali_like.monitor.gathering import worker_statistics
@@ -676,19 +677,18 @@ class TestTheTuner:
 
 def test_a_worker_measures_slow_tasks_always_and_quick_ones_when_it_is_to(monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = 0
-    monkeypatch.setattr(worker.time, "monotonic_ns", lambda: now_ns)
-    cell = memoryview(bytearray(CELL_BYTES))[CELL_BUSY:]
-    tasks, is_unmeasured = cell[CELL_TASKS - CELL_BUSY :][:8].cast("q"), cell[CELL_UNMEASURED - CELL_BUSY :][:8].cast("q")
+    monkeypatch.setattr(meters, "monotonic_ns", lambda: now_ns)
+    space = SharedSpace.create()
+    space.allocate(control_bytes(1, 1))
+    cell = memoryview(space.map)[:CELL_BYTES]
+    tasks, is_unmeasured = cell[CELL_TASKS:][:8].cast("q"), cell[CELL_UNMEASURED:][:8].cast("q")
+    [meter] = meters.worker_meters(space, num_sources=1, worker=0, num_workers=1, is_tuned=True)
 
-    def run(took_ns: int, task: int) -> tuple[Status, int]:
-        nonlocal now_ns
-        now_ns += took_ns
-        return Status.DENSE, 0
-
-    measured = worker._measured(run, cell)
     counts = []
     for is_unmeasured[0], took_ns in ((0, 1000), (1, 1000), (0, 1000), (0, 10**7), (1, 10**7), (1, 1000), (1, 1000)):
-        measured(took_ns, 0)
+        watch = meter.begin()
+        now_ns += took_ns
+        meter.end(watch, meters.Interval(0, 0, 0, 1))
         counts.append(tasks[0])
 
     assert counts == [1, 1, 2, 3, 4, 5, 5]

@@ -1,6 +1,6 @@
-"""Coroutine functions as sources: how many samples are in the making at once, and that all else is as with functions.
+"""Coroutine functions as sources: how many samples run at once, and that all else is as with functions.
 
-Samples that should be in the making together meet at a barrier: fewer would never get past it, and more would be counted.
+Samples that should run at once meet at a barrier: fewer would never pass it, and more would be counted.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ pytestmark = pytest.mark.usefixtures("limited_time")
 
 
 def run(pipe: Pipeline) -> list[Any]:
-    """The next batch."""
+    """Return the next batch."""
     return [np.asarray(sample).tolist() for sample in pipe.run()[0]]
 
 
 async def number(info: SampleInfo) -> Any:
-    """The number of the sample."""
+    """Return the index of the sample."""
     await asyncio.sleep(0)
     return np.int64(info.idx_in_epoch)
 
 
-# How many at once
+# Concurrency
 
 
 class Meeting:
-    """A source whose samples wait until so many of them are in the making; a sample is the most that there have been."""
+    """A source whose samples wait until `expected` of them run at once. A sample is the largest number so far."""
 
     def __init__(self, expected: int) -> None:
         self.expected = expected
@@ -95,7 +95,7 @@ def test_samples_in_the_making_at_once_in_the_main_process(
 
 def test_a_sample_begins_as_soon_as_another_one_is_done(make_pipeline: MakePipeline) -> None:
     async def source(info: SampleInfo) -> Any:
-        # The first waits for the last, which begins although the first is not done.
+        # The first sample waits for the last one, which begins before the first is done.
         if info.idx_in_batch == 0:
             last.clear()
             await asyncio.wait_for(last.wait(), DEADLINE_S)
@@ -116,7 +116,7 @@ def test_spawned_workers_make_several_at_once(make_pipeline: MakePipeline) -> No
     assert run(pipe) == [8] * 16
 
 
-# What may be one
+# Accepted coroutine functions
 
 
 class Samples:
@@ -229,7 +229,7 @@ def test_one_event_loop_serves_all_batches(way: str, make_pipeline: MakePipeline
         assert run(pipe) == [1] * 4
 
 
-# Where epochs end, and errors
+# Ends of epochs, and errors
 
 
 def ends_at(length: int, error: type[Exception] = StopIteration) -> Callable[[SampleInfo], Any]:
@@ -257,7 +257,7 @@ def test_stop_iteration_ends_the_epoch(length: int, kind: type[Exception], way: 
 
 
 def fails(first: int, last: int, *, kind: type[Exception] = ValueError) -> Callable[[SampleInfo], Any]:
-    """A source with two samples that fail, of which the one with the greater number does so first."""
+    """A source with two samples that fail: the one with the greater index fails first."""
 
     class Source:
         event: Any = None
@@ -381,7 +381,7 @@ def test_groups_of_exceptions(way: str, make_pipeline: MakePipeline) -> None:
 
 
 class OddError(BaseException):
-    """What `except Exception` does not catch."""
+    """An exception that `except Exception` does not catch."""
 
 
 @pytest.mark.parametrize("batch", [False, True])
@@ -521,7 +521,7 @@ def test_an_exception_keeps_its_cause_and_context(make_pipeline: MakePipeline) -
     assert not info.value.__suppress_context__
 
 
-# What samples are told
+# Arguments and context of samples
 
 
 def test_random_numbers_and_memory_belong_to_the_sample(way: str, make_pipeline: MakePipeline) -> None:
@@ -573,7 +573,7 @@ def test_serial_samples_see_the_context_of_the_program(make_pipeline: MakePipeli
 
 
 class Session:
-    """A source that needs what is set up in the event loop."""
+    """A source that needs an object set up in the event loop."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -695,7 +695,7 @@ def test_a_callback_may_run_a_pipeline_of_coroutines(make_pipeline: MakePipeline
 
 
 class Waiting:
-    """A source whose samples of the first attempt at iteration 1 wait for ever, and note that they were cancelled."""
+    """A source whose samples wait forever in the first attempt at iteration 1, and record their cancellation."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -724,7 +724,7 @@ def test_ctrl_c_cancels_what_is_in_the_making(
         os.kill(os.getpid(), signal.SIGINT)
 
     async def program() -> Any:
-        # As in a notebook. The handler of asyncio.run() would leave it at cancelling the program.
+        # As in a notebook. The handler of asyncio.run() would only cancel the task.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         return run(pipe)
 
@@ -767,7 +767,7 @@ def test_ctrl_c_may_come_while_samples_are_handed_to_the_thread_of_their_event_l
     assert run(pipe) == [4, 5, 6, 7]
 
 
-# Workers that come to an end
+# Ends of workers
 
 
 def test_a_worker_that_dies_is_replaced_and_its_samples_are_made_again(
@@ -800,7 +800,7 @@ def test_a_sample_that_hangs_is_an_error(make_pipeline: MakePipeline) -> None:
     assert run(pipe) == [8, 9, 10, 11]
 
 
-# What cannot be
+# Refused coroutine functions
 
 
 async def items() -> AsyncIterator[Any]:
@@ -845,7 +845,7 @@ def test_concurrency_of_what_has_none(source: Any, options: dict[str, Any], word
 # The end of the program
 
 
-#: Makes a batch, some of it in a thread of asyncio's, and leaves the pipeline in one of several ways.
+#: Computes a batch, partly in a thread of asyncio, and leaves the pipeline in one of several ways.
 PROGRAM = """
     import asyncio, gc
     import numpy as np
@@ -885,7 +885,7 @@ PROGRAM = """
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    """Starts a program; see `Program`. In the end it must have left neither processes nor files behind."""
+    """Start a program; see `Program`. It must leave no processes or files behind."""
     programs: list[Program] = []
 
     def start(*parts: str, arguments: tuple[str, ...] = (), flags: tuple[str, ...] = ()) -> Program:
@@ -903,12 +903,12 @@ def test_the_end_is_silent(end: str, way: str, start: Callable[..., Program]) ->
 
     result = start(PROGRAM, arguments=(way, end), flags=strict).end()
 
-    # The development mode tells of what takes a tenth of a second, as anything may on a busy machine.
+    # The development mode reports callbacks that take a tenth of a second, which happens on a busy machine.
     said = re.sub(r"^.*Executing <.*> took [\d.]+ seconds\n", "", result.stderr, flags=re.MULTILINE)
     assert (result.status, said) == (0, "")
 
 
-#: Runs a pipeline in a process that has forked another one, which drops what it has of it.
+#: Runs a pipeline in a process, and forks another process, which drops its copy of the pipeline.
 FORKING = """
     import asyncio, gc, time
     import numpy as np

@@ -1,4 +1,4 @@
-"""Exceptions on their way from a worker: what arrives says all that the original says."""
+"""Exceptions from workers arrive with the type, text, attributes and notes of the original."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = 200_000
 
 
 class TellsMore(Exception):
-    """Makes its text of its argument: pickle would hand it the text."""
+    """Its constructor formats the text from its argument. pickle would pass the text to the constructor."""
 
     def __init__(self, code: int) -> None:
         super().__init__(f"code {code}")
@@ -25,7 +25,7 @@ class TellsMore(Exception):
 
 
 class Refused(OSError):
-    """Has the arguments of its own that OSError reads nothing from."""
+    """An OSError whose arguments differ from those of OSError."""
 
     def __init__(self, path: str, *, host: str) -> None:
         super().__init__(13, "Permission denied", path)
@@ -55,7 +55,7 @@ class SaysNothing(Exception):
 
 
 def arrived(error: Exception, most_bytes: float = float("inf")) -> Any:
-    """What arrives of an exception that is raised in a worker."""
+    """Return an exception as it arrives from a worker."""
     try:
         raise error  # noqa: TRY301
     except Exception as raised:

@@ -1,8 +1,8 @@
-"""`SampleInfo.empty`: samples that are made in the memory that the batch will have them in.
+"""`SampleInfo.empty`: samples computed in the memory of their batch.
 
-Whatever a callback does with that memory, the batch is what it would be without: outside of a callback `empty` gives arrays
-like any other, and so what a batch should be is computed here by calling the source. Where a callback does what is meant,
-nothing is copied: the address that it wrote to is the address that is delivered.
+No use of this memory changes a batch. Outside of a callback, `empty` returns ordinary arrays, so that these tests compute
+the expected batches by calling the source. If a callback returns the array that it got, nothing is copied: the delivered
+array has the same address.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.conftest import in_both_places
 MakePipeline = Callable[..., Pipeline]
 
 BATCH_SIZE = 4
-#: The first batch shows what samples look like; by the third there are rows for them.
+#: The first batch shows the schema of samples; from the third batch on, they have rows.
 ITERATIONS = 5
 
 
@@ -41,14 +41,14 @@ def address_of(array: Any) -> int:
 
 
 def filled(info: SampleInfo, shape: Any, dtype: Any = np.int64, output: int = 0) -> NDArray[Any]:
-    """Memory for a sample, all elements of which are different, and others in each sample."""
+    """Return lent memory, filled with values that differ between elements and between samples."""
     array = info.empty(shape, dtype, output)
     array[...] = 100 * info.idx_in_epoch + np.arange(array.size).reshape(array.shape) + 7 * output
     return array
 
 
 def assert_batches(pipe: Pipeline, source: Callable[[SampleInfo], Any], iterations: int = ITERATIONS) -> None:
-    """The next batches, from the first on, are what a source makes outside of a pipeline."""
+    """Check that the next batches, from the first on, equal samples computed outside of a pipeline."""
     for iteration in range(iterations):
         outputs = pipe.run()
         for i in range(BATCH_SIZE):
@@ -58,7 +58,7 @@ def assert_batches(pipe: Pipeline, source: Callable[[SampleInfo], Any], iteratio
                 np.testing.assert_array_equal(output.at(i), array, strict=True)
 
 
-# Right in every way
+# All ways give equal batches
 
 
 def dense(info: SampleInfo) -> NDArray[Any]:
@@ -149,7 +149,7 @@ def test_what_is_written_is_what_is_delivered(source: Any, way: str, make_pipeli
     pipe = make_pipeline(with_address, way, num_outputs=2)
 
     for _ in range(ITERATIONS):
-        batch, addresses = pipe.run()  # forked workers have the memory at the same place
+        batch, addresses = pipe.run()  # forked workers map the memory at the same address
         assert [address_of(batch.at(i)) for i in range(BATCH_SIZE)] == addresses.as_array().tolist()
 
 
@@ -166,7 +166,7 @@ def test_several_outputs_are_not_copied(make_pipeline: MakePipeline) -> None:
             assert [address_of(batch.at(i)) for i in range(BATCH_SIZE)] == addresses.as_array()[:, j].tolist()
 
 
-#: What a callback may return of an array of shape (5, 3) that it has asked for, and lies at the same address without gaps.
+#: Forms of a lent array of shape (5, 3) that lie at the same address without gaps.
 WHOLE = {
     "itself": lambda array: array,
     "a view": lambda array: array[...],
@@ -207,7 +207,7 @@ def test_coroutines_copy_nothing(make_pipeline: MakePipeline) -> None:
         assert [batch.at(i).min() for i in range(BATCH_SIZE)] == [4 * iteration + i for i in range(BATCH_SIZE)]
 
 
-# Whatever the callback does with it
+# Other uses of lent memory
 
 
 FORMS: dict[str, Callable[[NDArray[Any]], Any]] = {
@@ -332,7 +332,7 @@ def test_shapes_that_vary_about_that_of_the_rows(way: str, make_pipeline: MakePi
 @pytest.mark.parametrize("way", ["serial", "fork"])
 def test_what_was_kept_of_an_earlier_sample_is_copied(way: str, make_pipeline: MakePipeline) -> None:
     def source(info: SampleInfo) -> Any:
-        # Of the same task, whose other samples lie elsewhere.
+        # Samples of the same task, whose other samples lie elsewhere.
         if info.idx_in_batch % 2:
             return kept[-1] + 0 if not kept else kept[-1]
         kept.append(filled(info, (5, 3)))
@@ -444,7 +444,7 @@ def test_types_that_tensors_cannot_have_are_arrays_like_any_other(dtype: Any, ma
     assert_batches(make_pipeline(source, "serial"), dense)
 
 
-# Memory that is not that of the sample
+# Memory of other samples
 
 
 def test_outside_of_a_callback_it_is_an_array_like_any_other() -> None:
@@ -485,7 +485,7 @@ def test_when_the_batch_is_done_it_is_an_array_like_any_other(make_pipeline: Mak
         return np.full((5, 3), info.idx_in_epoch)
 
     pipe = make_pipeline(source, "serial")
-    for _ in range(2):  # the first has no rows
+    for _ in range(2):  # the first batch has no rows
         (batch,) = pipe.run()
         info, context = contexts[-1]
 
@@ -538,7 +538,7 @@ def test_a_serial_callback_is_not_asked_again_when_samples_grow(make_pipeline: M
 
 @contextmanager
 def busy_switching() -> Iterator[None]:
-    """Let threads alternate as often as they can."""
+    """Switch between threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -587,7 +587,7 @@ def test_two_threads_that_ask_for_one_sample_do_not_get_the_same(make_pipeline: 
 
 
 class Extent:
-    """An extent of a shape that two threads come to at the same time."""
+    """An extent of a shape at which two threads wait for each other."""
 
     def __init__(self, extent: int, barrier: threading.Barrier) -> None:
         self._extent = extent
@@ -619,9 +619,9 @@ def test_two_threads_that_ask_at_the_same_moment_do_not_get_the_same(make_pipeli
         pipe.run()
 
 
-# Whatever a callback does with what it is lent
+# Random uses of lent memory
 
-#: What may be returned in place of an array of one dimension.
+#: Variants of an array of one dimension that a callback may return.
 VARIANTS: list[Callable[[NDArray[Any]], Any]] = [
     lambda array: array,
     lambda array: array[...],
@@ -635,7 +635,7 @@ VARIANTS: list[Callable[[NDArray[Any]], Any]] = [
 
 
 class Part(NamedTuple):
-    """One output of a sample: a variant of what is lent for some output, or an array of the callback's own."""
+    """One output of a sample: a variant of an array lent for some output, or another array."""
 
     variant: int
     of: int
@@ -645,7 +645,7 @@ class Part(NamedTuple):
 
 @st.composite
 def samples(draw: st.DrawFn) -> tuple[list[list[Part]], int | None]:
-    """What a callback returns, sample by sample in turn; and which output is of objects."""
+    """The outputs that a callback returns, sample by sample in turn, and the output that holds objects."""
     num_outputs = draw(st.integers(1, 3))
     extents = draw(st.sampled_from([[4], [4, 3], [4, 0, 6]]))
     part = st.builds(
@@ -686,7 +686,7 @@ def test_a_batch_is_what_the_callback_returns_outside_of_one(plan: tuple[list[li
                 np.testing.assert_array_equal(got, value)
 
 
-# Workers that die
+# Deaths of workers
 
 
 def test_a_sample_that_was_half_made_is_made_again(start_method: str, tmp_path: Path, make_pipeline: MakePipeline) -> None:

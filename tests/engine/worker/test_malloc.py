@@ -1,4 +1,4 @@
-"""Workers keep the memory of what callbacks make, and do not have the system give and zero it again for each sample."""
+"""Workers keep the memory of freed samples, so that the kernel does not zero pages for each sample."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from dali_like.types import SampleInfo
 
 MIB = 1 << 20
 GIB = 1 << 30
-#: With pages of 4 KiB as many faults as there are pages; with huge ones still more than this.
+#: With pages of 4 KiB, there are as many faults as pages; with huge pages, still more than this.
 FEW_FAULTS = 20
 BATCH_SIZE = 8
 
 
 def frees_much(_: SampleInfo) -> NDArray[Any]:
-    """Takes 120 MB in five arrays, and frees them; how many page faults the process has had."""
+    """Allocate and free 120 MB in five arrays. Return the number of page faults of the process."""
     arrays = [np.ones(6_000_000, np.float32) for _ in range(5)]
     del arrays
     return np.array([resource.getrusage(resource.RUSAGE_SELF).ru_minflt])
 
 
 def faults_a_sample(pipe: Pipeline) -> float:
-    pipe.run()  # in which the memory is taken
+    pipe.run()  # allocates the memory
     (batch,) = pipe.run()
     faults = batch.as_array()[:, 0]
     return statistics.median((faults[1:] - faults[:-1]).tolist())

@@ -1,4 +1,4 @@
-"""Outputs of Python objects: what may be one, that it arrives as it was, and what is said of one that cannot."""
+"""Outputs of Python objects: accepted objects arrive unchanged; others raise errors that say why."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def, types
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import (
     ArgumentClashError,
     BatchSizeError,
@@ -35,7 +36,7 @@ MakePipeline = Callable[..., Pipeline]
 
 
 def objects(value: Callable[[int], Any], length: int | None = None) -> Callable[[SampleInfo], Any]:
-    """A source of what a function makes of the number of the sample."""
+    """Return a source whose samples are a function of their index."""
 
     def source(info: SampleInfo) -> Any:
         if length is not None and info.idx_in_epoch >= length:
@@ -47,7 +48,7 @@ def objects(value: Callable[[int], Any], length: int | None = None) -> Callable[
 
 @pytest.fixture
 def make(make_pipeline: MakePipeline) -> MakePipeline:
-    """`make_pipeline` for a source of objects that is called 'things'."""
+    """`make_pipeline` for a source of objects named 'things'."""
 
     def make(source: Any, way: str, source_options: dict[str, Any] | None = None, **options: Any) -> Pipeline:
         given = {"dtype": OBJECT, "name": "things", **(source_options or {})}
@@ -56,17 +57,17 @@ def make(make_pipeline: MakePipeline) -> MakePipeline:
     return make
 
 
-# What may be an object
+# Accepted objects
 
 
 class Plain(NamedTuple):
-    """What a module defines is found by name."""
+    """A class that pickle finds by name."""
 
     number: int
 
 
 class Recursive:
-    """Something that holds itself."""
+    """An object that refers to itself."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -132,7 +133,7 @@ def test_arrays_may_be_objects(way: str, make: MakePipeline) -> None:
     assert all(type(array) is np.ndarray for array in batch)
     for i, array in enumerate(batch):
         np.testing.assert_array_equal(array, value(4 + i), strict=True)
-        array[...] = array  # which is not the batch's memory, and so may be kept and written to
+        array[...] = array  # it is a copy, and may be kept and written to
 
 
 def test_local_classes_are_those_of_the_program(way: str, make: MakePipeline) -> None:
@@ -223,6 +224,68 @@ def test_a_serial_source_without_argument_loses_none_when_they_grow(make_pipelin
     assert seen == [(number, number) for number in range(24)]
 
 
+def large(i: int) -> dict[str, Any]:
+    """An object whose array lies beside its pickle, and whose other array is part of it."""
+    return {"large": np.full(LEAST_BUFFER_BYTES, i, np.uint16), "small": np.full(3, i)}
+
+
+def test_large_arrays_in_objects_may_be_held_and_written_to(way: str, make: MakePipeline) -> None:
+    pipe = make(objects(large), way)
+
+    held = [thing for _ in range(12) for thing in pipe.run()[0]]
+    for i, thing in enumerate(held):
+        assert thing["large"].flags.writeable
+        thing["large"][-1] = thing["small"][-1] = 1000 + i
+    later = [thing for _ in range(12) for thing in pipe.run()[0]]
+    pipe.close()
+
+    for i, thing in enumerate([*held, *later]):
+        assert set(thing["large"][:-1].tolist()) == {i}
+        assert thing["small"][:-1].tolist() == [i, i]
+    assert [thing["large"][-1] for thing in held] == [1000 + i for i in range(48)]
+
+
+def test_large_arrays_in_objects_are_not_copied_in_the_main_process(make: MakePipeline) -> None:
+    pipe = make(objects(large), "fork")
+    (batch,) = pipe.run()
+
+    assert all(lies_in_a_space(thing["large"]) and not lies_in_a_space(thing["small"]) for thing in batch)
+
+
+def lies_in_a_space(array: NDArray[Any]) -> bool:
+    """Whether an array lies in memory that this process shares with workers."""
+    address = array.__array_interface__["data"][0]
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            begin, _, end = line.split()[0].partition("-")
+            if int(begin, 16) <= address < int(end, 16):
+                return "memfd:dali_like" in line
+    return False
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+@pytest.mark.parametrize("size", [4, LEAST_BUFFER_BYTES])
+def test_objects_may_hold_memory_that_was_lent_for_another_output(
+    size: int, is_first: bool, way: str, make_pipeline: MakePipeline
+) -> None:
+    def source(info: SampleInfo) -> Any:
+        lent = info.empty((size,), output=int(is_first))
+        lent[:] = info.idx_in_epoch
+        outputs = [lent], np.full(size, 100 + info.idx_in_epoch, np.uint8)
+        return outputs if is_first else outputs[::-1]
+
+    dtypes = [OBJECT, None] if is_first else [None, OBJECT]
+    pipe = make_pipeline(source, way, num_outputs=2, source_options={"dtype": dtypes})
+
+    for iteration in range(4):
+        outputs = pipe.run()
+        things, arrays = outputs if is_first else outputs[::-1]
+        for i in range(4):
+            number = 4 * iteration + i
+            assert set(things[i][0].tolist()) == {number}
+            assert set(arrays.at(i).tolist()) == {100 + number}
+
+
 # Objects next to other things
 
 
@@ -311,11 +374,11 @@ def test_coroutines_that_return_objects(way: str, make: MakePipeline) -> None:
         assert pipe.run()[0] == [f"text {4 * iteration + i}" for i in range(4)]
 
 
-# What cannot be an object
+# Refused objects
 
 
 class Unpicklable:
-    """Something that says why."""
+    """An object whose pickling fails with a message."""
 
     def __reduce__(self) -> Any:
         raise ValueError("a connection stays where it is")
@@ -357,7 +420,7 @@ def test_what_cannot_be_pickled_may_be_replaced(way: str, make: MakePipeline) ->
 
 
 class Refusing:
-    """Something that can be pickled, but not unpickled."""
+    """An object that can be pickled, but not unpickled."""
 
     def __getstate__(self) -> Any:
         return {"a": 1}
@@ -385,7 +448,7 @@ def test_what_cannot_be_unpickled_is_an_error_and_later_batches_are_right(with_o
 
 
 class Slow:
-    """Something whose unpickling waits for Ctrl-C."""
+    """An object whose unpickling waits for Ctrl-C."""
 
     begun = threading.Event()
 
@@ -413,7 +476,7 @@ def test_ctrl_c_reaches_an_object_that_is_being_unpickled(make: MakePipeline) ->
     assert pipe.run()[0] == [4, 5, 6, 7]
 
 
-# What objects do not have
+# Properties of tensors that objects lack
 
 
 @pytest.mark.parametrize("options", [{"ndim": 1}, {"layout": "HWC"}])

@@ -1,4 +1,4 @@
-"""Objects from workers: what comes of them, where their arrays lie, and what is no pickled at all."""
+"""Pickled objects in slots: how they arrive, where their arrays lie, and which blocks are refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dali_like.engine.memory.protocol import PAGE_BYTES, WORD_BYTES
 from dali_like.engine.memory.ring import Lease, Ring, Slot
 from dali_like.engine.memory.slot_layout import SlotLayout
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES, OutOfBandPickle, write_out_of_band
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES, OutOfBandPickle, block_of, pickle_parts, write_message
 from dali_like.engine.worker.task import Region, RegionFullError, SlotView
 from dali_like.errors import CorruptionError, SampleTypeError
 
@@ -26,20 +26,22 @@ def make_slot() -> Slot:
     return Ring(SharedSpace.create(), SlotLayout(1, 1, REGION_BYTES, ())).acquire(0)
 
 
-def write(value: Any, slot: Slot, reducers: dict[type, Callable[[Any], Any]] | None = None) -> OutOfBandPickle:
+def write(
+    value: Any, slot: Slot, reducers: dict[type, Callable[[Any], Any]] | None = None, lease: Lease[Any] | None = None
+) -> OutOfBandPickle:
     region = Region(slot.space, SlotView(slot.space, slot.offset, slot.header.tolist()), 0)
-    write_out_of_band(value, region, reducers or {})
-    return OutOfBandPickle(slot, 0)
+    write_message(value, region, reducers or {})
+    return OutOfBandPickle.of_task(slot, 0, lease)
 
 
 def words_of(slot: Slot) -> NDArray[np.int64]:
-    """The table of a pickled."""
+    """The block in the region, as words; it begins with its table."""
     start = slot.offset + slot.slot_layout.region_offset(0)
     return slot.space.array(start, (REGION_BYTES // WORD_BYTES,), np.dtype(np.int64))
 
 
 class Registered:
-    """Of a type that `copyreg` knows."""
+    """Refuses to be pickled but by a function that `copyreg` knows."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -61,9 +63,39 @@ def test_large_arrays_lie_beside_the_pickle(nbytes: int, num_parts: int) -> None
     assert (value["x"].tolist(), value["y"]) == (LARGE[:nbytes].tolist(), 5)
 
 
-def test_without_a_lease_they_are_copies() -> None:
+def test_small_arrays_beside_large_ones_can_be_written_to_and_lie_elsewhere() -> None:
     slot = make_slot()
-    value = write(LARGE, slot).load()
+    small, large = write([LARGE[:4], LARGE], slot).load()
+
+    words_of(slot)[:] = -1
+
+    assert small.tolist() == [0, 1, 2, 3]
+    assert set(large.tolist()) == {255}
+    small[:] = 1
+    large[:] = 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.complex128])
+def test_large_arrays_are_aligned(dtype: Any) -> None:
+    slot = make_slot()
+    arrays = [np.append(LARGE, LARGE[:1]), np.arange(LEAST_BUFFER_BYTES // 2).astype(dtype), LARGE]
+
+    loaded = write(arrays, slot).load()
+
+    assert all(array.flags.aligned for array in loaded)
+    assert all(map(np.array_equal, loaded, arrays))
+
+
+@pytest.mark.parametrize("value", ["text", LARGE, [LARGE, LARGE[1:]]], ids=["small", "large", "two buffers"])
+def test_a_block_may_lie_in_memory_of_its_own(value: Any) -> None:
+    loaded = OutOfBandPickle(block_of(pickle_parts(value))).load()
+
+    assert all(map(np.array_equal, loaded, value))
+
+
+def test_copies_may_be_asked_for() -> None:
+    slot = make_slot()
+    value = write(LARGE, slot).load(copies=True)
 
     words_of(slot)[:] = -1
 
@@ -73,7 +105,7 @@ def test_without_a_lease_they_are_copies() -> None:
 def test_under_a_lease_they_are_views_of_the_slot() -> None:
     ring = Ring(SharedSpace.create(), SlotLayout(1, 1, REGION_BYTES, ()))
     slot = ring.acquire(0)
-    value = write(LARGE, slot).load(Lease(ring, slot))
+    value = write(LARGE, slot, lease=Lease(ring, slot)).load()
 
     words_of(slot)[:] = -1
 
@@ -115,7 +147,7 @@ def test_types_that_are_registered_for_pickling_are_pickled_so(monkeypatch: pyte
 
 def test_what_cannot_be_pickled_at_all_is_an_error() -> None:
     slot = make_slot()
-    with pytest.raises(SampleTypeError, match=r"what a worker made cannot be pickled: .*generator"):
+    with pytest.raises(SampleTypeError, match=r"an object that a worker has to send cannot be pickled: .*generator"):
         write((number for number in range(3)), slot)
 
 
@@ -128,13 +160,13 @@ def test_what_finds_no_room_says_how_much_it_would_need() -> None:
 
 
 @pytest.mark.parametrize("mark", [-1, 0, WORD_BYTES - 1, REGION_BYTES + 1])
-def test_a_region_of_another_size_has_no_parcel(mark: int) -> None:
+def test_a_region_of_another_size_has_no_block(mark: int) -> None:
     slot = make_slot()
     write(LARGE, slot)
     slot.marks[0] = mark
 
-    with pytest.raises(CorruptionError, match="what a worker has left"):
-        OutOfBandPickle(slot, 0)
+    with pytest.raises(CorruptionError, match="that a worker has sent are corrupted"):
+        OutOfBandPickle.of_task(slot, 0)
 
 
 @pytest.mark.parametrize("room", [PAGE_BYTES, PAGE_BYTES + WORD_BYTES])
@@ -146,11 +178,11 @@ def test_a_table_does_not_go_beyond_its_region(room: int) -> None:
     words_of(slot)[:] = 0
 
     words_of(slot)[0] = most
-    assert len(OutOfBandPickle(slot, 0)._parts) == most
+    assert len(OutOfBandPickle.of_task(slot, 0)._parts) == most
     for count in (-1, 0, most + 1, 1 << 62):
         words_of(slot)[0] = count
         with pytest.raises(CorruptionError):
-            OutOfBandPickle(slot, 0)
+            OutOfBandPickle.of_task(slot, 0)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +195,7 @@ def test_neither_do_its_parts(part: tuple[int, int]) -> None:
     words_of(slot)[:5] = 2, 0, PAGE_BYTES, *part
 
     with pytest.raises(CorruptionError):
-        OutOfBandPickle(slot, 0)
+        OutOfBandPickle.of_task(slot, 0)
 
     words_of(slot)[3:5] = PAGE_BYTES, 0
-    assert len(OutOfBandPickle(slot, 0)._parts) == 2
+    assert len(OutOfBandPickle.of_task(slot, 0)._parts) == 2

@@ -1,4 +1,4 @@
-"""What workers print, log and warn: whole lines, marked with the worker, whatever becomes of who reads them."""
+"""Prints, logs and warnings of workers arrive in whole, marked lines; closed streams do no harm."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIKE_STDOUT = SimpleNamespace(encoding="utf-8", errors="strict")
 
 
 class Wire:
-    """A stream, and what arrives of it: each `os.write` by itself.
+    """A stream, and the data of each of its calls of `os.write`.
 
     Attributes:
         stream: marks its lines with "[3] ".
@@ -50,7 +50,7 @@ class Wire:
         self.stream = marked_stream(self._writer.fileno(), "[3] ", "<stdout>", LIKE_STDOUT)
 
     def received(self) -> list[str]:
-        """What has arrived since the last call, system call by system call."""
+        """Return the data of each system call since the last call."""
         messages = []
         with contextlib.suppress(BlockingIOError):
             while True:
@@ -146,7 +146,7 @@ class TestLines:
     def test_without_end_are_the_parents_after_a_fork(self, wire: Wire) -> None:
         wire.stream.write("begun")
 
-        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # of threads that others have left
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # about threads of other tests
             pid = os.fork()
         if pid == 0:
             print("child", file=wire.stream)
@@ -256,7 +256,7 @@ class TestAStream:
 
 
 def lines_of(text: str) -> dict[int, list[str]]:
-    """The lines of each worker; fails for a line without a mark."""
+    """Return the lines of each worker. Every line must have a mark."""
     lines: dict[int, list[str]] = {}
     for line in text.splitlines():
         match = re.fullmatch(r"\[worker (\d+)\] (.*)", line)
@@ -270,7 +270,7 @@ def all_lines(text: str) -> list[str]:
 
 
 def at_first(action: Callable[[], Any], end: Callable[[], Any] | None = None) -> dict[str, Any]:
-    """A source whose workers each do something when they begin, and when they end."""
+    """Options of a source whose workers call a function at their start, and another one at their end."""
     return {"source": lambda info: np.int64(0), "source_options": {"worker_setup": action, "worker_teardown": end}}
 
 
@@ -317,7 +317,7 @@ class TestWorkers:
             warnings.simplefilter("always")
             warnings.warn("something is odd", stacklevel=1)
 
-        run_and_close(make_pipeline, way="spawn", **at_first(warn))  # pytest would record those of forked workers
+        run_and_close(make_pipeline, way="spawn", **at_first(warn))  # pytest would record the warnings of forked workers
 
         assert any("UserWarning: something is odd" in line for line in lines_of(capfd.readouterr().err)[0])
 
@@ -404,7 +404,7 @@ class TestWorkers:
 
 @contextlib.contextmanager
 def fresh_root_logger() -> Iterator[None]:
-    """The root logger as programs find it, without what pytest has put there."""
+    """The root logger as in programs, without the handlers of pytest."""
     root = logging.getLogger()
     level, handlers = root.level, root.handlers[:]
     root.handlers.clear()
@@ -531,7 +531,7 @@ class TestLogging:
         del sys.modules["module_that_logs"]
 
 
-# Programs whose streams are gone
+# Programs with closed streams
 
 
 PROGRAM = """

@@ -1,4 +1,4 @@
-"""What callbacks may rely on in the process that they run in: set-up, teardown, worker info, random numbers."""
+"""Services for callbacks in workers: set-up, teardown, worker info, random numbers, numerical libraries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MakePipeline = Callable[..., Pipeline]
 
 
 class Connected:
-    """A source with something that has to be opened in each process, and leaves a note of what has happened there."""
+    """A source with a connection to open in each process. It leaves a file for each event."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -190,7 +190,7 @@ class TestRandomNumbers:
         assert info.rng().random() != SampleInfo(6, 2, 2, 0).rng().random()
 
 
-@pytest.mark.parametrize("way", ["serial", "fork"])  # the fixture does not travel
+@pytest.mark.parametrize("way", ["serial", "fork"])  # the fixture cannot be pickled
 def test_random_numbers_are_not_those_of_a_pipeline_that_the_callback_runs(make_pipeline: MakePipeline, way: str) -> None:
     inner: list[Pipeline] = []
 
