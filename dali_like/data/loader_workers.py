@@ -109,8 +109,8 @@ class LoaderWorkers:
                 self.capacity,
                 self._space,
                 _worker_options(options, tuner),
-                str(base_seed).encode(),
-                tuner,
+                start_message=str(base_seed).encode(),
+                tuner=tuner,
             )
             self._expect_starts()
             if pinning is not None:

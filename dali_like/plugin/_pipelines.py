@@ -96,7 +96,7 @@ class Pipelines:
         """Go on from where they were."""
         self._forget_step()
         for pipe, checkpoint in zip(self._pipelines, checkpoints, strict=True):
-            pipe.load_state_dict(checkpoint.words())
+            pipe.load_state_dict(checkpoint.to_dict())
 
     @property
     def restored(self) -> list[Checkpoint | None]:

@@ -108,7 +108,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._begun = False  # whether the user has asked for something of this epoch
         self._ended = False  # whether the user has seen its end
         self._goes_on = False  # whether it began within an epoch of the pipelines
-        self._bar = EpochBar([pipe._loop_meter for pipe in self._pipelines]) if progress else None
+        self._bar = EpochBar([pipe._meter for pipe in self._pipelines]) if progress else None
         self._restore()
         self._pipelines.build()
         self._prepares = prepare_first_batch
@@ -219,7 +219,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             ArgumentClashError: the pipelines were made without ``enable_checkpointing``.
             CheckpointError: JSON cannot hold the state of a source.
         """
-        return {"pipelines": [checkpoint.words() for checkpoint in self._take_checkpoints()]}
+        return {"pipelines": [checkpoint.to_dict() for checkpoint in self._take_checkpoints()]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Go on from a state that `state_dict` has returned. At any time; see `Pipeline.load_state_dict`.
@@ -230,7 +230,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         words = state_dict.get("pipelines") if isinstance(state_dict, Mapping) else None
         if not isinstance(words, list):
             raise CheckpointError("this is no state of an iterator over pipelines")
-        saved = [Checkpoint.of_words(each) for each in words]
+        saved = [Checkpoint.from_dict(each) for each in words]
         if len(saved) != len(self._pipelines):
             raise CheckpointError(f"the state is of an iterator over {len(saved)} pipelines, not {len(self._pipelines)}")
         self._pipelines.load(saved)

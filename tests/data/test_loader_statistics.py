@@ -249,7 +249,7 @@ def test_their_memory_is_told() -> None:
 
 def wait_for_reports(batches: Any, count: int) -> None:
     """Wait until a number of unread reports of workers are there."""
-    done = batches._loader_workers._pool._work.pipes.done
+    done = batches._loader_workers._pool._dispatcher.pipes.done
     wait_until(lambda: waiting_bytes(done) == count * DONE.size, f"{count} reports")
 
 

@@ -1,4 +1,4 @@
-"""Epochs: what callables are told about their samples, how an epoch ends, and how the next one begins."""
+"""Epochs: the arguments of callables, the end of an epoch, and the beginning of the next one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.lockstep import Lockstep
-from dali_like.graph.steps import Feed
+from dali_like.graph.lockstep import Lockstep, PooledSource
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places, wait_until
 
@@ -27,7 +26,7 @@ Source = Callable[[SampleInfo], NDArray[Any]]
 
 
 def epochs_of(length: int) -> Source:
-    """A source of epochs of `length` batches, whose samples are what it has been told about them."""
+    """A source of epochs of `length` batches. Each sample is the argument of its call."""
 
     def source(info: SampleInfo) -> NDArray[Any]:
         if info.iteration >= length:
@@ -38,7 +37,7 @@ def epochs_of(length: int) -> Source:
 
 
 def infos_of(epoch: int, iterations: Sequence[int], batch_size: int = 4) -> list[list[SampleInfo]]:
-    """What `epochs_of` delivers: the batches of these iterations of an epoch."""
+    """The result of `epochs_of` for these iterations of an epoch."""
     return [
         [SampleInfo(iteration * batch_size + i, i, iteration, epoch) for i in range(batch_size)] for iteration in iterations
     ]
@@ -481,7 +480,7 @@ class LatePool:
 
 def test_next_epoch_is_submitted_when_the_end_is_seen_late() -> None:
     pool = LatePool()
-    lockstep = Lockstep([Feed(pool, 0, ahead=3, parallel=True)], batch_size=4)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=3, parallel=True)], batch_size=4)
     lockstep.next()
 
     with pytest.raises(StopIteration):

@@ -88,7 +88,7 @@ class TaskRunner:
         if words[Header.CANCELLED]:
             return Status.SKIPPED, 0
         view = self._views.get(page)
-        if view is None or view.slot_layout != words[Header.GEOMETRY]:
+        if view is None or view.slot_layout != words[Header.LAYOUT]:
             if len(self._views) >= _MAX_VIEWS or sum(view.num_keys for view in self._views.values()) > _MAX_KEYS:
                 self._views.clear()
                 self._headers.clear()

@@ -146,7 +146,7 @@ def notify(condition: Any) -> int:
     return 0
 
 
-#: How to make primitives, what a worker does with them, and how the main process sees that it has.
+#: For each primitive: how to make it, how a worker uses it, and how the main process sees that.
 PRIMITIVES: dict[str, tuple[Callable[[Any], tuple[Any, ...]], Callable[..., Any], Callable[..., Any]]] = {
     "Array": (
         lambda context: (context.Array("d", 3),),
@@ -288,7 +288,7 @@ def test_sources_that_are_renewed_with_many_descriptors(num_in_the_last_message:
             writer.send(1)
         return 7
 
-    readers, writers = zip(*pipes, strict=True)  # and what has been pickled makes one more than can be sent at once
+    readers, writers = zip(*pipes, strict=True)  # with the bundle itself, one more than a message can have
     renew(pipe, Source(answer, readers[: MOST_FDS + num_in_the_last_message - 1 - len(writers)], writers))
     kill_and_wait(workers_of(pipe))
     wait_until(lambda: first_batch(pipe) == [7] * 4, "the new source")
@@ -370,7 +370,7 @@ def test_shareable_list(make_pipeline: MakePipeline) -> None:
     assert seen == [2] * 4
 
 
-# What does not work
+# Errors
 
 
 @pytest.mark.parametrize("kind", ["Value", "Lock"])
@@ -453,7 +453,7 @@ def test_loader_has_the_other_primitive_after_a_change() -> None:
     assert other[0].poll(60)
 
 
-# What the program has used before
+# Primitives that the program has used before
 
 
 def asks_for_itself(answers: Any) -> bool:
