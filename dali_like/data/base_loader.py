@@ -68,7 +68,7 @@ class BaseDataLoader:
         self._iterator = None
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in vars(self).items() if name not in _NOT_COPIED}
+        state = {name: value for name, value in vars(self).items() if name != "_iterator_factory"}
         return {**state, "_iterator": None}
 
     def state_dict(self) -> dict[str, Any]:
@@ -178,10 +178,7 @@ class BaseDataLoader:
 
     @property
     def _monitor(self) -> Monitor:
-        monitor: Monitor | None = vars(self).get("_monitoring")
-        if monitor is None:
-            monitor = vars(self)["_monitoring"] = Monitor(self._factory.counters.loop)
-        return monitor
+        return self._factory.monitor
 
     @property
     def _factory(self) -> IteratorFactory:
@@ -196,7 +193,7 @@ class BaseDataLoader:
         options, factory = LoaderOptions.of(self), self._factory
         factory.adapt_workers(options)
         loaded, self._loaded_state = self._loaded_state, None
-        iterator = factory.next_iterator(options, loaded, self._monitor.trace, self._make_prepare_next())
+        iterator = factory.next_iterator(options, loaded, self._make_prepare_next())
         if options.persistent_workers and options.num_workers:
             vars(self)["_iterator"] = iterator
         return iterator
@@ -207,10 +204,6 @@ class BaseDataLoader:
 
         def prepare_next() -> None:
             if (loader := reference()) is not None:
-                loader._factory.prepare(lambda: LoaderOptions.of(loader), loader._monitor.trace)
+                loader._factory.prepare(lambda: LoaderOptions.of(loader))
 
         return prepare_next
-
-
-#: Attributes of a loader that its copies do not get.
-_NOT_COPIED = {"_iterator_factory", "_monitoring"}

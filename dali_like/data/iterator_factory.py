@@ -23,9 +23,9 @@ from dali_like.data.sampler_iterators import changes_sampler
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.data.worker_manager import WorkerManager, make_fetcher
+from dali_like.monitor.monitoring import Monitor
 
 if TYPE_CHECKING:
-    from dali_like.data.loader_trace import LoaderTrace
     from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
 
@@ -41,6 +41,7 @@ class IteratorFactory:
 
     Attributes:
         counters: of all iterators.
+        monitor: reports, callbacks and traces of the loader.
         manager: owns the workers.
         latest_state: the state of the latest iterator.
     """
@@ -49,6 +50,7 @@ class IteratorFactory:
         self._serial_type = serial_type
         self._worker_type = worker_type
         self.counters = LoaderCounters()
+        self.monitor = Monitor(self.counters.loop)
         self.manager = WorkerManager(self.counters)
         self.latest_state: IteratorState | None = None
         self._latest: weakref.ref[LoaderIterator] | None = None
@@ -82,7 +84,6 @@ class IteratorFactory:
         self,
         options: LoaderOptions,
         loaded: dict[str, Any] | None,
-        trace: LoaderTrace | None,
         prepare_next: Callable[[], None],
     ) -> LoaderIterator:
         """Begin the next iterator, from a loaded state if there is one.
@@ -92,11 +93,11 @@ class IteratorFactory:
             prepare_next: called when the iterator has requested its last batch, with ``prefetch_epochs=True``.
         """
         if loaded is not None:
-            iterator = self._resume(options, loaded, trace)
+            iterator = self._resume(options, loaded)
         else:
-            iterator = self._take_prepared(options) or self._begin(options, trace, previous=self.latest_state)
+            iterator = self._take_prepared(options) or self._begin(options, previous=self.latest_state)
         self.latest_state, self._latest = iterator.state, weakref.ref(iterator)
-        if trace is not None:
+        if (trace := self.monitor.trace) is not None:
             trace.follow(iterator)
         if options.prefetch_epochs and isinstance(iterator, WorkerIterator):
             iterator.call_on_last_batch(prepare_next)
@@ -118,7 +119,7 @@ class IteratorFactory:
 
     # Resuming and seeding
 
-    def _resume(self, options: LoaderOptions, loaded: dict[str, Any], trace: LoaderTrace | None) -> LoaderIterator:
+    def _resume(self, options: LoaderOptions, loaded: dict[str, Any]) -> LoaderIterator:
         state = None if loaded["iterator"] is None else IteratorState(**loaded["iterator"])
         has_ended = state is None or state.is_over
         if state is not None and has_ended and changes_sampler(state.sampler):
@@ -130,7 +131,7 @@ class IteratorFactory:
         generator_state = loaded["generator"] if state is None or has_ended else state.generator
         if generator_state is not None and options.generator is not None:
             randomness_of(options.generator).restore(generator_state)
-        return self._begin(options, trace, previous=state) if has_ended else self._begin(options, trace, state=state)
+        return self._begin(options, previous=state) if has_ended else self._begin(options, state=state)
 
     def _finish_sampler(self, options: LoaderOptions, state: IteratorState) -> None:
         """Bring a sampler to the state in which a finished epoch left it."""
@@ -141,7 +142,6 @@ class IteratorFactory:
     def _begin(
         self,
         options: LoaderOptions,
-        trace: LoaderTrace | None,
         *,
         previous: IteratorState | None = None,
         state: IteratorState | None = None,
@@ -154,7 +154,7 @@ class IteratorFactory:
         if not options.num_workers:
             return self._serial_type(options, state, indices, make_fetcher(options), self.counters)
         workers = self._workers_for(options, state.base_seed)
-        if trace is not None:
+        if (trace := self.monitor.trace) is not None:
             trace.follow_workers(workers)
         return self._worker_type(options, state, indices, workers)
 
@@ -179,7 +179,7 @@ class IteratorFactory:
 
     # Beginning the next epoch ahead of time
 
-    def prepare(self, read_options: Callable[[], LoaderOptions], trace: LoaderTrace | None) -> None:
+    def prepare(self, read_options: Callable[[], LoaderOptions]) -> None:
         """Begin the next iterator ahead of time, unless a thread is beginning one.
 
         That thread may wait for a lock of the caller, so the caller must not wait for it.
@@ -190,7 +190,7 @@ class IteratorFactory:
             if self._prepared is None:
                 options = read_options()
                 before = self.generator_state(options.generator)
-                iterator = self._begin(options, trace, previous=self.latest_state)
+                iterator = self._begin(options, previous=self.latest_state)
                 self._prepared = PreparedIterator(
                     iterator=iterator,
                     options=options,

@@ -146,7 +146,7 @@ def test_nor_does_it_in_the_middle_of_a_walk(after: int) -> None:
 def test_with_the_seeding_of_torch_it_may_and_there_is_a_warning(tmp_path: Path) -> None:
     batches = iter(loader_of(Deadly(tmp_path / "dead"), 2, batch_size=4, worker_seeding="torch"))
 
-    with pytest.warns(UserWarning, match="random generators of the new one begin anew") as caught:
+    with pytest.warns(UserWarning, match="random generators of the new worker start again") as caught:
         indices = [index for index, *_ in map(plain, batches)]
 
     assert len(indices) == 15
