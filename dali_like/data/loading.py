@@ -138,7 +138,7 @@ class Loading(Staffed):
     def _monitor(self) -> Monitor:
         monitor: Monitor | None = vars(self).get("_monitoring")
         if monitor is None:
-            monitor = vars(self)["_monitoring"] = Monitor(self._counters.loop)
+            monitor = vars(self).setdefault("_monitoring", Monitor(self._counters.loop))
         return monitor
 
     def statistics(self, *, memory: bool = False) -> Statistics:

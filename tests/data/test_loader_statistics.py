@@ -249,7 +249,7 @@ def test_their_memory_is_told() -> None:
 
 def wait_for_reports(batches: Any, count: int) -> None:
     """Wait until workers have reported so many tasks of which nobody has taken note yet."""
-    done = batches._workers._pool._work.pipes.done
+    done = batches._loader_workers._pool._work.pipes.done
     wait_until(lambda: waiting_bytes(done) == count * DONE.size, f"{count} reports")
 
 
