@@ -119,7 +119,7 @@ class TestAWorkerThatDies:
         batches = iter(loader)
         seen = list(map(digest, batches))
 
-        kill_and_wait([worker.pid for worker in batches._workers.workers] if batches._workers else [])
+        kill_and_wait([worker.pid for worker in batches._loader_workers.workers] if batches._loader_workers else [])
         kill_and_wait([worker.pid for worker in loader._workers.workers])
 
         seen += map(digest, loader)
@@ -669,10 +669,10 @@ class TestMemory:
     @staticmethod
     def _pool_with_batches(batches: Any, number: int) -> Any:
         """The pool of a pass, once it has so many batches ready."""
-        pool = batches._workers.pool
+        pool = batches._loader_workers.pool
 
         def are_ready() -> bool:
-            with batches._workers.lock():
+            with batches._loader_workers.lock():
                 pool.poll()
             return bool(pool.occupancy(0) == (0, number))
 
