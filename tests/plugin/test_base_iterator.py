@@ -755,9 +755,9 @@ def test_checkpoints_of_iterators_that_count_in_another_way() -> None:
 
     with pytest.raises(CheckpointError, match="size=12, not 8"):
         going_on(None, one.checkpoints(), size=8)
-    with pytest.raises(CheckpointError, match="not of one iterator at one moment"):
+    with pytest.raises(CheckpointError, match="not from one iterator at one moment"):
         going_on(None, [*one.checkpoints(), *other.checkpoints()], size=12)
-    with pytest.raises(CheckpointError, match="not of one iterator at one moment"):
+    with pytest.raises(CheckpointError, match="not from one iterator at one moment"):
         going_on(None, [*one.checkpoints(), None], size=12)
 
 
@@ -778,7 +778,7 @@ def test_no_pipelines(value: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"pipelines": numbers()}, ArgumentTypeError, "must be pipelines, not .*call a function under pipeline_def"),
+        ({"pipelines": numbers()}, ArgumentTypeError, "must be Pipeline objects, not .*decorated with pipeline_def"),
         (
             {"pipelines": [ScriptedPipeline([4]), ScriptedPipeline([4], batch_size=3)]},
             IteratorArgumentError,
@@ -791,9 +791,9 @@ def test_no_pipelines(value: Any) -> None:
         ),
         ({"output_map": "x"}, ArgumentTypeError, "list of names, not 'x'"),
         ({"output_map": [1]}, ArgumentTypeError, r"list of names, not \[1\]"),
-        ({"output_map": ["x", "x"]}, OutputMapError, r"another name, not \['x', 'x'\]"),
-        ({"output_map": []}, OutputMapError, r"must name 1 outputs? .*, not \[\]"),
-        ({"output_map": ["x", "y"]}, OutputMapError, r"must name 1 outputs? .*, not \['x', 'y'\]"),
+        ({"output_map": ["x", "x"]}, OutputMapError, r"different name, not \['x', 'x'\]"),
+        ({"output_map": []}, OutputMapError, r"must have 1 names, .*, not \[\]"),
+        ({"output_map": ["x", "y"]}, OutputMapError, r"must have 1 names, .*, not \['x', 'y'\]"),
         *(({"size": size}, IteratorArgumentError, f"not {size}") for size in (0, -2)),
         *(({"size": size}, ArgumentTypeError, "integer, not") for size in (10.0, "10", True, None)),
         *(({"auto_reset": value}, IteratorArgumentError, f"auto_reset.*not {value!r}") for value in (0, 1, "maybe")),
