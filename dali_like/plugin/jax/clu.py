@@ -34,7 +34,8 @@ class _Extent(NamedTuple):
 class DALIGenericPeekableIterator(DALIGenericIterator):
     """Like `DALIGenericIterator`, with `peek`, which returns the next batch without taking it.
 
-    All batches must have the same shapes and dtypes. Several threads may call ``next``, `peek`, `peek_async` and `element_spec`.
+    All batches must have the same shapes and dtypes. Several threads may call ``next``, `peek`, `peek_async` and
+    `element_spec`.
 
     Arguments and other errors: see `DALIGenericIterator`. Follows
     ``nvidia.dali.plugin.jax.clu.DALIGenericPeekableIterator`` 1.53.
