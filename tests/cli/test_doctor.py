@@ -67,7 +67,7 @@ def house(*others: findings.Check) -> list[findings.Check]:
     ]
 
 
-def test_report_has_what_calls_for_action_the_worst_first(report: Callable[..., tuple[int, str]]) -> None:
+def test_report_lists_findings_that_need_action_the_worst_first(report: Callable[..., tuple[int, str]]) -> None:
     status, text = report(house(lambda: findings.failure("door", "none", "make one")))
 
     lines = text.splitlines()
@@ -77,10 +77,10 @@ def test_report_has_what_calls_for_action_the_worst_first(report: Callable[..., 
     assert len(lines) == 8
 
 
-def test_report_says_so_where_there_is_nothing_to_do(report: Callable[..., tuple[int, str]]) -> None:
+def test_report_says_that_no_action_is_needed(report: Callable[..., tuple[int, str]]) -> None:
     status, text = report(house()[:2])
 
-    assert (status, text.splitlines()[0]) == (0, "There is nothing to do.")
+    assert (status, text.splitlines()[0]) == (0, "No action is needed.")
 
 
 def test_whole_report_has_a_line_for_each_finding_and_one_for_its_remedy(report: Callable[..., tuple[int, str]]) -> None:
