@@ -94,8 +94,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     ) -> None:
         if reader_name:
             raise ArgumentClashError(
-                f"there is no reader named {reader_name!r}: pipelines have sources instead of readers. Leave reader_name "
-                "out: the sources end an epoch, or pass size="
+                f"there is no reader named {reader_name!r}: pipelines have sources instead of readers, which end an epoch. "
+                "Remove reader_name, or replace it by size="
             )
         self.output_map = _checked_output_map(output_map)
         self._pipelines = Pipelines(pipelines, self.output_map)

@@ -45,8 +45,8 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
         devices: without a sharding, the target device of each pipeline's batches in host memory.
 
     Raises:
-        IteratorArgumentError: `last_batch_policy` is PARTIAL; `sharding` is not a ``jax.sharding.Sharding``; or the numbers
-            of pipelines and of devices differ, counting `devices`, or the devices of `sharding` in this process.
+        IteratorArgumentError: `last_batch_policy` is PARTIAL; `sharding` is not a ``jax.sharding.Sharding``; or there is
+            not one pipeline for each of `devices`, or for each device of `sharding` in this process.
         ArgumentClashError: both `sharding` and `devices` are given.
         ShardError: from ``next``: the batches cannot form one array. They are lost.
 
