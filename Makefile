@@ -3,6 +3,7 @@
 #   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
 #   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/engine/memory/test_ring.py: those alone
 #   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
+#   make smoke                one test of each kind, in less than a minute; see tests/smoke.txt
 #   make types                programs with type annotations, as mypy and pyright see them from outside
 #   make dist [PYTHONS=...]   builds the package, and tries it in empty environments: with each interpreter, and with each extra
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
@@ -26,13 +27,16 @@ PIP := -m pip install --quiet --disable-pip-version-check
 JOBS ?= 4
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
-.PHONY: demo test types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
+.PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
 
 demo: .venv/demo/.ready
 	.venv/demo/bin/python -m examples.demo $(if $(DATA),--data "$(DATA)")
 
 test: lint
 	$(TEST_ENV)/bin/python -m pytest --ignore=tests/browser $(if $(PEERS),,--ignore=tests/parity) $(or $(ARGS),-n $(JOBS) --dist worksteal)
+
+smoke: .venv/test/.ready
+	.venv/test/bin/python -m pytest -q -m smoke -n 2 $$(cut -d: -f1 tests/smoke.txt | sort -u)
 
 types: .venv/types/.ready
 	.venv/types/bin/python -m pytest tests/typing $(ARGS)

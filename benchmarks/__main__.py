@@ -1,8 +1,8 @@
-"""Runs the benchmarks: ``python -m benchmarks [--quick] [--limit] [--plot] [--workloads a,b] [--systems a,b]``.
+"""Run the benchmarks: ``python -m benchmarks [--quick] [--limit] [--plot] [--workloads a,b] [--systems a,b]``.
 
-Each run of a system on a workload is a process of its own (`run_one`). The systems take turns, and who begins changes
-from repeat to repeat. The report goes to the terminal and, as Markdown, beside the CSV file; progress goes to standard
-error. The exit status is 1 if a run failed.
+Each run of a system on a workload is a separate process (`run_one`). The systems take turns, and their order rotates between
+repeats. The report goes to the terminal and, as Markdown, next to the CSV file; progress goes to standard error. The exit
+status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from benchmarks.workloads import WORKLOADS
 
 
 def jobs(workloads: Sequence[str], systems: Sequence[str], repeats: int) -> Iterator[Job]:
-    """All runs in their order, without the systems that are not for a workload."""
+    """Return all runs in their order, without systems that do not support a workload."""
     return in_turns(workloads, lambda workload: [system for system in systems if _can_run(system, workload)], repeats)
 
 
 def _can_run(system: str, workload: str) -> bool:
     if system == "limit":
-        return WORKLOADS[workload].part != "startup"  # the limit has nothing to start
+        return WORKLOADS[workload].part != "startup"  # the limit does not start a loader
     return SYSTEMS[system].runs(WORKLOADS[workload])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything, write the CSV file and the report; returns the exit status."""
+    """Run everything, and write the CSV file and the report; return the exit status."""
     parser = option_parser(
         "python -m benchmarks", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/results.csv"
     )
     parser.add_argument("--systems", type=names(SYSTEMS), default=list(SYSTEMS), metavar="A,B", help=", ".join(SYSTEMS))
-    parser.add_argument("--plot", action="store_true", help="draw the samples per second, beside the CSV file")
-    parser.add_argument("--limit", action="store_true", help="add the workload's hardware limit")
+    parser.add_argument("--plot", action="store_true", help="plot the samples per second, next to the CSV file")
+    parser.add_argument("--limit", action="store_true", help="also measure the workload's hardware limit")
     options = parse_options(parser, arguments)
     systems = [*options.systems, "limit"] if options.limit else options.systems
     environment_text = environment()

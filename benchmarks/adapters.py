@@ -1,17 +1,17 @@
 """The systems, each behind the same small protocol: `Loader`.
 
-Every system runs the same callback in `workloads.WORKERS` worker processes with its own defaults for everything else
-(two batches of prefetching per worker in torch, ``prefetch_queue_depth=2`` in the pipelines), reads the samples in
-order, in an epoch that does not end, and hands over batches in its usual form.
+Every system runs the same callback in `workloads.WORKERS` worker processes, with its own defaults for everything else (in
+torch, two batches of prefetching per worker; in the pipelines, ``prefetch_queue_depth=2``). It reads the samples in order,
+in an endless epoch, and returns batches in its usual form.
 
-What "its usual form" is for samples of different sizes:
+For samples of different sizes, the usual form is:
 
 - DALI and dali_like: a TensorList.
-- torch: a list of bytes and a tensor of labels, made by a ``collate_fn``. Of the list schemas (tensors in either sharing
-  strategy, arrays, bytes) this was the fastest when tried: a tensor for each sample costs a shared-memory file and a
-  file descriptor for each.
-- torch_packed: one tensor of all bytes, and the sizes, split into views by the consumer. Few programs do this; it is
-  what somebody who knows where torch's time goes would write, so it is shown beside the usual form.
+- torch: a list of bytes and a tensor of labels, made by a ``collate_fn``. This was the fastest of the list forms that were
+  tried (tensors with either sharing strategy, arrays, bytes): one tensor per sample costs a shared-memory file and a file
+  descriptor each.
+- torch_packed: one tensor of all bytes, and the sizes; the consumer splits it into views. Few programs do this, but it is
+  the fast way in torch, so the results show it next to the usual form.
 """
 
 from __future__ import annotations
@@ -32,22 +32,24 @@ __all__ = ["SYSTEMS", "Loader", "System"]
 
 
 class Loader(Protocol):
-    """One system with one workload. Making it imports the library and nothing more."""
+    """One system with one workload. The constructor imports the library and does nothing else."""
 
     def start(self) -> None:
         """Make the loader and call ``build()`` or ``iter()``."""
         ...
 
     def consume(self, batches: int) -> Any:
-        """Receive ``batches`` batches in the system's own idiom; drop each when the next is there, return the last."""
+        """Receive ``batches`` batches in the system's own idiom. Drop each one when the next arrives, and return the
+        last.
+        """
         ...
 
     def samples(self, batch: Any) -> list[Sample]:
-        """A batch as arrays, to be checked; never called in a timed part."""
+        """Return a batch as arrays, for verification; never called in a timed part."""
         ...
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         ...
 
 
@@ -63,7 +65,7 @@ class SampleCallback:
 
 @dataclass(frozen=True)
 class InPlaceCallback:
-    """The workload's callback as a per-sample source of dali_like that makes the array where the batch has it."""
+    """The workload's callback as a per-sample source of dali_like that creates the array in the batch's memory."""
 
     fill: Callable[[int, Array], None]
     shape: tuple[int, ...]
@@ -76,7 +78,7 @@ class InPlaceCallback:
 
 @dataclass(frozen=True)
 class SampleDataset:
-    """The workload's callback as a map-style dataset of torch, which asks for no base class."""
+    """The workload's callback as a map-style dataset of torch, which requires no base class."""
 
     make: Callable[[int], Sample]
 
@@ -84,18 +86,18 @@ class SampleDataset:
         return self.make(index)
 
     def __len__(self) -> int:
-        return sys.maxsize  # an epoch that does not end; torch's sequential sampler is a range, not a list
+        return sys.maxsize  # an endless epoch; torch's sequential sampler is a range, not a list
 
 
 def sample_source(workload: Workload) -> Callable[[Any], Sample]:
-    """The workload's callback as a per-sample source."""
+    """Return the workload's callback as a per-sample source."""
     if workload.fill is None:
         return SampleCallback(workload.make)
     return InPlaceCallback(workload.fill, workload.expected(0)[0].shape)
 
 
 class PipelineLoader:
-    """DALI or dali_like: the same program but for the import."""
+    """DALI or dali_like: the same program with another import."""
 
     def __init__(self, library: str, workload: Workload) -> None:
         self._dali: Any = importlib.import_module(library)
@@ -139,11 +141,11 @@ class PipelineLoader:
     def close(self) -> None:
         if hasattr(self._pipeline, "close"):
             self._pipeline.close()
-        self._pipeline = None  # DALI has no close(): its workers end with the pipeline
+        self._pipeline = None  # DALI has no close(): its workers stop with the pipeline
 
 
 class TorchLoader:
-    """torch's DataLoader with its own ``default_collate``, or with lists where samples differ in size."""
+    """torch's DataLoader with its own ``default_collate``, or with lists if samples differ in size."""
 
     def __init__(self, workload: Workload) -> None:
         self._data: Any = importlib.import_module("torch.utils.data")
@@ -196,13 +198,13 @@ class TorchPackedLoader(TorchLoader):
 
 
 def collate_lists(batch: Sequence[Sample]) -> tuple[list[bytes], Any]:
-    """A list of bytes and a tensor of labels."""
+    """Return a list of bytes and a tensor of labels."""
     torch = importlib.import_module("torch")
     return [array.tobytes() for array, _ in batch], torch.from_numpy(np.stack([label for _, label in batch]))
 
 
 def collate_packed(batch: Sequence[Sample]) -> tuple[Any, list[int], Any]:
-    """All bytes in one tensor, the size of each sample, and a tensor of labels."""
+    """Return all bytes in one tensor, the size of each sample, and a tensor of labels."""
     torch = importlib.import_module("torch")
     packed = torch.from_numpy(np.concatenate([array for array, _ in batch]))
     return packed, [array.size for array, _ in batch], torch.from_numpy(np.stack([label for _, label in batch]))
@@ -214,15 +216,16 @@ def _from_bytes(data: bytes) -> Any:
 
 @dataclass(frozen=True)
 class System:
-    """How to open a system, and what it is for.
+    """How to open a system, and its capabilities.
 
     Attributes:
         open: makes the loader.
-        packages: the modules that must be installed.
-        only: the workloads it is for; None for all.
-        gives_memory: whether a callback can make its sample in the batch's own memory.
-        stacks: whether it can only make batches of samples that are alike.
-        processes: how many it has below the consumer's, where not all need have started when the first batch comes.
+        packages: modules that must be installed.
+        only: the workloads it supports; None for all.
+        gives_memory: whether a callback can create its sample in the batch's memory.
+        stacks: whether all samples of a batch must have the same shape.
+        processes: number of processes below the consumer's, for systems whose first batch may arrive before all have
+            started.
     """
 
     open: Callable[[Workload], Loader]
@@ -233,26 +236,26 @@ class System:
     processes: int = 0
 
     def runs(self, workload: Workload) -> bool:
-        """Whether the system is for this workload."""
+        """Return whether the system supports this workload."""
         if self.only is not None:
             return workload.name in self.only
         return not (self.stacks and workload.ragged) and (self.gives_memory or workload.fill is None)
 
     @property
     def missing(self) -> list[str]:
-        """The modules that are not installed."""
+        """Return the modules that are not installed."""
         return [package for package in self.packages if not _is_installed(package)]
 
 
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # not even what it is in
+    except ModuleNotFoundError:  # the parent package is missing
         return False
 
 
 def _other(kind: str) -> Callable[[Workload], Loader]:
-    """A loader of a library that most machines do not have."""
+    """Make a loader of a library that most machines do not have."""
 
     def open_one(workload: Workload) -> Loader:
         loader: Loader = getattr(importlib.import_module("benchmarks.other_adapters"), kind)(workload)

@@ -1,16 +1,16 @@
-"""Settings that a pipeline chooses itself beside fixed ones: ``python -m benchmarks.auto [--quick] [--workloads a,b]``.
+"""Compare automatic settings with fixed ones: ``python -m benchmarks.auto [--quick] [--workloads a,b]``.
 
-Each run is a process of its own: a pipeline with so many workers and so many batches ahead, or with both "auto", reads one
-of the workloads. The settings take turns, and who begins changes from repeat to repeat. Two things are measured:
+Each run is a separate process. A pipeline with a fixed number of workers and prefetched batches, or with both "auto", reads
+one of the workloads. The settings take turns, and their order rotates between repeats. Two figures are measured:
 
-- *cold*: seconds from `build` until a number of batches has come, learning what to choose included;
-- *steady*: samples a second after that.
+- *cold*: seconds from `build` until a number of batches has arrived, including the time to choose settings;
+- *steady*: samples per second after that.
 
-The table gives medians, and how "auto" compares with the best of the fixed settings, which is another one for each workload.
-The exit status is 1 if "auto" is more than 10 % slower than that in the steady part.
+The table gives medians, and compares "auto" with the best fixed setting, which differs between workloads. The exit status is
+1 if "auto" is more than 10 % slower than it in the steady part.
 
-Doubt: the best of several medians is a little better than any setting is on the average, so that a setting that is as good
-as the best comes out below 100 %.
+Limitation: the best of several medians is slightly better than any setting on average. A setting equal to the best one
+therefore scores below 100 %.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from benchmarks.turns import Job, in_turns, option_parser, parse_options
 from benchmarks.workloads import WORKLOADS
 from dali_like import fn, pipeline_def, types
 
-#: Workers and batches ahead, by name.
+#: Number of workers and of prefetched batches, by name.
 FIXED = {f"{workers}x{depth}": (workers, depth) for workers in (1, 2, 4, 16, 64) for depth in (2, 8)}
 AUTO = "auto"
 NAMES = ("tiny", "image", "encoded", "slow")
-#: So many batches make the cold part.
+#: Number of batches in the cold part.
 COLD_BATCHES = 20
-#: What "auto" must reach of the best fixed setting.
+#: Minimum of "auto", relative to the best fixed setting.
 LEAST_SHARE = 0.9
 MOST_RUN_S = 300
 
 
 class Result(NamedTuple):
-    """What one run has measured."""
+    """Measurements of one run."""
 
     cold_s: float
     samples_per_s: float
@@ -51,7 +51,7 @@ class Result(NamedTuple):
 
 
 def run_one(workload_name: str, setting: str, seconds: float) -> Result:
-    """Measure one setting, in this process."""
+    """Measure one setting in this process."""
     workload = WORKLOADS[workload_name]
     workers, depth = FIXED.get(setting, (AUTO, AUTO))
 
@@ -68,7 +68,7 @@ def run_one(workload_name: str, setting: str, seconds: float) -> Result:
     for _ in range(COLD_BATCHES):
         pipe.run()
     cold_s = time.perf_counter() - began
-    _receive(pipe.run, seconds)  # so that everything has been chosen
+    _receive(pipe.run, seconds)  # until the settings are chosen
     batches, took_s = _receive(pipe.run, seconds)
     chosen = pipe.statistics().settings.chosen
     pipe.close()
@@ -77,7 +77,7 @@ def run_one(workload_name: str, setting: str, seconds: float) -> Result:
 
 
 def _receive(run: Callable[[], Any], seconds: float) -> tuple[int, float]:
-    """Receive batches for so long; how many, and how long that was."""
+    """Receive batches for a number of seconds; return their number and the elapsed time."""
     began = time.perf_counter()
     batches = 0
     while (took_s := time.perf_counter() - began) < seconds:
@@ -87,7 +87,7 @@ def _receive(run: Callable[[], Any], seconds: float) -> tuple[int, float]:
 
 
 def run_process(job: Job, seconds: float) -> Result:
-    """Measure one setting, in a process of its own."""
+    """Measure one setting in a separate process."""
     command = [sys.executable, "-m", "benchmarks.auto", "--one", job.workload, job.system, "--seconds", str(seconds)]
     print(f"{job.workload} {job.system} {job.repeat}", file=sys.stderr, flush=True)
     finished = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=MOST_RUN_S)
@@ -95,7 +95,7 @@ def run_process(job: Job, seconds: float) -> Result:
 
 
 def table(results: Mapping[tuple[str, str], Sequence[Result]]) -> tuple[str, bool]:
-    """The report, and whether "auto" is nowhere too slow."""
+    """Return the report, and whether "auto" is fast enough everywhere."""
     lines = [
         "| workload | best fixed, steady | samples/s | auto chose | samples/s | of the best | best fixed, cold | s | auto |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -118,7 +118,7 @@ def table(results: Mapping[tuple[str, str], Sequence[Result]]) -> tuple[str, boo
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything and print the table; returns the exit status."""
+    """Run everything and print the table; return the exit status."""
     parser = option_parser("python -m benchmarks.auto", "Chosen settings beside fixed ones.", workloads=NAMES, csv="")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     options = parse_options(parser, arguments)

@@ -1,13 +1,13 @@
-"""What it costs to ask for a state, and to go on from one.
+"""Measure the cost of saving a state, and of resuming from one.
 
     python -m benchmarks.checkpoints [seconds]
 
-Pipelines and loaders in the middle of an epoch, asked again and again without a batch between: medians, and in brackets
-the 99th percentile, in microseconds. "As JSON" includes making it text. What a pipeline has computed ahead is dropped when
-a state is loaded; so the next batch, which is not measured, takes as long as the first of an epoch. What an index of a
-permutation costs is measured, too.
+In the middle of an epoch, the program repeatedly requests the state of pipelines and loaders, without batches in between. It
+prints medians in microseconds, with the 99th percentile in parentheses. "As JSON" includes serialization. Loading a state
+drops the prefetched batches, so the next batch, which is not measured, takes as long as the first of an epoch. The program
+also measures the cost of one index of a permutation.
 
-What may be doubted: nothing else runs. In training, other threads take the GIL.
+Limitation: nothing else runs. In training, other threads take the GIL.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def make(info: SampleInfo) -> Any:
     return np.array(info.idx_in_epoch)
 
 
-class Knower:
-    """A callable with a small state of its own."""
+class StatefulSource:
+    """A callable with a small state."""
 
     def __init__(self) -> None:
         self.generator = np.random.default_rng(1)
@@ -52,7 +52,7 @@ class Knower:
 
 @contextmanager
 def pipeline(source: Any, **options: Any) -> Iterator[Pipeline]:
-    """One that has delivered some batches."""
+    """Return a pipeline that has delivered some batches."""
     pipe = Pipeline(BATCH_SIZE, num_threads=1, seed=1, py_num_workers=2, enable_checkpointing=True)
     pipe.set_outputs(fn.external_source(source, **options))
     with closing(pipe):
@@ -63,7 +63,7 @@ def pipeline(source: Any, **options: Any) -> Iterator[Pipeline]:
 
 @contextmanager
 def loader(**options: Any) -> Iterator[DataLoader[Any]]:
-    """One that has delivered some batches."""
+    """Return a loader that has delivered some batches."""
     made: DataLoader[Any] = DataLoader(range(LENGTH), num_workers=0, **options)
     batches = iter(made)
     for _ in range(8):
@@ -77,7 +77,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "pipeline, a shard of 1,024": lambda: pipeline(
         make, batch=False, size=LENGTH, shard_id=5, num_shards=1024, shard_rest="drop"
     ),
-    "pipeline, a source that knows its state": lambda: pipeline(Knower()),
+    "pipeline, a source that knows its state": lambda: pipeline(StatefulSource()),
     "loader, in order": lambda: loader(batch_size=BATCH_SIZE),
     "loader, shuffled": lambda: loader(batch_size=BATCH_SIZE, shuffle=True, generator=1),
     "loader, a shard of 1,024": lambda: loader(
@@ -87,7 +87,7 @@ CASES: dict[str, Callable[[], Any]] = {
 
 
 def timed_us(function: Callable[[], Any], seconds: float) -> str:
-    """Median and 99th percentile of the calls that come within the time."""
+    """Return median and 99th percentile of the calls that fit into the time."""
     times: list[float] = []
     end = time.perf_counter() + seconds
     while (begin := time.perf_counter()) < end or len(times) < 2:
@@ -97,7 +97,7 @@ def timed_us(function: Callable[[], Any], seconds: float) -> str:
 
 
 def index_times(seconds: float) -> None:
-    """What an index of a permutation costs."""
+    """Measure the cost of an index of a permutation."""
     order, numbers = Permutation(10**12, seed=1), np.random.default_rng(2).integers(10**12, size=BATCH_SIZE * 1024)
     position = iter(numbers.tolist() * 1000)
     print(f"{'an index of a permutation of 10^12':42}{timed_us(lambda: order[next(position)], seconds)}")

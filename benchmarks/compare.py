@@ -1,9 +1,9 @@
-"""Compares two commits: ``python -m benchmarks.compare REV1 [REV2] [--quick] [--workloads a,b]``.
+"""Compare two commits: ``python -m benchmarks.compare REV1 [REV2] [--quick] [--workloads a,b]``.
 
-Each commit is checked out into a folder of its own, beside this program's way of measuring, which is the same for both; and
-what is measured there is `run_one`, the two in turns. Without REV2 it is the working tree as it is. The table has, for each
-workload, the second's figure divided by the first's: a ratio within each repeat, then their median and range. CPU time tells
-more than the clock where others use the machine, too. The exit status is 1 if a run failed.
+Each commit is checked out into a separate folder, together with the current version of these benchmarks. `run_one` measures
+both in turn. Without REV2, the second one is the working tree. For each workload, the table has the second figure divided by
+the first: a ratio within each repeat, then the median and range of these ratios. On a busy machine, CPU time is more
+reliable than wall time. The exit status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COLUMNS = (RATE, MAIN_CPU, ALL_CPU, FIRST_BATCH)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure both, write the CSV file and the report; returns the exit status."""
+    """Measure both, and write the CSV file and the report; return the exit status."""
     options = parse_options(_parser(), arguments)
     with checked_out(options.before) as before, checked_out(options.after) as after:
         measure = functools.partial(_run, {BEFORE: before, AFTER: after}, seconds=options.seconds)
@@ -60,13 +60,13 @@ def _parser() -> argparse.ArgumentParser:
     description = (__doc__ or "").splitlines()[0]
     parser = option_parser("python -m benchmarks.compare", description, workloads=ours, csv="build/benchmarks/compare.csv")
     parser.add_argument("before", metavar="REV1", help="a commit")
-    parser.add_argument("after", metavar="REV2", nargs="?", help="another; the working tree if there is none")
+    parser.add_argument("after", metavar="REV2", nargs="?", help="second commit; default: the working tree")
     return parser
 
 
 @contextmanager
 def checked_out(revision: str | None) -> Iterator[Path]:
-    """A folder with the library as it is in a commit and these benchmarks; that of the working tree for None."""
+    """Return a folder with the library of a commit and the current benchmarks; for None, the working tree's folder."""
     if revision is None:
         yield ROOT
         return
@@ -94,14 +94,14 @@ def _run(places: Mapping[str, Path], job: Job, *, seconds: float) -> Measurement
 
 
 def ratios(measurements: Sequence[Measurement]) -> str:
-    """The second's figures divided by the first's, in Markdown."""
+    """Return the second figures divided by the first, in Markdown."""
     workloads = list(dict.fromkeys(each.workload for each in measurements))
     rows = [[workload, *(spread(_of_pairs(measurements, workload, column)) for column in COLUMNS)] for workload in workloads]
     return markdown(["after / before", *(column.heading for column in COLUMNS)], rows)
 
 
 def _of_pairs(measurements: Sequence[Measurement], workload: str, column: Column) -> list[float | None]:
-    """The ratio within each repeat that has both."""
+    """Return the ratio within each repeat that has both figures."""
     found = {(each.system, each.repeat): column.value(each) for each in measurements if each.workload == workload}
     repeats = sorted({repeat for _, repeat in found})
     pairs = [(found.get((BEFORE, repeat)), found.get((AFTER, repeat))) for repeat in repeats]

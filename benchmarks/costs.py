@@ -1,13 +1,12 @@
-"""Where the time of a batch goes: ``python -m benchmarks.costs [--repeats N]``.
+"""Measure where the time of a batch goes: ``python -m benchmarks.costs [--repeats N]``.
 
-The engine's own work is a sum: so much for a sample, so much for a task, so much for a batch. It is measured as such, with a
-callback that costs nothing (it returns arrays that are there already): pipelines whose batches differ in size, and in how
-many tasks they are cut into, run one after the other, and the CPU time of the worker and of the main process, in user space
-and in the kernel, is fitted by least squares. Where perf(1) can count them, so is the number of instructions, which hardly
-depends on what else the machine does.
+The engine's work is modeled as a sum of costs per sample, per task and per batch. The callback costs nothing: it returns
+existing arrays. Pipelines with different batch sizes and numbers of tasks run one after the other. A least-squares fit
+covers the CPU time of the worker and the main process, in user space and in the kernel. If perf(1) can count instructions,
+they are fitted as well; they hardly depend on other programs.
 
-Doubts: the callback's arrays and the rows stay in the cache, so copies cost less than they usually do; with one worker there
-is no contention for the pipes; and a process that waits less is woken more cheaply.
+Limitations: the arrays and rows stay in the cache, so copies cost less than usual. With one worker there is no contention
+for the pipes. A process that waits less is cheaper to wake.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _POOL = [
     (np.full((28, 28), i, np.uint8), np.full(100 + 37 * i % 1000, i, np.uint8), np.array([i], np.int32)) for i in range(64)
 ]
 
-#: What a sample is: the callback, and options of its source.
+#: Kinds of samples: the callback, and options of its source.
 KINDS: dict[str, tuple[Callable[[SampleInfo], Any], dict[str, Any]]] = {
     "rows": (lambda info: (_POOL[info.idx_in_batch % 64][0], _POOL[info.idx_in_batch % 64][2]), {}),
     "ragged": (lambda info: (_POOL[info.idx_in_batch % 64][1], _POOL[info.idx_in_batch % 64][2]), {}),
@@ -55,12 +54,12 @@ KINDS: dict[str, tuple[Callable[[SampleInfo], Any], dict[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What one batch has cost.
+    """Cost of one batch.
 
     Attributes:
-        batch_size: its samples.
-        tasks: what it was cut into.
-        worker, main: microseconds of CPU, and thousands of instructions where they were counted.
+        batch_size: number of its samples.
+        tasks: number of its tasks.
+        worker, main: microseconds of CPU time, and thousands of instructions if counted.
     """
 
     batch_size: int
@@ -70,7 +69,7 @@ class Cost:
 
 
 def measure(kind: str, batch_size: int, tasks: int, *, batches: int = BATCHES) -> Cost:
-    """Run a pipeline of one worker for so many batches."""
+    """Run a pipeline with one worker for a number of batches."""
     callback, options = KINDS[kind]
 
     @pipeline_def(batch_size=batch_size, num_threads=1, device_id=None, py_num_workers=1, py_start_method="fork")
@@ -96,10 +95,10 @@ def measure(kind: str, batch_size: int, tasks: int, *, batches: int = BATCHES) -
 
 
 def fit(costs: list[Cost], part: Callable[[Cost], tuple[float, ...]]) -> NDArray[Any]:
-    """What a sample, a task and a batch cost: an array with a row for each, and a column for each unit."""
+    """Fit the costs per sample, task and batch: an array with a row for each, and a column for each unit."""
     terms = np.array([(cost.batch_size, cost.tasks, 1) for cost in costs], float)
     values = np.array([part(cost) for cost in costs])
-    scale = 1 / values[:, :1]  # so that large batches do not outweigh small ones
+    scale = 1 / values[:, :1]  # weigh large and small batches equally
     return np.linalg.lstsq(terms * scale, values * scale, rcond=None)[0]
 
 
@@ -136,7 +135,7 @@ def _run(pipe: Pipeline, batches: int) -> None:
 
 
 def _counts() -> bool:
-    """Whether there is a perf(1), and what it counts with: virtual machines often have no counters."""
+    """Return whether perf(1) exists and can count instructions; virtual machines often have no counters."""
     if not shutil.which("perf"):
         return False
     command = ["perf", "stat", "-x,", "-e", "instructions", "true"]
@@ -146,7 +145,7 @@ def _counts() -> bool:
 
 @contextlib.contextmanager
 def _instructions(pid: int) -> Iterator[list[int]]:
-    """Counts the instructions of a process, into a list of one; of none where they are not counted."""
+    """Count the instructions of a process into a list with one element, or none if they cannot be counted."""
     count: list[int] = []
     if not _counts():
         yield count

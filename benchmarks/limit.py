@@ -1,15 +1,15 @@
-"""The hardware limit of a workload: the same work with no hand-over at all.
+"""The hardware limit of a workload: the same work without handing over batches.
 
-As many processes as a loader has workers each run a bare loop of what a worker must do for a sample: make the sample's
-description, call the callback, copy what it returns into shared memory. Nobody is told that a batch is ready and nobody
-waits. Each process has rows for one batch, so that together they go through as much memory as two batches in flight.
+As many processes as a loader has workers each run a loop with only the necessary work for a sample: make the sample's
+description, call the callback, and copy the result into shared memory. There are no notifications and no waiting. Each
+process has rows for one batch, so two processes use as much memory as two batches in flight.
 
-Doubts: a loader with a deeper queue goes through more memory, which the caches may not hold, and in which a worker often
-writes what another one has written last; where no core is spare for the consumer, a loader cannot come near; and as each
-array is dropped before the next is made, the allocator gives the callback the same warm pages again, which a worker that
-keeps a batch's arrays to its end does not get.
+Limitations: a loader with a deeper queue uses more memory, which may exceed the caches, and in which a worker often
+overwrites data of another one. Without a spare core for the consumer, no loader comes near the limit. Each array is dropped
+before the next is made, so the allocator reuses the same warm pages. A worker that keeps the arrays of a batch until its end
+does not have this advantage.
 
-So the loop can also be run as a ring has it: through as many batches, each of them divided anew between the processes.
+Therefore the loop can also run like a ring: through several batches, each divided anew among the processes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["measure_limit"]
 
 
 class SampleInfo(NamedTuple):
-    """What DALI and dali_like tell a callback about its sample."""
+    """Information that DALI and dali_like pass to a callback about its sample."""
 
     idx_in_epoch: int
     idx_in_batch: int
@@ -38,10 +38,10 @@ class SampleInfo(NamedTuple):
 
 
 def measure_limit(workload: Workload, *, seconds: float, repeat: int, ring_batches: int = 0) -> Measurement:
-    """Run the bare loop in `workloads.WORKERS` processes at once for about ``seconds`` and add up their rates.
+    """Run the loop in `workloads.WORKERS` processes at once for about ``seconds`` and add up their rates.
 
     Args:
-        ring_batches: through how many batches they go together; 0: each has one of its own.
+        ring_batches: number of batches that they fill together; 0: each process has its own batch.
     """
     context = multiprocessing.get_context("fork")
     together = context.Barrier(WORKERS)
@@ -76,7 +76,7 @@ def measure_limit(workload: Workload, *, seconds: float, repeat: int, ring_batch
 def _fill(
     workload: Workload, seconds: float, worker: int, together: Barrier, result: Array, ring: list[Array] | None
 ) -> None:
-    """Fill rows for ``seconds``, after a fifth of that to warm up, and leave (samples, wall_s, cpu_s) in ``result``."""
+    """Fill rows for ``seconds``, after a fifth of that for warm-up; leave (samples, wall_s, cpu_s) in ``result``."""
     rows = _shared_rows(workload, 1) if ring is None else _turns(ring, workload.batch_size, worker)
     labels = np.frombuffer(mmap.mmap(-1, 4 * len(rows)), np.int32).reshape(len(rows), 1)
     together.wait()
@@ -88,7 +88,7 @@ def _fill(
 
 
 def _fill_until(workload: Workload, rows: list[Array], labels: Array, first: int, deadline: float) -> int:
-    """Fill the rows again and again, a batch's share at a time, until ``deadline``; returns the next index."""
+    """Fill the rows repeatedly, a batch's share at a time, until ``deadline``; return the next index."""
     share = workload.batch_size // WORKERS
     make, fill, ragged = workload.make, workload.fill, workload.ragged
     index = first
@@ -111,7 +111,7 @@ def _fill_until(workload: Workload, rows: list[Array], labels: Array, first: int
 
 
 def _turns(ring: list[Array], batch_size: int, worker: int) -> list[Array]:
-    """The rows that a process fills one after the other: a part of each batch, and another one the next time round."""
+    """Return the rows that a process fills, in order: a part of each batch, and another part in the next round."""
     share, num_batches = batch_size // WORKERS, len(ring) // batch_size
     parts = [
         batch * batch_size + (worker + batch + turn) % WORKERS * share
@@ -122,7 +122,7 @@ def _turns(ring: list[Array], batch_size: int, worker: int) -> list[Array]:
 
 
 def _shared_rows(workload: Workload, batches: int) -> list[Array]:
-    """Rows for some batches in anonymous shared memory, all pages written."""
+    """Return rows for some batches in anonymous shared memory, with all pages touched."""
     row_bytes = -(-workload.max_sample_bytes // 64) * 64
     num_rows = batches * workload.batch_size
     memory = np.frombuffer(mmap.mmap(-1, num_rows * row_bytes), np.uint8)

@@ -1,4 +1,4 @@
-"""The record of one run: one system, one workload, one process. A row of the CSV file."""
+"""The record of one run: one system, one workload, one process. It is a row of the CSV file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["COLUMNS", "Measurement"]
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What one run measured; None where a workload or a system has no such figure.
+    """Results of one run; None if a workload or a system has no such figure.
 
-    The timed part is ``batches`` batches in ``wall_s`` seconds. For a steady workload it comes after warming up. For a
-    cold one it begins with the first ``run()`` or ``next()``; its CPU figures leave the first batch out.
+    The timed part is ``batches`` batches in ``wall_s`` seconds. For a steady workload it follows the warm-up. For a cold one
+    it begins with the first ``run()`` or ``next()``, and its CPU figures exclude the first batch.
     """
 
     workload: str
@@ -56,12 +56,12 @@ class Measurement:
     """Proportional set size of the whole tree at the end, without what this process had before the loader was made."""
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Return the measurement as one line of JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def from_json(cls, line: str) -> Measurement:
-        """The measurement that `to_json` wrote."""
+        """Parse a measurement written by `to_json`."""
         return cls(**json.loads(line))
 
 

@@ -1,19 +1,18 @@
-"""Samples through actors of Ray: dali_like, bare loops of actor calls, and Ray Data.
+"""Benchmark samples from Ray actors: dali_like, plain loops of actor calls, and Ray Data.
 
     python -m benchmarks.on_ray [seconds a run [batches on their way]]
 
-All run on one local cluster, one after the other, in turns; each makes batches of 64 in order with two workers and hands
-them to a consumer that looks at their indices. Of a run the batches that come within the time count, after those that it
-takes to warm up. dali_like and the bare loops have as many batches on their way, 8 if nothing else is said. Ray Data maps
-the indices, in blocks of 64 that stay in order, and iterates with ``iter_batches``. It needs pyarrow and pandas.
+All run on one local cluster, in turn. Each makes batches of 64 in order with two workers, for a consumer that checks their
+indices. After warm-up, all batches that arrive within the time count. dali_like and the plain loops prefetch 8 batches by
+default. Ray Data maps the indices, in ordered blocks of 64, and iterates with ``iter_batches``. It needs pyarrow and pandas.
 
-The bare loops call each actor for a batch at a time, which stacks the samples: the least that such a program does. What the
-first hands out is Ray's memory: read-only, and part of the object store until it is dropped. The second copies that, so that
-its batches are the user's to write to and to keep, as those of dali_like are.
+The plain loops call each actor for one batch at a time; the actor stacks the samples. This is the minimum for such a
+program. The first loop returns Ray's memory, which is read-only and occupies the object store until it is dropped. The
+second loop copies it, so the user can write to the batches and keep them, as with dali_like.
 
-What may be doubted: all is on one machine, so that no network limits anything; two cores are shared by the workers, the
-consumer and Ray's own processes. The copies of the second loop go to memory that the C library uses again, as the batches
-are dropped at once. CPU time is that of all processes, Ray's included; of those that end during a run it is not counted.
+Limitations: all processes run on one machine, so no network limits the rate. The workers, the consumer and Ray's own
+processes share two cores. The second loop's copies reuse C library memory, because each batch is dropped at once. CPU time
+includes all of Ray's processes, except those that exit during a run.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from dali_like.types import SampleInfo
 BATCH_SIZE = 64
 NUM_TURNS = 3
 WARM_UP = 8
-#: How many batches are on their way, if nothing else is said.
+#: Default number of prefetched batches.
 NUM_AHEAD = 4 * WORKERS
-#: More than any run gets to.
+#: More batches than any run reaches.
 NUM_BATCHES = 1 << 16
 
 Make = Callable[[int], Sample]
 
 
 def by_dali_like(make: Make, num_ahead: int) -> Iterator[Any]:
-    """The labels of each batch, of which so many are on their way."""
+    """Yield the labels of each batch, with this number of prefetched batches."""
 
     def source(info: SampleInfo) -> Sample:
         return make(info.idx_in_epoch)
@@ -63,7 +62,7 @@ def by_dali_like(make: Make, num_ahead: int) -> Iterator[Any]:
 
 
 def by_calls(make: Make, num_ahead: int, *, copies: bool = False) -> Iterator[Any]:
-    """As `by_dali_like`, by a loop of actor calls, each for a batch; which is copied out of Ray's memory, or not."""
+    """Do the same with one actor call per batch, with or without a copy out of Ray's memory."""
     ray = importlib.import_module("ray")
 
     class RequestHandler:
@@ -86,7 +85,7 @@ def by_calls(make: Make, num_ahead: int, *, copies: bool = False) -> Iterator[An
 
 
 def by_ray_data(make: Make, _: int) -> Iterator[Any]:
-    """As `by_dali_like`, by Ray Data, which decides for itself how many are on their way."""
+    """Do the same with Ray Data, which chooses its own number of prefetched batches."""
     ray = importlib.import_module("ray")
     importlib.import_module("ray.data")
 
@@ -111,14 +110,14 @@ SYSTEMS: dict[str, Callable[[Make, int], Iterator[Any]]] = {
 
 
 class Run(NamedTuple):
-    """What a run has shown: its rate, and the CPU time of all processes for a batch."""
+    """Results of a run: its rate, and the CPU time of all processes per batch."""
 
     samples_per_s: float
     cpu_ms: float
 
 
 def measure(batches: Iterator[Any], seconds: float) -> Run:
-    """How fast they come, once they do."""
+    """Measure the rate after warm-up."""
     for number in range(WARM_UP):
         check(next(batches), number)
     begin, before = time.perf_counter(), cpu_s_of_each()
@@ -135,16 +134,16 @@ def measure(batches: Iterator[Any], seconds: float) -> Run:
 
 
 def cpu_s_of_each() -> dict[int, float]:
-    """CPU time of this process and of all that it has made, Ray's among them."""
+    """Return the CPU time of this process and of all its descendants, including Ray's."""
     times = {}
     for pid in (os.getpid(), *descendants(os.getpid())):
-        with contextlib.suppress(ProcessLookupError):  # it has just ended
+        with contextlib.suppress(ProcessLookupError):  # it has just exited
             times[pid] = cpu_s([pid])
     return times
 
 
 def check(labels: Any, number: int) -> None:
-    """Whether these are the samples of that batch."""
+    """Check that these are the samples of that batch."""
     if not np.array_equal(labels, np.arange(number * BATCH_SIZE, (number + 1) * BATCH_SIZE)):
         raise AssertionError(f"batch {number} is {labels}")
 
@@ -154,7 +153,7 @@ def main() -> None:
     ray = importlib.import_module("ray")
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 5.0
     num_ahead = int(sys.argv[2]) if len(sys.argv) > 2 else NUM_AHEAD
-    # One more, by Ray's counting, for the tasks of Ray Data that make indices.
+    # Ray counts one more CPU, for the tasks of Ray Data that make indices.
     ray.init("local", num_cpus=WORKERS + 1, include_dashboard=False, log_to_driver=False)
     runs: dict[tuple[str, str], list[Run]] = {}
     for turn in range(NUM_TURNS):

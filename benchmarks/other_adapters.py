@@ -1,11 +1,11 @@
-"""Adapters of libraries that most machines do not have: Grain, SPDL, Ray Data. Each is imported when it is measured.
+"""Adapters of less common libraries: Grain, SPDL, Ray Data. Each is imported when it is measured.
 
-- Grain makes batches in worker processes by ``mp_prefetch``, in order. Each has one thread that reads, where 16 are the
-  default: these callbacks compute, and threads would only take turns.
-- SPDL has no loader, but the parts of one: here each worker process is an iterator over every second batch
-  (``iterate_in_subprocess``), whose arrays come back through a pool of shared-memory segments as they lie there
-  (``SharedMemorySegmentPool``), and the consumer takes turns.
-- Ray Data maps the indices, in blocks of a batch that stay in order, in tasks, and iterates with ``iter_batches``.
+- Grain makes batches in worker processes with ``mp_prefetch``, in order. Each has one reading thread instead of the default
+  16, because these callbacks compute and threads would only take turns.
+- SPDL has parts of a loader, but no loader. Here each worker process iterates over every second batch
+  (``iterate_in_subprocess``). Arrays come back without copying through a pool of shared-memory segments
+  (``SharedMemorySegmentPool``), and the consumer alternates between the workers.
+- Ray Data maps the indices in tasks, in ordered blocks of one batch, and iterates with ``iter_batches``.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from benchmarks.workloads import WORKERS, Sample, Workload
 
 __all__ = ["GrainLoader", "RayDataLoader", "SpdlLoader"]
 
-#: Samples in an epoch that does not end; these libraries want to know how many there are.
+#: Number of samples in an endless epoch; these libraries require a length.
 NUM_SAMPLES = 1 << 40
-#: Batches that a process of SPDL's works ahead, its default, and those beyond that the consumer may hold.
+#: Batches that an SPDL process prefetches (its default), and further batches that the consumer may hold.
 SPDL_BUFFER = 3
 SPDL_HELD = 3
-#: Ray Data plans all of its tasks beforehand.
+#: Ray Data plans all of its tasks in advance.
 RAY_BATCHES = 1 << 13
 
 
 class StackedLoader:
-    """What the loaders of this module have in common: batches are pairs of stacked arrays."""
+    """Common part of the loaders in this module: batches are pairs of stacked arrays."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -72,7 +72,7 @@ class GrainLoader(StackedLoader):
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
         self._grain = importlib.import_module("grain")
-        # Its flags are those of a program that has parsed its command line.
+        # Grain requires parsed absl flags.
         importlib.import_module("absl.flags").FLAGS.mark_as_parsed()
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class GrainLoader(StackedLoader):
 
 
 class SpdlLoader(StackedLoader):
-    """SPDL; see the module's text."""
+    """SPDL; see the module docstring."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -106,7 +106,7 @@ class SpdlLoader(StackedLoader):
 
 
 class RayDataLoader(StackedLoader):
-    """Ray Data on a local cluster that this makes."""
+    """Ray Data on a local cluster that the constructor starts."""
 
     def __init__(self, workload: Workload) -> None:
         super().__init__(workload)
@@ -114,14 +114,14 @@ class RayDataLoader(StackedLoader):
         self._data = importlib.import_module("ray.data")
 
     def start(self) -> None:
-        # One more, by Ray's counting, for the tasks that make indices.
+        # Ray counts one more CPU, for the tasks that make indices.
         self._ray.init(
             "local",
             num_cpus=WORKERS + 1,
             include_dashboard=False,
             log_to_driver=False,
             logging_level="ERROR",
-            # A process that ends while time is measured takes its CPU time with it.
+            # The CPU time of a process that exits during the measurement is lost.
             _system_config={"idle_worker_killing_time_threshold_ms": 1_000_000_000},
         )
         context = self._data.DataContext.get_current()
@@ -136,19 +136,19 @@ class RayDataLoader(StackedLoader):
 
     def close(self) -> None:
         super().close()
-        gc.collect()  # what asks Ray for something when it goes would start it again
-        with contextlib.suppress(Exception):  # whatever it was about
+        gc.collect()  # finalizers that call Ray later would start it again
+        with contextlib.suppress(Exception):  # the iterator is given up; its errors do not matter
             self._ray.shutdown()
 
 
 def stacked_batches(make: Callable[[int], Sample], batch_size: int, worker: int) -> Iterator[list[Any]]:
-    """Every batch that is this worker's, in order."""
+    """Yield every batch of this worker, in order."""
     for batch in itertools.count(worker, WORKERS):
         samples = [make(index) for index in range(batch * batch_size, (batch + 1) * batch_size)]
         yield [np.stack(column) for column in zip(*samples, strict=True)]
 
 
 def mapped_batch(make: Callable[[int], Sample], rows: dict[str, Any]) -> dict[str, Any]:
-    """A batch as Ray Data has it."""
+    """Compute a batch for Ray Data."""
     arrays, labels = zip(*(make(int(index)) for index in rows["id"]), strict=True)
     return {"array": np.stack(arrays), "label": np.stack(labels)}

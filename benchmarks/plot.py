@@ -1,4 +1,4 @@
-"""A picture of the tables: samples per second of each system, with their range; needs matplotlib."""
+"""Plot the tables: samples per second of each system, with their range. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ INCHES = (7.0, 0.4)
 
 
 def draw(path: Path, measurements: Sequence[Measurement]) -> None:
-    """Draw one bar a system and workload: the median, and a line from the lowest to the highest; or say why not."""
+    """Draw one bar per system and workload: the median, and a line from minimum to maximum. Print the reason if this
+    fails.
+    """
     try:
         figures = importlib.import_module("matplotlib.figure")
     except ImportError:

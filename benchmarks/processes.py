@@ -1,11 +1,11 @@
 """CPU time and memory of a tree of live processes: proc(5), clock_getcpuclockid(3).
 
-``RUSAGE_CHILDREN`` counts only children that have been waited for: a live worker's work would be missing from it. The
-whole tree is walked, as a worker may be a grandchild of the consumer's process.
+``RUSAGE_CHILDREN`` counts only children that have been waited for, not live workers. The whole tree is walked, because a
+worker may be a grandchild of the consumer's process.
 
-A process's CPU time is read from its CPU-time clock, in nanoseconds, because ``/proc/<pid>/stat`` has clock ticks,
-mostly of 10 ms. Doubts: the machine's busy time has only ticks, and shared memory that no process maps at the moment is
-in no process's PSS.
+CPU time is read from the CPU-time clock of each process, in nanoseconds, because ``/proc/<pid>/stat`` has clock ticks,
+usually of 10 ms. Limitations: the machine's busy time is only available in ticks. Shared memory that no process maps at the
+moment is in no process's PSS.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 def descendants(root: int) -> frozenset[int]:
-    """The processes below ``root``, at any depth."""
+    """Return the processes below ``root``, at any depth."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -32,8 +32,8 @@ def descendants(root: int) -> frozenset[int]:
         try:
             stat = Path(f"/proc/{entry}/stat").read_text()
         except (FileNotFoundError, ProcessLookupError):
-            continue  # ended between the listing and the reading
-        # "pid (name) state ppid ...", where the name may itself hold blanks and parentheses
+            continue  # exited between listing and reading
+        # "pid (name) state ppid ...", where the name may contain spaces and parentheses
         parent = int(stat.rpartition(")")[2].split()[1])
         children.setdefault(parent, []).append(int(entry))
     found: set[int] = set()
@@ -46,25 +46,25 @@ def descendants(root: int) -> frozenset[int]:
 
 
 def cpu_s(pids: Iterable[int]) -> float:
-    """CPU seconds, user and system, of all threads that these live processes have had since they began."""
+    """Return the CPU seconds, user and system, of all threads of these live processes since they began."""
     total = 0.0
     for pid in pids:
         clock = ctypes.c_int()
         if _LIBC.clock_getcpuclockid(pid, ctypes.byref(clock)):
-            raise ProcessLookupError(f"process {pid} has ended: its CPU time is lost")
+            raise ProcessLookupError(f"process {pid} has exited: its CPU time is lost")
         total += time.clock_gettime(clock.value)
     return total
 
 
 def machine_busy_s() -> float:
-    """CPU seconds that the machine's cores have been busy with anything, since it was booted."""
+    """Return the CPU seconds that the machine's cores have been busy since boot."""
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _idle, _iowait, irq, softirq, *_ = (int(field) for field in file.readline().split()[1:])
     return (user + nice + system + irq + softirq) / _TICKS_PER_S
 
 
 def pss_bytes(pids: Iterable[int]) -> int:
-    """Proportional set size of these processes together: memory shared by n processes counts 1/n in each."""
+    """Return the total proportional set size of these processes: memory shared by n processes counts 1/n in each."""
     total_kib = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -1,7 +1,7 @@
-"""Tables and CSV: medians over the repeats with their lowest and highest value, ratios, and the figures to reach.
+"""Tables and CSV: medians over the repeats with minimum and maximum, ratios, and goals.
 
-A ratio is formed within each repeat, whose runs lie next to each other in time, and the median of these ratios is
-shown: a machine that gets slower between two repeats then spoils neither.
+A ratio is computed within each repeat, whose runs are close in time, and the table shows the median of these ratios. A
+machine that slows down between two repeats then affects neither ratio.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Column:
 
 
 def figure(heading: str, name: str, factor: float = 1.0) -> Column:
-    """The column of a field of `Measurement`; ``factor`` makes the table's unit of it."""
+    """Return the column of a field of `Measurement`; ``factor`` converts it to the table's unit."""
 
     def read(measurement: Measurement) -> float | None:
         value: float | None = getattr(measurement, name)
@@ -83,7 +83,7 @@ COLUMNS_OF_PART = {
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """A figure of ours to reach: a ratio to a peer, or our own figure where ``peer`` is None."""
+    """A goal for one of our figures: a ratio to a peer, or the figure itself if ``peer`` is None."""
 
     workload: str
     column: Column
@@ -95,19 +95,19 @@ class Goal:
 
     @property
     def text(self) -> str:
-        """The bound, as it stands in the table."""
+        """The bound, as shown in the table."""
         if self.at_least is not None:
             return f">= {self.at_least:g}"
         return "-" if self.at_most is None else f"<= {self.at_most:g}"
 
     def of(self, system: str) -> str:
-        """What is divided by what."""
+        """Numerator and denominator of the ratio."""
         if self.peer is None:
             return system
         return f"{system} / {self.peer}" + (f" ({self.peer_workload})" if self.peer_workload else "")
 
     def verdict(self, figure: float) -> str:
-        """Whether ``figure`` is within the bound."""
+        """Return whether ``figure`` is within the bound."""
         if self.at_least is None and self.at_most is None:
             return "-"
         reached = figure >= self.at_least if self.at_least is not None else figure <= (self.at_most or 0.0)
@@ -140,7 +140,7 @@ GOALS = (
 
 
 def environment() -> str:
-    """The machine and the versions, one line each."""
+    """Return the machine and the versions, one line each."""
     lines = [
         ("date", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         ("CPU", _cpu_model()),
@@ -176,7 +176,7 @@ def publish(
     measurements: Sequence[Measurement],
     failures: Mapping[tuple[str, str], str],
 ) -> int:
-    """Write the CSV file and the report, print the tables and what has failed; returns the exit status."""
+    """Write the CSV file and the report, print the tables and the failures; return the exit status."""
     write_csv(csv_path, measurements)
     csv_path.with_suffix(".md").write_text(f"```\n{environment_text}\n```\n\n{tables_text}\n", encoding="utf-8")
     print(tables_text)
@@ -186,7 +186,7 @@ def publish(
 
 
 def write_csv(path: Path, measurements: Iterable[Measurement]) -> None:
-    """One row for each run, one column for each field of `Measurement`; empty where there is no figure."""
+    """Write one row per run and one column per field of `Measurement`; missing figures stay empty."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, COLUMNS)
@@ -195,7 +195,7 @@ def write_csv(path: Path, measurements: Iterable[Measurement]) -> None:
 
 
 def tables(measurements: Sequence[Measurement]) -> str:
-    """A table for each workload, and the table of ratios, in Markdown."""
+    """Return a table for each workload, and the table of ratios, in Markdown."""
     parts = []
     for workload in WORKLOADS.values():
         of_workload = [each for each in measurements if each.workload == workload.name]
@@ -229,7 +229,7 @@ def _place(measurement: Measurement) -> int:
 
 
 def noise(measurements: Sequence[Measurement]) -> list[str]:
-    """A line of warning, or none."""
+    """Return a warning about noise, or an empty text."""
     loads = [each.other_load_cores for each in measurements if each.other_load_cores is not None]
     noisy = [load for load in loads if load > NOISY_CORES]
     if not noisy:
@@ -241,7 +241,7 @@ def noise(measurements: Sequence[Measurement]) -> list[str]:
 
 
 def goal_table(goals: Iterable[Goal], system: str, measurements: Sequence[Measurement]) -> str:
-    """What ``system`` has to reach and whether it does; empty if nothing of it has been measured."""
+    """Return the goals of ``system`` and whether it reaches them; empty if nothing of it was measured."""
     by_run = {(each.workload, each.system, each.repeat): each for each in measurements}
     repeats = sorted({each.repeat for each in measurements})
     rows = []
@@ -274,7 +274,7 @@ def _median(figures: Iterable[float | None]) -> float | None:
 
 
 def spread(figures: Sequence[float | None]) -> str:
-    """Median and range, like ``1,234 (1,200..1,250)``."""
+    """Format median and range, like ``1,234 (1,200..1,250)``."""
     known = [figure for figure in figures if figure is not None]
     if not known:
         return "-"
@@ -286,7 +286,7 @@ def spread(figures: Sequence[float | None]) -> str:
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns are aligned in plain text too."""
+    """Format a Markdown table with columns that are also aligned as plain text."""
     widths = [max(len(row[column]) for row in [headings, *rows]) for column in range(len(headings))]
 
     def line(cells: Sequence[str]) -> str:

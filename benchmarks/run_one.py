@@ -1,15 +1,15 @@
-"""One measurement: one system, one workload, in this process: ``python -m benchmarks.run_one SYSTEM WORKLOAD``.
+"""Measure one system on one workload in this process: ``python -m benchmarks.run_one SYSTEM WORKLOAD``.
 
-Prints the `Measurement` as one line of JSON. What happens, in order:
+Prints the `Measurement` as one line of JSON. The steps are:
 
-1. import the library (``import_s``); note the process's memory
-2. make the loader and ``build()`` or ``iter()`` (``start_s``); receive one batch (``first_run_s``)
-3. steady: warm up with 1, 2, 4, ... batches until that many last a fifth of ``--seconds``
-4. receive a fixed number of batches, about ``--seconds`` long at the rate of the warming up, and time it
-5. note the memory of the whole tree of processes; close the loader
+1. import the library (``import_s``); record the memory of the process
+2. make the loader and call ``build()`` or ``iter()`` (``start_s``); receive one batch (``first_run_s``)
+3. steady: warm up with 1, 2, 4, ... batches until one such step lasts a fifth of ``--seconds``
+4. receive a fixed number of batches, about ``--seconds`` long at the rate of the warm-up, and time it
+5. record the memory of the process tree; close the loader
 
-The last batch of a part is compared byte by byte with what the callback makes, except between warming up and the timed
-part, where a pause would let the workers work ahead.
+The last batch of each part is compared byte by byte with the callback's result. There is no comparison between warm-up and
+the timed part, because workers would prefetch during the pause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["measure"]
 
 
 def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> Measurement:
-    """Measure one system on one workload; ``seconds`` is how long the timed part should last."""
+    """Measure one system on one workload; ``seconds`` is the intended length of the timed part."""
     began = time.perf_counter()
     loader = SYSTEMS[system].open(workload)
     import_s = time.perf_counter() - began
@@ -47,7 +47,7 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
     steady: dict[str, Any] = {}
     if workload.part == "steady":
         run.check()
-        while len(tree := processes.descendants(os.getpid())) < SYSTEMS[system].processes:  # they have not all started
+        while len(tree := processes.descendants(os.getpid())) < SYSTEMS[system].processes:  # wait until all have started
             run.receive(1)
         steady = _rates(workload, run.steady(seconds, tree))
     elif workload.part == "cold":
@@ -89,7 +89,7 @@ def _rates(workload: Workload, timed: Timed) -> dict[str, Any]:
 
 
 def _cold_batches(workload: Workload, seconds: float) -> int:
-    """About ``seconds`` of sleeping callbacks, in whole rounds of one batch per worker, torch's unit of work."""
+    """Return the number of batches for about ``seconds`` of sleeping callbacks, in whole rounds of one batch per worker."""
     round_s = SLEEP_S * workload.batch_size
     return WORKERS * max(1, round(seconds / round_s))
 
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("system", choices=[*SYSTEMS, "limit"])
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part")
-    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, for the record")
     options = parser.parse_args()
     workload = WORKLOADS[options.workload]
     if options.system != "limit" and not SYSTEMS[options.system].runs(workload):
@@ -109,7 +109,7 @@ def main() -> None:
     else:
         result = measure(options.system, workload, seconds=options.seconds, repeat=options.repeat)
     print(result.to_json(), flush=True)
-    os._exit(0)  # how a library ends with its program is not measured, and some do so badly
+    os._exit(0)  # exit without library finalizers, which are not measured and may hang
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""A large machine in a small one: ``python -m benchmarks.scale [--quick]``.
+"""Simulate a large machine on a small one: ``python -m benchmarks.scale [--quick]``.
 
-Callbacks that sleep need no cores, so that 64 workers can be busy on two. What is measured is the CPU time that dali_like
-itself takes: that of the main process for a batch of one source, and that of all processes for a sample. Both should be
-flat: from 2 workers to 64, from 1 source to 8, from 1 pipeline to 8 in one process. Each case is a process of its own, the
-cases take turns.
+Sleeping callbacks need no cores, so 64 workers can be busy on two. The program measures the CPU time of dali_like itself:
+that of the main process per batch of one source, and that of all processes per sample. Both should stay constant from 2 to
+64 workers, from 1 to 8 sources, and from 1 to 8 pipelines in one process. Each case is a separate process, and the cases
+take turns.
 
-What may be doubted: a sample has the cost of going to sleep and waking up in it, 15 us or so; nobody competes for memory
-bandwidth, as 64 workers that compute would; and the scheduler of a machine with two cores is not that of one with 64.
+Limitations: a sample includes the cost of falling asleep and waking up, about 15 us. There is no contention for memory
+bandwidth, as with 64 computing workers. The scheduler of a machine with two cores behaves differently from one with 64.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = ["CASES", "Case", "Cost", "main", "measure", "table"]
 
 BATCH_SIZE = 64
 SLEEP_S = 0.02
-#: Costs of the largest case of a series, divided by those of its smallest.
+#: Costs of the largest case of a series, divided by the costs of its smallest.
 FLAT = 1.5
 
 
 class Case(NamedTuple):
-    """How much there is of everything. Each pipeline has its workers, and they serve all of its sources."""
+    """Numbers of pipelines, sources and workers. Each pipeline has its own workers, which serve all of its sources."""
 
     workers: int = 8
     sources: int = 1
@@ -49,17 +49,17 @@ class Case(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As it stands in the table."""
+        """The case, as shown in the table."""
         return f"{self.workers} workers, {self.sources} sources, {self.pipelines} pipelines"
 
 
 class Cost(NamedTuple):
-    """What a case costs.
+    """Cost of a case.
 
     Attributes:
-        batch_us: CPU time of the main process for a batch of one source.
-        sample_us: CPU time of all processes for a sample.
-        busy: samples a second, divided by what the workers would make if they did nothing but sleep.
+        batch_us: CPU time of the main process per batch of one source.
+        sample_us: CPU time of all processes per sample.
+        busy: samples per second, relative to workers that only sleep.
     """
 
     batch_us: float
@@ -76,13 +76,13 @@ CASES = tuple(dict.fromkeys(case for cases in SERIES.values() for case in cases)
 
 
 def sleepy(info: SampleInfo) -> Any:
-    """A sample that takes its time and no core."""
+    """Return a sample after a sleep, without using a core."""
     time.sleep(SLEEP_S)
     return np.full((28, 28), info.idx_in_epoch % 251, np.uint8)
 
 
 def measure(case: Case, seconds: float) -> Cost:
-    """Run a case for about so long."""
+    """Run a case for about this time."""
     with ExitStack() as stack:
         pipes = [stack.enter_context(closing(_pipeline(case))) for _ in range(case.pipelines)]
         for pipe in pipes:
@@ -113,7 +113,7 @@ def _pipeline(case: Case) -> Pipeline:
 
 
 def table(costs: Mapping[Case, Sequence[Cost]]) -> str:
-    """What each case costs, and whether the series are flat, in Markdown."""
+    """Return the cost of each case, and whether the series are constant, in Markdown."""
     rows = [
         [
             case.text,
@@ -143,10 +143,10 @@ def _median(costs: Sequence[Cost], name: str) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure all cases, write the CSV file and the report; returns the exit status."""
+    """Measure all cases, and write the CSV file and the report; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one repeat of 0.5 s")
-    parser.add_argument("--case", help=argparse.SUPPRESS)  # to be measured in this process
+    parser.add_argument("--quick", action="store_true", help="measure one repeat of 0.5 s")
+    parser.add_argument("--case", help=argparse.SUPPRESS)  # measure this case in this process
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--repeats", type=int)
     parser.add_argument("--csv", type=Path, default=Path("build/benchmarks/scale.csv"), metavar="PATH")

@@ -1,4 +1,4 @@
-"""A storm of signals over the worker processes of a program, as `soak` and `storm` send it."""
+"""Send random signals to the worker processes of a program, for `soak` and `storm`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchmarks.processes import descendants
 
 __all__ = ["Storm", "is_alive", "worker_pids"]
 
-#: Processes that loaders have beside their workers: dali_like's forkserver, and the tracker of Python's multiprocessing.
+#: Other processes of loaders: dali_like's forkserver, and the resource tracker of multiprocessing.
 _HELPERS = ("dali_like:start", "resource_tracker", "forkserver")
 
 
 def worker_pids(root: int) -> list[int]:
-    """The worker processes below ``root`` that are alive, whichever library has made them."""
+    """Return the live worker processes below ``root``, of any library."""
     return sorted(pid for pid in descendants(root) if is_alive(pid) and not _is_helper(pid))
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there and is not a zombie."""
+    """Return whether a process exists and is not a zombie."""
     return _read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
 
 
@@ -40,21 +40,21 @@ def _is_helper(pid: int) -> bool:
 def _read(pid: int, file: str) -> str:
     try:
         return Path(f"/proc/{pid}/{file}").read_bytes().decode(errors="replace")
-    except (FileNotFoundError, ProcessLookupError):  # it has ended
+    except (FileNotFoundError, ProcessLookupError):  # it has exited
         return ""
 
 
 class Storm:
-    """Sends signals to random workers at random moments, from a thread of its own, for as long as the context lasts.
+    """Context that sends signals to random workers at random times, from its own thread.
 
     Args:
-        find: the workers that are there.
-        signals: how many of each signal a second, on average.
-        least_gaps_s: the least time between two of a signal.
-        seed: of the random numbers.
+        find: returns the current workers.
+        signals: average number of each signal per second.
+        least_gaps_s: minimum time between two signals of a kind.
+        seed: seed of the random numbers.
 
     Attributes:
-        sent: how many of each signal have been sent.
+        sent: number of signals sent, for each kind.
     """
 
     def __init__(

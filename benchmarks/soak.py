@@ -1,18 +1,18 @@
-"""Does dali_like stay what it is while its workers are killed and stopped for hours? ``python -m benchmarks.soak``.
+"""Test the stability of dali_like while its workers are killed and stopped for hours: ``python -m benchmarks.soak``.
 
-Pipelines of three kinds live through the whole run and take turns: tiny samples in rows, samples of all sizes, and slow
-ones. A storm of SIGKILL and SIGSTOP goes over the workers of all of them, idle ones too. Watched are:
+Three kinds of pipelines live through the whole run and take turns: small samples in rows, samples of all sizes, and slow
+samples. SIGKILL and SIGSTOP hit random workers of all pipelines, including idle ones. The program checks:
 
-- the batches: a checksum of each is compared with that of a pipeline without workers
-- errors: there must be none, since workers are replaced as often as they die
-- hangs: no batch for `HANG_S` ends the program, with the stack of each thread
-- the memory of all processes, and the descriptors of those that last: the medians of the last quarter of the run must not
-  exceed those of the second by more than `MEMORY_SLACK` and nothing
+- the batches: the checksum of each must equal that of a pipeline without workers
+- errors: there must be none, because dead workers are replaced without limit
+- hangs: if no batch arrives for `HANG_S`, the program exits with the stack of each thread
+- the memory of all processes, and the file descriptors of long-lived ones: the median of the last quarter of the run may
+  exceed that of the second quarter by `MEMORY_SLACK` for memory, and not at all for descriptors
 
-A line tells every `LINE_S` how things are. The exit status is 1 if anything of this is not as it should be.
+It prints a status line every `LINE_S`. The exit status is 1 if a check fails.
 
-Doubt: one sample that is stopped twice is given up, as it should be, and counts as an error. Stops are `STOP_GAP_S` apart,
-so that hardly ever happens.
+Limitation: a sample whose worker is stopped twice is given up, as intended, and counts as an error. Stops are `STOP_GAP_S`
+apart, so this hardly ever happens.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ LINE_S = 10.0
 HANG_S = 30.0
 TIMEOUT_S = 0.3
 STOP_GAP_S = 2.0
-#: One signal in so many stops a worker instead of killing it.
+#: Of this number of signals, one stops a worker instead of killing it.
 STOP_SHARE = 6
 MEMORY_SLACK = 1.15
 EPOCH_BATCHES = 40
-#: The samples of an epoch differ from those of the next ones; after so many epochs they come again.
+#: Number of different epochs, after which the samples repeat.
 KINDS_OF_EPOCHS = 3
 NOISE_BYTES = 1 << 18
 MIB = 1 << 20
@@ -58,12 +58,12 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """Samples that depend on their epoch and index alone.
+    """Samples that depend only on their epoch and index.
 
     Attributes:
-        batch_size: how many make a batch.
-        least_bytes, most_bytes: of a sample.
-        sleep_s: how long each takes.
+        batch_size: number of samples in a batch.
+        least_bytes, most_bytes: range of sample sizes.
+        sleep_s: time to sleep per sample.
     """
 
     batch_size: int
@@ -86,7 +86,7 @@ _noise: list[NDArray[np.uint8]] = []
 
 
 def noise() -> NDArray[np.uint8]:
-    """The same random bytes in every process."""
+    """Return the same random bytes in every process."""
     if not _noise:
         _noise.append(np.random.default_rng(0).integers(256, size=NOISE_BYTES, dtype=np.uint8))
     return _noise[0]
@@ -109,7 +109,7 @@ def make_pipeline(source: Source, *, parallel: bool, **options: Any) -> Pipeline
 
 
 def checksum(samples: Iterable[Any]) -> int:
-    """Of the sizes and bytes of all samples of a batch."""
+    """Return the checksum of the sizes and bytes of all samples of a batch."""
     value = 0
     for sample in samples:
         array = np.asarray(sample)
@@ -118,7 +118,7 @@ def checksum(samples: Iterable[Any]) -> int:
 
 
 class Contestant:
-    """A pipeline under the storm, and the checksums that its batches must have."""
+    """A pipeline under test, and the expected checksums of its batches."""
 
     def __init__(self, name: str, workers: int, start_method: str) -> None:
         source = SOURCES[name]
@@ -140,7 +140,7 @@ class Contestant:
 
     @property
     def restarts(self) -> int:
-        """How many workers have been replaced."""
+        """Number of replaced workers."""
         return self._pipeline.statistics().worker_restarts
 
     @staticmethod
@@ -164,7 +164,7 @@ class Contestant:
             self._epoch += 1
             self._iteration = 0
             return
-        except Exception as error:  # whatever a loop would see
+        except Exception as error:  # any exception counts as an error
             self._differs(f"{type(error).__name__}: {error} {getattr(error, '__notes__', '')}")
         else:
             self.batches += 1
@@ -173,7 +173,7 @@ class Contestant:
         self._iteration += 1
 
     def close(self) -> None:
-        """End the pipeline."""
+        """Close the pipeline."""
         self._pipeline.close()
 
     def _differs(self, what: str) -> None:
@@ -183,14 +183,14 @@ class Contestant:
 
 
 class Watchdog:
-    """Ends the program when nothing has happened for `HANG_S`."""
+    """Exit the program when there is no progress for `HANG_S`."""
 
     def __init__(self) -> None:
         self._last_s = time.monotonic()
         threading.Thread(target=self._watch, name="watchdog", daemon=True).start()
 
     def pat(self) -> None:
-        """Something has happened."""
+        """Record progress."""
         self._last_s = time.monotonic()
 
     def _watch(self) -> None:
@@ -204,14 +204,14 @@ class Watchdog:
 
 
 class Footprint(NamedTuple):
-    """What the program takes: memory of all its processes; descriptors of those that last, but for handles of workers."""
+    """Memory of all processes of the program, and descriptors of long-lived processes, without handles of workers."""
 
     memory_bytes: int
     descriptors: int
 
 
 def footprint() -> Footprint | None:
-    """The least of several looks: workers that have just begun or ended make each a little different. None: no luck."""
+    """Return the minimum of several measurements, because starting and exiting workers distort them. None: all failed."""
     return min(filter(None, (_look() for _ in range(5))), default=None)
 
 
@@ -220,7 +220,7 @@ def _look() -> Footprint | None:
     try:
         lasting = [os.getpid(), *(pid for pid in tree if _name_of(pid) == "dali_like:start")]
         return Footprint(pss_bytes(tree), sum(map(_num_descriptors, lasting)))
-    except OSError:  # a process has ended meanwhile
+    except OSError:  # a process has exited meanwhile
         return None
 
 
@@ -236,7 +236,7 @@ def _name_of(pid: int) -> str:
 
 
 class Observer:
-    """Prints how things are, and judges at the end whether the footprint has grown."""
+    """Print the status, and check at the end whether the footprint has grown."""
 
     def __init__(self, contestants: Sequence[Contestant], storm: Storm) -> None:
         self._contestants = contestants
@@ -259,7 +259,7 @@ class Observer:
         )
 
     def growth(self) -> list[str]:
-        """What has grown from the second quarter of the run to the last."""
+        """Return the growth from the second quarter of the run to the last."""
         quarter = len(self._footprints) // 4
         if not quarter:
             return []
@@ -282,10 +282,10 @@ class Observer:
 
 
 def soak(contestants: Sequence[Contestant], storm: Storm, seconds: float) -> list[str]:
-    """Let the contestants take turns under the storm; what has grown meanwhile."""
+    """Run the contestants in turn while signals are sent; return the growth."""
     watchdog = Watchdog()
     for contestant in contestants:
-        contestant.take_batch()  # before it has started, what starts workers cannot be told from them, and would be killed
+        contestant.take_batch()  # before the start, the forkserver looks like a worker and would be killed
     observer = Observer(contestants, storm)
     end = time.monotonic() + seconds
     line = time.monotonic() + LINE_S
@@ -299,7 +299,7 @@ def soak(contestants: Sequence[Contestant], storm: Storm, seconds: float) -> lis
             if time.monotonic() > line:
                 line += LINE_S
                 observer.look()
-    for contestant in contestants:  # workers that have been stopped last are still to be noticed
+    for contestant in contestants:  # the workers stopped last are not yet replaced
         for _ in range(2 * EPOCH_BATCHES):
             contestant.take_batch()
             watchdog.pat()
@@ -308,10 +308,10 @@ def soak(contestants: Sequence[Contestant], storm: Storm, seconds: float) -> lis
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Soak, and print what has come of it; returns the exit status."""
+    """Run the test, and print the result; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--workers", type=int, default=2, help="of each of the three pipelines")
+    parser.add_argument("--workers", type=int, default=2, help="workers of each of the three pipelines")
     parser.add_argument("--start-method", choices=("fork", "spawn"), default="fork")
     parser.add_argument("--kills-per-second", type=float, default=4)
     parser.add_argument("--seed", type=int, default=0)
@@ -331,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failures += contestant.differences
     if left := descendants(os.getpid()):
         failures.append(f"{len(left)} processes are left behind")
-    print("\n".join(["FAILED:", *failures]) if failures else "as it should be")
+    print("\n".join(["FAILED:", *failures]) if failures else "all checks passed")
     return 1 if failures else 0
 
 

@@ -1,17 +1,17 @@
-"""What becomes of training loops whose workers are killed, with DALI, PyTorch and dali_like: ``python -m benchmarks.storm``.
+"""Compare how DALI, PyTorch and dali_like behave when workers are killed: ``python -m benchmarks.storm``.
 
-Each system runs in a process of its own and delivers epochs of `EPOCH_BATCHES` batches, samples of a millisecond, from
-`WORKERS` forked workers, with its default options. A storm of SIGKILL goes over its workers for ``--seconds``. The loop does
-what a user would do:
+Each system runs in a separate process and delivers epochs of `EPOCH_BATCHES` batches, with samples of one millisecond, from
+`WORKERS` forked workers, with its default options. SIGKILL hits random workers for ``--seconds``. The loop behaves like a
+user's program:
 
-- it counts an exception and goes on with the next epoch: ``reset()`` in DALI and dali_like, a new iterator in torch
-- when the next attempt fails too, before a batch has come, it makes a new pipeline or DataLoader
+- it counts an exception and continues with the next epoch: ``reset()`` in DALI and dali_like, a new iterator in torch
+- if the next attempt fails too, before a batch has arrived, it makes a new pipeline or DataLoader
 
-Each batch is checked, every byte of it. Batches are missing if their epoch had delivered others and then ended early. No
-sign of the program for `HANG_S` is a hang; it is then killed, and has no further chance. Processes are left behind if they
-are there `LEFT_S` after the program has ended.
+Every byte of each batch is checked. Batches are missing if their epoch delivered others and then ended early. A program
+without output for `HANG_S` hangs; it is killed and not started again. Processes are left behind if they exist `LEFT_S` after
+the program has exited.
 
-Doubt: nobody's workers die once a second. What is compared is what one death does, many times over.
+Limitation: workers do not die once a second in practice. The comparison shows the effect of one death, many times over.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ERROR_CHARS = 90
 
 
 def sample(index: int) -> NDArray[np.int64]:
-    """A sample of a millisecond, 8 KiB that depend on its index."""
+    """Return a sample of 8 KiB that depends on its index, after one millisecond."""
     if index >= EPOCH_BATCHES * BATCH_SIZE:
         raise StopIteration
     time.sleep(SAMPLE_S)
@@ -58,18 +58,18 @@ def sample(index: int) -> NDArray[np.int64]:
 
 
 class Loop(Protocol):
-    """One system as a training loop uses it."""
+    """One system in a training loop."""
 
     def make(self) -> None:
-        """Make the pipeline or loader, in place of the one before, if there was one."""
+        """Make the pipeline or loader, replacing a previous one."""
         ...
 
     def epoch(self) -> Iterator[Any]:
-        """Begin an epoch; its batches, as arrays or what NumPy makes arrays of."""
+        """Begin an epoch; yield its batches as arrays, or as objects that NumPy converts to arrays."""
         ...
 
     def close(self) -> None:
-        """Give up the pipeline or loader, as a program that ends."""
+        """Close the pipeline or loader, as at program exit."""
         ...
 
 
@@ -115,7 +115,7 @@ class PipelineLoop:
     def close(self) -> None:
         if hasattr(self._pipeline, "close"):
             self._pipeline.close()
-        self._pipeline = None  # DALI has no close(): its workers end with the pipeline
+        self._pipeline = None  # DALI has no close(): its workers stop with the pipeline
 
 
 class TorchLoop:
@@ -139,7 +139,7 @@ class TorchLoop:
 
 
 class Samples:
-    """The samples as a map-style dataset of torch, which asks for no base class."""
+    """The samples as a map-style dataset of torch, which requires no base class."""
 
     def __getitem__(self, index: int) -> NDArray[np.int64]:
         return sample(index)
@@ -157,16 +157,16 @@ LOOPS: dict[str, Callable[[], Loop]] = {
 }
 
 
-# In the process of the system
+# In the process under test
 
 
 def tell(kind: str, text: str = "") -> None:
-    """Write an event to stdout, at once and whole."""
+    """Write an event to stdout as one flushed line."""
     os.write(1, f"{json.dumps([kind, text])}\n".encode())
 
 
 def run_loop(loop: Loop, seconds: float) -> None:
-    """Deliver epochs for some time, and tell what happens."""
+    """Deliver epochs for some time, and report events."""
     loop.make()
     end = time.monotonic() + seconds
     failed = False
@@ -180,7 +180,7 @@ def run_loop(loop: Loop, seconds: float) -> None:
                     return
             tell("epoch", str(EPOCH_BATCHES - delivered))
             failed = False
-        except Exception as error:  # whatever a user would see
+        except Exception as error:  # any exception a user would see
             tell("error", f"{type(error).__name__}: {error}")
             tell("broken", str(EPOCH_BATCHES - delivered) if delivered else "0")
             if failed and not delivered:
@@ -189,37 +189,37 @@ def run_loop(loop: Loop, seconds: float) -> None:
 
 
 def make_anew(loop: Loop) -> None:
-    """Make a new pipeline or loader, which may fail, too."""
+    """Make a new pipeline or loader, which may also fail."""
     tell("anew")
     try:
         loop.make()
-    except Exception as error:  # whatever a user would see
+    except Exception as error:  # any exception a user would see
         tell("error", f"{type(error).__name__}: {error}")
 
 
 def is_right(batch: Any, iteration: int) -> bool:
-    """Whether a batch is that of the iteration."""
+    """Return whether a batch is that of the iteration."""
     first = iteration * BATCH_SIZE
     expected = np.arange(first, first + BATCH_SIZE)[:, None]
     array = np.asarray(batch)
     return array.shape == (BATCH_SIZE, 1024) and bool((array == expected).all())
 
 
-# In the process that watches
+# In the observing process
 
 
 @dataclass
 class Outcome:
-    """What has become of one system.
+    """Result of one system.
 
     Attributes:
-        events: how many of each kind.
-        missing: batches of epochs that ended early.
-        errors: the texts of exceptions, without process ids and the like, and how many of each.
-        kills: how many workers were killed.
-        longest_pause_s: between two batches.
+        events: number of events of each kind.
+        missing: number of batches lost in epochs that ended early.
+        errors: number of exceptions by text, without process ids and the like.
+        kills: number of killed workers.
+        longest_pause_s: longest time between two batches.
         hung: whether the program had to be killed.
-        left: how many processes were there after it.
+        left: number of processes left behind.
     """
 
     events: Counter[str] = field(default_factory=Counter)
@@ -232,7 +232,7 @@ class Outcome:
     _last_s: float = 0.0
 
     def note(self, kind: str, text: str) -> None:
-        """Take note of an event."""
+        """Record an event."""
         self.events[kind] += 1
         if kind in ("batch", "wrong"):
             now = time.monotonic()
@@ -245,7 +245,7 @@ class Outcome:
 
 
 def contest(name: str, options: argparse.Namespace) -> Outcome:
-    """Run one system under the storm."""
+    """Run one system while its workers are killed."""
     outcome = Outcome()
     command = [sys.executable, "-m", "benchmarks.storm", "--run", name, "--seconds", str(options.seconds)]
     with (
@@ -273,11 +273,11 @@ def contest(name: str, options: argparse.Namespace) -> Outcome:
 
 
 class HungError(Exception):
-    """Nothing has been heard of the program for `HANG_S`."""
+    """The program has produced no output for `HANG_S`."""
 
 
 def _events(stream: IO[bytes]) -> Iterator[tuple[str, str]]:
-    """What the program tells, as it comes, to the end of its output."""
+    """Yield the program's events until the end of its output."""
     buffer = b""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
@@ -295,7 +295,7 @@ def _events(stream: IO[bytes]) -> Iterator[tuple[str, str]]:
 
 
 def _end_session(session: int) -> list[int]:
-    """Kill the processes of a session that are there after `LEFT_S`, and return which."""
+    """Kill the processes of a session that still exist after `LEFT_S`, and return them."""
     deadline = time.monotonic() + LEFT_S
     while (left := _session(session)) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -315,7 +315,7 @@ def _session(session: int) -> list[int]:
 
 
 def table(outcomes: dict[str, Outcome]) -> str:
-    """All outcomes as a table, and the errors below it, in Markdown."""
+    """Return all outcomes as a table, followed by the errors, in Markdown."""
     lines = [
         "| | kills | batches | missing | wrong | whole epochs | errors | made anew | longest pause | hung | left behind |",
         "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
@@ -343,10 +343,10 @@ def table(outcomes: dict[str, Outcome]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all systems in turn, and print the table; returns the exit status."""
+    """Run all systems in turn, and print the table; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.storm", description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=25, help="how long each system runs")
-    parser.add_argument("--kills", type=int, default=30, help="about how many workers are killed meanwhile")
+    parser.add_argument("--seconds", type=float, default=25, help="time for each system, in seconds")
+    parser.add_argument("--kills", type=int, default=30, help="approximate number of workers to kill")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--systems", nargs="+", choices=LOOPS, default=list(LOOPS), metavar="NAME")
     parser.add_argument("--run", choices=LOOPS, help=argparse.SUPPRESS)

@@ -1,4 +1,4 @@
-"""Receiving batches from a loader, timed: wall clock, and CPU time of the consumer and of the processes below it."""
+"""Timed receipt of batches from a loader: wall time, and CPU time of the consumer and of the processes below it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["Run", "Timed", "WorkersChangedError", "by_process", "rates"]
 
 WARM_UP_SHARE = 5
 MIN_TIMED_BATCHES = 8
-MIN_SECONDS_FOR_LOAD = 0.2  # the machine's busy time is counted in ticks of 10 ms
+MIN_SECONDS_FOR_LOAD = 0.2  # the machine's busy time has ticks of 10 ms
 
 
 class WorkersChangedError(Exception):
-    """A process began or ended during the timed part, so that its CPU time is not known."""
+    """A process started or exited during the timed part, so its CPU time is unknown."""
 
 
 class Timed(NamedTuple):
-    """A timed part: its batches, seconds of wall clock and of CPU; the last are those of the processes below, by id."""
+    """A timed part: its batches, wall seconds and CPU seconds; CPU time of the processes below, by process id."""
 
     batches: int
     wall_s: float
@@ -34,10 +34,10 @@ class Timed(NamedTuple):
 
 
 class Run:
-    """A loader and how far it has been read.
+    """A loader and its current position.
 
     Args:
-        consume: receives so many batches, drops each when the next is there, and returns the last.
+        consume: receives a number of batches, drops each when the next arrives, and returns the last.
         verify: raises an error unless a batch is the one with that number.
     """
 
@@ -48,7 +48,7 @@ class Run:
         self._last: Any = None
 
     def receive(self, batches: int) -> float:
-        """Receive ``batches`` batches, keep the last for `check`; returns the seconds it took."""
+        """Receive ``batches`` batches, keep the last for `check`, and return the elapsed seconds."""
         self._last = None
         began = time.perf_counter()
         self._last = self._consume(batches)
@@ -62,12 +62,12 @@ class Run:
         self._last = None
 
     def steady(self, seconds: float, tree: frozenset[int]) -> Timed:
-        """Warm up for a fifth of ``seconds`` or more, then time as many batches as should last ``seconds``."""
+        """Warm up for at least a fifth of ``seconds``, then time as many batches as should last ``seconds``."""
         batch_s = self._warm_up(seconds / WARM_UP_SHARE)
         return self.timed(max(MIN_TIMED_BATCHES, round(seconds / batch_s)), tree)
 
     def _warm_up(self, seconds: float) -> float:
-        """Receive 1, 2, 4, ... batches until that many last ``seconds``; returns the seconds per batch."""
+        """Receive 1, 2, 4, ... batches until such a step lasts ``seconds``; return the seconds per batch."""
         batches = 1
         while (took := self.receive(batches)) < seconds:
             batches *= 2
@@ -94,12 +94,12 @@ def _cpu_s_of(tree: Iterable[int]) -> dict[int, float]:
 
 
 def _kernel_cpu_s() -> float:
-    """CPU seconds that the kernel has worked for this process."""
+    """Return the kernel's CPU seconds for this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_stime
 
 
 def by_process(timed: Timed) -> str:
-    """What each process has taken, for people to read: this one first, then those below it, the oldest first."""
+    """Format the CPU time of each process: this one first, then the processes below it, oldest first."""
     main = ("main", timed.main_cpu_s, os.getpid())
     below = [(f"{number}", cpu_s, pid) for number, (pid, cpu_s) in enumerate(timed.tree_cpu_s.items(), start=1)]
     return "; ".join(
@@ -109,7 +109,7 @@ def by_process(timed: Timed) -> str:
 
 
 def rates(timed: Timed, *, batch_size: int, sample_bytes: int) -> dict[str, Any]:
-    """The fields of a `Measurement` that a timed part fills."""
+    """Return the fields of a `Measurement` that a timed part provides."""
     samples_per_s = timed.batches * batch_size / timed.wall_s
     return {
         "batches": timed.batches,

@@ -1,4 +1,4 @@
-"""Runs in turn, each a process of its own: what the programs of this package that compare systems have in common."""
+"""Alternating runs, each in a separate process: the common part of programs that compare systems."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ERROR_LINES, ERROR_CHARS = 6, 300
 
 
 class Job(NamedTuple):
-    """One run to be made."""
+    """A planned run."""
 
     repeat: int
     workload: str
@@ -46,7 +46,7 @@ class RunFailedError(Exception):
 
 
 def in_turns(workloads: Sequence[str], systems_of: Callable[[str], Sequence[str]], repeats: int) -> Iterator[Job]:
-    """All runs in their order: the systems of a workload one after the other, rotated by one in each repeat."""
+    """Return all runs in their order: the systems of a workload one after the other, rotated by one in each repeat."""
     for repeat in range(repeats):
         for workload in workloads:
             systems = list(systems_of(workload))
@@ -56,11 +56,11 @@ def in_turns(workloads: Sequence[str], systems_of: Callable[[str], Sequence[str]
 
 
 def run_process(program: str, job: Job, *, seconds: float, cwd: Path | None = None) -> Measurement:
-    """Make one run in a new process and session; what is left of it afterwards is killed, not to disturb the next.
+    """Make one run in a new process and session; kill remaining processes, so that they do not disturb the next run.
 
     Args:
         program: the module to run. Its last line of output is the measurement.
-        cwd: the folder to run it in, whose modules come first.
+        cwd: the folder to run it in, whose modules take precedence.
     """
     arguments = [job.system, job.workload, "--seconds", str(seconds), "--repeat", str(job.repeat)]
     return Measurement.from_json(last_line_of(program, arguments, deadline_s=START_AND_STOP_S + 20 * seconds, cwd=cwd))
@@ -70,10 +70,10 @@ def last_line_of(program: str, arguments: Sequence[str], *, deadline_s: float, c
     """Run a module in a new process and session, and return the last line of its output.
 
     Raises:
-        RunFailedError: it has failed, or has not ended before the deadline.
+        RunFailedError: it failed, or did not finish before the deadline.
     """
     command = [sys.executable, "-m", program, *arguments]
-    # Files instead of pipes: a worker that outlives its parent would keep a pipe open for ever
+    # Files instead of pipes: a worker that outlives its parent would keep a pipe open forever
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=output, stderr=errors, start_new_session=True, cwd=cwd)
         try:
@@ -95,10 +95,10 @@ def last_line_of(program: str, arguments: Sequence[str], *, deadline_s: float, c
 def run_all(
     planned: Sequence[Job], run: Callable[[Job], Measurement]
 ) -> tuple[list[Measurement], dict[tuple[str, str], str]]:
-    """Make all runs, telling standard error how far it has come.
+    """Make all runs, and report progress on standard error.
 
     Returns:
-        The measurements, and for each system and workload that has failed the error. It has no further turn.
+        The measurements, and the error of each system and workload that failed. These get no further runs.
     """
     measurements: list[Measurement] = []
     failures: dict[tuple[str, str], str] = {}
@@ -114,7 +114,7 @@ def run_all(
 
 
 def names(known: Iterable[str]) -> Callable[[str], list[str]]:
-    """The argparse type of a comma-separated list of ``known`` names."""
+    """Return an argparse type for a comma-separated list of ``known`` names."""
     known = list(known)
 
     def parse(text: str) -> list[str]:
@@ -128,7 +128,7 @@ def names(known: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def option_parser(prog: str, description: str, *, workloads: Iterable[str], csv: str) -> argparse.ArgumentParser:
-    """The options that all programs have; to be parsed with `parse_options`."""
+    """Return a parser with the options of all programs; use it with `parse_options`."""
     workloads = list(workloads)
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_REPEATS} repeats of {QUICK_SECONDS} s")
@@ -140,7 +140,7 @@ def option_parser(prog: str, description: str, *, workloads: Iterable[str], csv:
 
 
 def parse_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> Any:
-    """The options, with repeats and seconds filled in."""
+    """Parse the options and fill in repeats and seconds."""
     options = parser.parse_args(arguments)
     options.repeats = options.repeats or (QUICK_REPEATS if options.quick else FULL_REPEATS)
     options.seconds = options.seconds or (QUICK_SECONDS if options.quick else FULL_SECONDS)

@@ -1,11 +1,11 @@
-"""The workloads: what a sample is, as a function of its index, shared by all systems.
+"""The workloads: samples as functions of their index, shared by all systems.
 
-A sample is an array of uint8 and a label of one int32, the index itself. The array is made anew for every sample and
-filled with a value that depends on the index, so that its pages are really written and `check_batch` can tell whether
-the consumer got the right samples.
+A sample is an array of uint8, and the index itself as a label of one int32. The array is created for every sample and filled
+with a value that depends on the index. Its pages are really written, and `check_batch` can verify that the consumer got the
+right samples.
 
-Doubt: a label of one element is kind to torch, whose ``default_collate`` is slower with arrays of no dimension. A label
-that is a Python int would be kinder still, but then the systems would not do the same work.
+Limitation: a label of one element favors torch, whose ``default_collate`` is slower with arrays of no dimension. A label
+that is a Python int would be even faster, but then the systems would not do the same work.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ LABEL_BYTES = 4
 
 
 class WrongBatchError(Exception):
-    """A system handed over something other than the samples in their order."""
+    """A system returned something else than the samples in their order."""
 
 
 def tiny(index: int) -> Sample:
-    """28 x 28 uint8: the cost of a sample, not of its bytes."""
+    """28 x 28 uint8: the cost per sample dominates."""
     return np.full((28, 28), index % 251, np.uint8), np.array([index], np.int32)
 
 
 def image(index: int) -> Sample:
-    """224 x 224 x 3 uint8: the cost of the bytes."""
+    """224 x 224 x 3 uint8: the cost per byte dominates."""
     return np.full((224, 224, 3), index % 251, np.uint8), np.array([index], np.int32)
 
 
 def encoded(index: int) -> Sample:
     """20 to 200 KB, like encoded images: samples of different sizes."""
-    hashed = index * 2_654_435_761 % 2**32  # Knuth's multiplicative hash: spread evenly, the same everywhere
+    hashed = index * 2_654_435_761 % 2**32  # Knuth's multiplicative hash: evenly distributed, the same everywhere
     size = ENCODED_MIN_BYTES + (hashed * (ENCODED_MAX_BYTES - ENCODED_MIN_BYTES) >> 32)
     return np.full(size, index % 251, np.uint8), np.array([index], np.int32)
 
 
 def fill_image(index: int, row: Array) -> None:
-    """The array of `image`, in memory that is there."""
+    """Fill existing memory with the array of `image`."""
     row.fill(index % 251)
 
 
 def large(index: int) -> Sample:
-    """64 MB: a copy of the bytes costs as much as making them."""
+    """64 MB: a copy costs as much as creating the array."""
     return np.full(LARGE_BYTES, index % 251, np.uint8), np.array([index], np.int32)
 
 
 def slow(index: int) -> Sample:
-    """A tiny sample after 10 ms of waiting: how a batch is split between the workers."""
+    """A tiny sample after a wait of 10 ms: shows how a batch is split between the workers."""
     time.sleep(SLEEP_S)
     return tiny(index)
 
@@ -72,9 +72,9 @@ def slow(index: int) -> Sample:
 class Workload:
     """One workload.
 
-    ``make`` is the callback. ``expected`` gives the same sample without waiting. ``fill``, where there is one, makes the
-    array in the batch's own memory, for systems that give it to the callback. ``part`` says which part of a loader's
-    life is measured: "steady" after warming up, "cold" from the first batch on, "startup" up to the first batch.
+    ``make`` is the callback. ``expected`` gives the same sample without waiting. ``fill``, if given, creates the array in
+    the batch's memory, for systems that pass it to the callback. ``part`` is the measured part of a loader's life: "steady"
+    after warm-up, "cold" from the first batch on, "startup" up to the first batch.
     """
 
     name: str
@@ -161,7 +161,7 @@ WORKLOADS = {
 
 
 def check_batch(workload: Workload, batch: Sequence[Sample], first_index: int) -> None:
-    """Compare every byte of a batch with what the callback makes; `WrongBatchError` says which sample is wrong."""
+    """Compare every byte of a batch with the callback's result; `WrongBatchError` names the wrong sample."""
     if len(batch) != workload.batch_size:
         raise WrongBatchError(f"{workload.name}: a batch has {len(batch)} samples, expected {workload.batch_size}")
     for index, (array, label) in enumerate(batch, start=first_index):
@@ -169,4 +169,4 @@ def check_batch(workload: Workload, batch: Sequence[Sample], first_index: int) -
         if int(label.item()) != int(expected_label.item()):
             raise WrongBatchError(f"{workload.name}: sample {index} has the label {label.item()}")
         if not np.array_equal(array, expected_array):
-            raise WrongBatchError(f"{workload.name}: sample {index} has other bytes than the callback made")
+            raise WrongBatchError(f"{workload.name}: sample {index} differs from the callback's result")

@@ -1,4 +1,5 @@
-"""Feeds training loops from Python callbacks, in parallel worker processes, through shared memory, with DALI's API.
+"""Data loading for training loops: Python callbacks in parallel worker processes, batches through shared memory, DALI's
+API.
 
 >>> from dali_like import fn, pipeline_def, types
 """
@@ -56,7 +57,7 @@ __all__ = [
     "types",
 ]
 
-#: Modules, with the names that they contribute. Spawned workers import this package and need few of them.
+#: Modules with the names that they provide. All are imported on first use: spawned workers import this package too.
 _PLACES = {
     "dali_like.backend": (),
     "dali_like.backend_impl": (),

@@ -1,4 +1,4 @@
-"""``python -m dali_like`` is the ``dali-like`` command."""
+"""``python -m dali_like`` runs the ``dali-like`` command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`DataNode`, where DALI has it."""
+"""`DataNode`, as in ``nvidia.dali.data_node``."""
 
 from __future__ import annotations
 

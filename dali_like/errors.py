@@ -1,63 +1,63 @@
-"""Every exception that the library raises on its own account.
+"""All exceptions that the library raises itself.
 
-Exceptions of the user's callbacks are not here: they keep their own type. Each class below also derives from the builtin
-that DALI or PyTorch raises in that situation, so that existing ``except`` clauses go on working::
+Exceptions of the user's code keep their own type. Each class also derives from the builtin class that DALI or PyTorch raises
+in the same situation, shown in parentheses, so existing ``except`` clauses keep working::
 
     DaliLikeError
-    |-- ArgumentError(ValueError, RuntimeError)  an argument has a value that is not allowed
-    |   |-- ArgumentTypeError(TypeError)      ... nor even a type that is
-    |   |-- ArgumentClashError                ... in view of the others, or of what it is for
-    |   |   `-- AxisError(IndexError)         ... as a dimension, of which there are not so many
-    |   |-- DatasetError(AssertionError)      ... for a dataset that is made of arrays or of other datasets
-    |   |-- TargetMismatchError(AssertionError)  ... as what a tensor is to be copied into
-    |   `-- IteratorArgumentError(AssertionError)  ... for an iterator over pipelines, or of a loader
-    |       `-- OutputMapError(IndexError)    ... as the names of their outputs
-    |-- InputNameError(KeyError)              a pipeline has no input of that name
-    |-- DefinitionError(TypeError)            a pipeline or a source is put together wrongly
-    |   |-- NoOutputsError(NotImplementedError)  ... a pipeline that delivers nothing
-    |   `-- MissingMethodError(NotImplementedError)  ... a dataset or a sampler whose class lacks a method
-    |-- SerializationError(RuntimeError)      what is to be loaded is no serialised pipeline
-    |-- TraceFileError(ValueError)            what should be a trace is none
-    |-- CheckpointError(ValueError, RuntimeError)  a checkpoint that is none, or is of another pipeline or sampler
-    |-- PicklingError(TypeError)              a source cannot travel to a spawned worker
-    |-- IteratorPicklingError(NotImplementedError)  an iterator of a loader is to be pickled
-    |-- TrialError(RuntimeError)              a pipeline that is to be measured cannot be run
-    |-- NotRunningError(ProcessLookupError)   a pipeline of another program is to be looked at that does not run
-    |-- MissingExtraError(ImportError)        an optional dependency is not installed
-    |-- DeviceError(RuntimeError)             a GPU was asked for where there is none
-    |-- PipelineStateError(RuntimeError)      a call that this state of the pipeline does not allow
-    |   |-- NoInputError(IndexError)          ... because an input has not been fed
-    |   |-- ClosedError                       ... because it has been closed
-    |   `-- ForkedError                       ... because this is a forked copy of its process
-    |-- SampleError(RuntimeError)             a callback returned something that cannot be delivered
-    |   |-- SampleTypeError(TypeError)        ... not an array on the CPU
-    |   |   `-- SampleDtypeError(ValueError)  ... an array of a dtype that tensors cannot have
-    |   |-- OutputCountError(ValueError, IndexError)  too few or too many outputs
-    |   |-- BatchSizeError                    ... a batch that is too large, or not as large as the others of its iteration
-    |   |-- DtypeMismatchError                ... another dtype than declared or than before
-    |   |-- NdimMismatchError(ValueError)     ... another number of dimensions than declared, than before, or than allowed
-    |   |-- LayoutMismatchError               ... another layout than declared
-    |   |-- ShardError(AssertionError)        ... batches of several pipelines that do not make one array
-    |   |-- SpecError(ValueError)             ... a batch unlike those before it, where all are to be alike
-    |   `-- CollateError(ValueError)          samples of a dataset that do not make a batch
-    |       |-- CollateTypeError(TypeError)   ... because of their types
-    |       `-- CollateKeyError(KeyError)     ... because one lacks a key that the first one has
-    |-- IncompleteReadError(ConnectionError)  a store has sent less of a file than was asked for
-    |-- LostItemError(RuntimeError)           an interrupt has cost what cannot be made again
-    |-- DecodeError(RuntimeError)             encoded data that no decoder can read
-    |-- FolderError(FileNotFoundError)        a folder that has no classes, or a class without files
-    |-- SampleIndexError(IndexError, RuntimeError)  a batch or a dataset has no such sample
-    |-- RaggedError(RuntimeError)             one array was asked for of samples of different shapes
-    |-- WorkerError(RuntimeError)             the worker processes
-    |   |-- WorkerStartError                  ... could not be started
-    |   |-- CudaForkError                     ... cannot be forked, since this process uses CUDA
-    |   |-- WorkerDiedError                   ... ended without being told to
-    |   |-- WorkerTimeoutError(TimeoutError)  ... are on one sample for too long
-    |   |   `-- LoaderTimeoutError            ... on one batch of a loader
-    |   `-- CorruptionError                   ... have written what no worker writes
-    |-- DescriptorLimitError(OSError)         no file descriptors are left
-    |-- ProcessLimitError(BlockingIOError)    no further processes may be started
-    `-- OutOfMemoryError(MemoryError)         no memory to hold another batch
+    |-- ArgumentError(ValueError, RuntimeError)
+    |   |-- ArgumentTypeError(TypeError)
+    |   |-- ArgumentClashError
+    |   |   `-- AxisError(IndexError)
+    |   |-- DatasetError(AssertionError)
+    |   |-- TargetMismatchError(AssertionError)
+    |   `-- IteratorArgumentError(AssertionError)
+    |       `-- OutputMapError(IndexError)
+    |-- InputNameError(KeyError)
+    |-- DefinitionError(TypeError)
+    |   |-- NoOutputsError(NotImplementedError)
+    |   `-- MissingMethodError(NotImplementedError)
+    |-- SerializationError(RuntimeError)
+    |-- TraceFileError(ValueError)
+    |-- CheckpointError(ValueError, RuntimeError)
+    |-- PicklingError(TypeError)
+    |-- IteratorPicklingError(NotImplementedError)
+    |-- TrialError(RuntimeError)
+    |-- NotRunningError(ProcessLookupError)
+    |-- MissingExtraError(ImportError)
+    |-- DeviceError(RuntimeError)
+    |-- PipelineStateError(RuntimeError)
+    |   |-- NoInputError(IndexError)
+    |   |-- ClosedError
+    |   `-- ForkedError
+    |-- SampleError(RuntimeError)
+    |   |-- SampleTypeError(TypeError)
+    |   |   `-- SampleDtypeError(ValueError)
+    |   |-- OutputCountError(ValueError, IndexError)
+    |   |-- BatchSizeError
+    |   |-- DtypeMismatchError
+    |   |-- NdimMismatchError(ValueError)
+    |   |-- LayoutMismatchError
+    |   |-- ShardError(AssertionError)
+    |   |-- SpecError(ValueError)
+    |   `-- CollateError(ValueError)
+    |       |-- CollateTypeError(TypeError)
+    |       `-- CollateKeyError(KeyError)
+    |-- IncompleteReadError(ConnectionError)
+    |-- LostItemError(RuntimeError)
+    |-- DecodeError(RuntimeError)
+    |-- FolderError(FileNotFoundError)
+    |-- SampleIndexError(IndexError, RuntimeError)
+    |-- RaggedError(RuntimeError)
+    |-- WorkerError(RuntimeError)
+    |   |-- WorkerStartError
+    |   |-- CudaForkError
+    |   |-- WorkerDiedError
+    |   |-- WorkerTimeoutError(TimeoutError)
+    |   |   `-- LoaderTimeoutError
+    |   `-- CorruptionError
+    |-- DescriptorLimitError(OSError)
+    |-- ProcessLimitError(BlockingIOError)
+    `-- OutOfMemoryError(MemoryError)
 """
 
 from __future__ import annotations
@@ -122,43 +122,54 @@ __all__ = [
 
 
 class DaliLikeError(Exception):
-    """Base class of every exception in this module."""
+    """Base class of all exceptions in this module.
+
+    ``except DaliLikeError`` catches every error of the library, and none of the user's callbacks.
+    """
 
 
 class ArgumentError(DaliLikeError, ValueError, RuntimeError):
-    """An argument has a value that is not allowed. DALI raises a ValueError, or a RuntimeError where it is an operator's."""
+    """An argument has an invalid value.
+
+    The message names the argument, the value and the allowed values. It is raised by the call that receives the
+    argument, before any process starts. DALI raises ValueError, or RuntimeError for arguments of operators.
+    """
 
 
 class ArgumentTypeError(ArgumentError, TypeError):
-    """An argument has a type that is not allowed."""
+    """An argument has an invalid type."""
 
 
 class ArgumentClashError(ArgumentError):
-    """An argument does not go with the others, or with what it is for."""
+    """An argument contradicts other arguments, or its purpose."""
 
 
 class AxisError(ArgumentClashError, IndexError):
-    """An argument names a dimension that there is not."""
+    """An argument names a dimension that does not exist."""
 
 
 class DatasetError(ArgumentError, AssertionError):
-    """A dataset cannot be made of these arrays or of these datasets."""
+    """The given arrays or datasets cannot form a dataset."""
 
 
 class TargetMismatchError(ArgumentError, AssertionError):
-    """What a tensor is to be copied into has another dtype or shape."""
+    """The target of a copy has another dtype or shape than the tensor."""
 
 
 class IteratorArgumentError(ArgumentError, AssertionError):
-    """An argument of an iterator over pipelines, or an attribute of a loader that is iterated over, is not allowed."""
+    """An argument of an iterator over pipelines, or an attribute of a loader during iteration, is invalid."""
 
 
 class OutputMapError(IteratorArgumentError, IndexError):
-    """An iterator's names for the outputs of its pipelines are not one for each."""
+    """An iterator's ``output_map`` does not have one name for each output."""
 
 
 class DefinitionError(DaliLikeError, TypeError):
-    """A pipeline or a source is put together in a way that cannot work."""
+    """A pipeline or a source is composed in a way that cannot work.
+
+    Raised while the pipeline is defined or built: a data node is used as a value, an operator is applied to Python
+    objects, or a source is neither callable nor iterable.
+    """
 
 
 class NoOutputsError(DefinitionError, NotImplementedError):
@@ -166,19 +177,23 @@ class NoOutputsError(DefinitionError, NotImplementedError):
 
 
 class MissingMethodError(DefinitionError, NotImplementedError):
-    """The class of a dataset or of a sampler lacks a method that is needed."""
+    """The class of a dataset or sampler lacks a required method."""
 
 
 class SerializationError(DaliLikeError, RuntimeError):
-    """What is to be loaded is not a pipeline that `Pipeline.serialize` has written, or not one that this version knows."""
+    """The data to load is not a pipeline written by `Pipeline.serialize`, or this version does not know its format."""
 
 
 class CheckpointError(DaliLikeError, ValueError, RuntimeError):
-    """What should be a checkpoint is none, or belongs to another pipeline or sampler."""
+    """A state to restore is not a checkpoint, or does not fit this pipeline, loader or sampler.
+
+    The message names the part that differs, such as the number of sources, the batch size or the number of ranks. An
+    iterator that would have to go back also raises it; load the state into a new pipeline then.
+    """
 
 
 class TraceFileError(DaliLikeError, ValueError):
-    """A file that should hold a trace holds something else."""
+    """A file is not a trace."""
 
 
 class InputNameError(DaliLikeError, KeyError):
@@ -188,38 +203,50 @@ class InputNameError(DaliLikeError, KeyError):
 
 
 class PicklingError(DaliLikeError, TypeError):
-    """A source, or what the workers of a loader need, cannot be pickled; the message names the attribute that refuses."""
+    """A source, or an object that a loader's workers need, cannot be pickled; the message names the attribute."""
 
 
 class MissingExtraError(DaliLikeError, ImportError):
-    """An optional dependency is missing; the message names the extra to install."""
+    """An optional dependency is not installed.
+
+    The message names the feature that needs it and the command that installs it, for example ``pip install
+    'dali_like[images]'``.
+    """
 
 
 class DeviceError(DaliLikeError, RuntimeError):
-    """A GPU was asked for on a machine, or in an installation, without one."""
+    """A GPU cannot be used.
+
+    Raised if there is no GPU, if none is selected, or if CUDA reports an error during a copy. Pipelines whose data
+    stays on the CPU never raise it.
+    """
 
 
 class PipelineStateError(DaliLikeError, RuntimeError):
-    """A call came in a state of the pipeline that does not allow it."""
+    """The state of the pipeline does not allow the call.
+
+    For example, a callback calls its own pipeline, calls of `Pipeline.run` and `Pipeline.schedule_run` are mixed, or
+    checkpoints are requested without ``enable_checkpointing=True``.
+    """
 
 
 class NoInputError(PipelineStateError, IndexError):
-    """An input has no batch for the next iteration."""
+    """An input has no batch for the next iteration; feed it first."""
 
 
 class ClosedError(PipelineStateError):
-    """The pipeline has been closed, or the workers of a loader's iterator have been ended."""
+    """The pipeline is closed, or the workers of a loader's iterator have been stopped."""
 
 
 class ForkedError(PipelineStateError):
-    """The pipeline, or the iterator of a loader, belongs to the process that this one was forked from."""
+    """The pipeline or loader iterator belongs to the parent of this forked process."""
 
 
 class TrialError(DaliLikeError, RuntimeError):
-    """A pipeline that is to be measured cannot be run.
+    """A pipeline to be measured cannot run.
 
     Attributes:
-        traceback: of what it has raised in its process; "" if that was killed.
+        traceback: of the exception in its process; "" if the process was killed.
     """
 
     def __init__(self, message: str, traceback: str = "") -> None:
@@ -228,35 +255,39 @@ class TrialError(DaliLikeError, RuntimeError):
 
 
 class NotRunningError(DaliLikeError, ProcessLookupError):
-    """A pipeline of another program is to be looked at, and there is none, or none that is published."""
+    """There is no running pipeline to observe, or it does not publish statistics."""
 
 
 class SampleError(DaliLikeError, RuntimeError):
-    """A callback returned something that cannot be delivered."""
+    """A source returned data that cannot be delivered.
+
+    The message names the source, the output and the sample, and shows the received and the expected value. The next
+    call of `Pipeline.run` continues with the following batch.
+    """
 
 
 class SampleTypeError(SampleError, TypeError):
-    """A callback returned an object that is not a CPU array of a supported dtype."""
+    """A source returned an object that is not an array on the CPU."""
 
 
 class SampleDtypeError(SampleTypeError, ValueError):
-    """A callback returned an array of a dtype that tensors cannot have."""
+    """A source returned an array of a dtype that tensors cannot have."""
 
 
 class OutputCountError(SampleError, ValueError, IndexError):
-    """A callback returned more or fewer outputs than ``num_outputs`` says."""
+    """A source returned more or fewer outputs than ``num_outputs``."""
 
 
 class BatchSizeError(SampleError):
-    """A source returned a batch that is too large, or has another number of samples than those it goes with."""
+    """A source returned a batch that is too large, or differs in size from the other batches of the iteration."""
 
 
 class DtypeMismatchError(SampleError):
-    """A sample has another dtype than declared, or than the samples before it."""
+    """A sample has another dtype than declared, or than earlier samples."""
 
 
 class NdimMismatchError(SampleError, ValueError):
-    """A sample has another number of dimensions than declared, than the samples before it, or than an operator takes."""
+    """A sample has another number of dimensions than declared, than earlier samples, or than an operator accepts."""
 
 
 class LayoutMismatchError(SampleError):
@@ -264,69 +295,71 @@ class LayoutMismatchError(SampleError):
 
 
 class ShardError(SampleError, AssertionError):
-    """The batches that several pipelines have given for one step do not make one array."""
+    """The batches of several pipelines for one step cannot form one array."""
 
 
 class SpecError(SampleError, ValueError):
-    """An iterator whose batches are to have one shape and dtype has one that is unlike those before it."""
+    """A batch differs in shape or dtype from earlier ones, in an iterator that promises equal batches."""
 
 
 class CollateError(SampleError, ValueError):
-    """The samples that a dataset returned do not make a batch."""
+    """The samples of a dataset cannot form a batch."""
 
 
 class CollateTypeError(CollateError, TypeError):
-    """The samples that a dataset returned are of a type that does not make batches, or of types that do not go together."""
+    """The types of a dataset's samples cannot form a batch."""
 
 
 class CollateKeyError(CollateError, KeyError):
-    """A sample lacks a key that the first one of the batch has."""
+    """A sample lacks a key of the first sample of the batch."""
 
     __str__ = Exception.__str__  # KeyError shows the repr of a message
 
 
 class IncompleteReadError(DaliLikeError, ConnectionError):
-    """A store has sent less of a file than was asked for, or more."""
+    """A store sent fewer or more bytes of a file than requested."""
 
 
 class LostItemError(DaliLikeError, RuntimeError):
-    """An iterator has been interrupted on its way to an item, and cannot go back to it."""
+    """An interrupt has made an iterator lose an item that it cannot produce again."""
 
 
 class DecodeError(DaliLikeError, RuntimeError):
-    """Encoded data that no decoder can read."""
+    """No decoder can read the encoded data."""
 
 
 class FolderError(DaliLikeError, FileNotFoundError):
-    """A folder of samples has no folders of classes in it, or a class has no files."""
+    """A folder of samples has no class folders, or a class has no files."""
 
 
 class SampleIndexError(DaliLikeError, IndexError, RuntimeError):
-    """A batch or a dataset has no sample of this number."""
+    """A batch or dataset has no sample with this index."""
 
 
 class RaggedError(DaliLikeError, RuntimeError):
-    """One array was asked for of a list whose samples have different shapes."""
+    """Samples of different shapes were requested as one array."""
 
 
 class WorkerError(DaliLikeError, RuntimeError):
-    """Something went wrong with the worker processes."""
+    """Base class of errors of the worker processes."""
 
 
 class WorkerStartError(WorkerError):
-    """A worker process could not be started; the cause is the exception that it met."""
+    """A worker process could not start; the cause is the exception it met."""
 
 
 class CudaForkError(WorkerError):
-    """Workers were to be forked from a process that has initialised CUDA, which does not survive that."""
+    """Workers cannot be forked: this process has initialized CUDA, which does not survive a fork."""
 
 
 class WorkerDiedError(WorkerError):
-    """A worker process ended without being told to.
+    """A worker process ended unexpectedly, more often than restarts are allowed.
+
+    The message names the process, the signal or exit status, and the sample in progress.
 
     Attributes:
         pid: process id of the worker.
-        exitcode: as `multiprocessing.Process.exitcode`: the exit status, or minus the number of the signal.
+        exitcode: as `multiprocessing.Process.exitcode`: the exit status, or the negative number of the signal.
     """
 
     def __init__(self, message: str, pid: int = 0, exitcode: int = 0) -> None:
@@ -336,28 +369,35 @@ class WorkerDiedError(WorkerError):
 
 
 class WorkerTimeoutError(WorkerError, TimeoutError):
-    """A worker has been on one sample, or on its start, for longer than ``py_timeout_s``; the message shows its stack."""
+    """A worker has spent longer than ``py_timeout_s`` on one sample or on its start.
+
+    The message shows the Python stack of the worker. Raise the timeout, or make the callback faster.
+    """
 
 
 class LoaderTimeoutError(WorkerTimeoutError):
-    """A batch of a loader has taken longer than its ``timeout``; the message shows which workers are on it, and where."""
+    """A batch of a loader has taken longer than its ``timeout``; the message shows the workers' stacks."""
 
 
 class IteratorPicklingError(DaliLikeError, NotImplementedError):
-    """An iterator of a loader is to be pickled, which makes no sense."""
+    """An iterator of a loader cannot be pickled."""
 
 
 class CorruptionError(WorkerError):
-    """A pipe or the shared memory holds what no worker writes: a callback has written where it must not."""
+    """A pipe or the shared memory holds invalid records: a callback has written to memory that is not its own."""
 
 
 class DescriptorLimitError(DaliLikeError, OSError):
-    """The process may not open more files; the message says how to raise the limit."""
+    """The process cannot open more files; the message says how to raise the limit."""
 
 
 class ProcessLimitError(DaliLikeError, BlockingIOError):
-    """No further process may be started; the message says how to raise the limit."""
+    """The system starts no further process; the message says how to raise the limit."""
 
 
 class OutOfMemoryError(DaliLikeError, MemoryError):
-    """There is no memory to hold another batch; the message says what is needed and what is available."""
+    """Memory for another batch is short, in host memory or on a GPU.
+
+    The message says how much is needed, how much is free, and which option reduces the need. Batches that the user
+    holds count, too.
+    """

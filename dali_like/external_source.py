@@ -1,4 +1,4 @@
-"""`external_source`, where DALI has it, too; see `dali_like.fn`."""
+"""`external_source`, as in ``nvidia.dali.external_source``; see `dali_like.fn`."""
 
 from dali_like.fn import external_source
 

@@ -1,6 +1,6 @@
-"""Data types, image types, and what a callback is told about its sample.
+"""Data types, image types, and the descriptions of samples and batches that callbacks receive.
 
-Names and values follow ``nvidia.dali.types`` 1.53, so that a program changes only its import.
+Names and values follow ``nvidia.dali.types`` 1.53, so existing code only changes an import.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """What is made of the types here, and has the same place in DALI."""
+        """Import the constants on first use: they are built on these types, and DALI has them here."""
         if name in ("Constant", "ScalarConstant"):
             return getattr(importlib.import_module("dali_like.graph.constants"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -78,12 +78,12 @@ def __dir__() -> list[str]:
 
 
 class CallContext(NamedTuple):
-    """Around the call of a source: what the methods of its SampleInfo need to know.
+    """Context of a call of a source, for the methods of its SampleInfo.
 
     Attributes:
         seeds: the seed of the pipeline and the number of the source.
-        empty: given what `SampleInfo.empty` is given: memory in the batch, or None.
-        timed: makes a callback that is measured of one that another one calls; None where nothing is measured.
+        empty: returns memory in the batch for the arguments of `SampleInfo.empty`, or None.
+        timed: wraps a nested callback so that it is measured, too; None if nothing is measured.
     """
 
     seeds: tuple[int, int] = (0, 0)
@@ -91,16 +91,16 @@ class CallContext(NamedTuple):
     timed: Callable[[Callable[[Any], Any]], Callable[[Any], Any]] | None = None
 
 
-#: The call that is under way; another one in each thread, and in each task of an event loop.
+#: The current call; each thread and each task of an event loop has its own.
 current_call: ContextVar[CallContext] = ContextVar("dali_like_call", default=CallContext())  # noqa: B039  # a NamedTuple is immutable
 
 
 class SampleInfo(NamedTuple):
-    """Which sample a per-sample callback is to make.
+    """The sample that a per-sample callback is to return.
 
-    Everything counts from 0. ``idx_in_epoch`` runs over the samples of an epoch, ``idx_in_batch`` over those of a batch,
-    ``iteration`` over the batches of an epoch, and ``epoch_idx`` over the calls of `Pipeline.reset`. With shards,
-    ``idx_in_epoch`` runs over the samples of all ranks, of which this one has a part; ``iteration`` over its own batches.
+    All numbers count from 0. ``idx_in_epoch`` counts the samples of an epoch, ``idx_in_batch`` the samples of a batch,
+    ``iteration`` the batches of an epoch, and ``epoch_idx`` the calls of `Pipeline.reset`. With shards,
+    ``idx_in_epoch`` counts the samples of all ranks, and ``iteration`` the batches of this one.
     """
 
     idx_in_epoch: int
@@ -109,31 +109,31 @@ class SampleInfo(NamedTuple):
     epoch_idx: int
 
     def rng(self) -> np.random.Generator:
-        """A generator of random numbers for this sample.
+        """Return a random generator for this sample.
 
-        What it gives depends on the seed of the pipeline, the source, the epoch and the sample's index alone: not on the
-        worker, their number, the start method, or on whether the sample is made for the second time. Each call begins anew.
-        Outside of a callback it is that of a pipeline with seed 0.
+        Its numbers depend only on the seed of the pipeline, the source, the epoch and the sample's index. They do not
+        depend on the worker, the number of workers, the start method, or on a repetition after a restart. Each call
+        starts the sequence again. Outside of a callback, the seed is 0.
         """
         seed, source = current_call.get().seeds
         return _generator(seed, (source, self.epoch_idx, self.idx_in_epoch))
 
     def empty(self, shape: int | Iterable[int], dtype: Any = np.uint8, output: int = 0) -> NDArray[Any]:
-        """An uninitialised array to make the sample in: the very memory that the batch will have it in.
+        """Return an uninitialized array for the sample, in the memory of the batch if possible.
 
-        A callback that decodes or reads into it, and returns it, saves the copy. It is that memory for the sample that is
-        being made only, and the first time that it is asked for; with anything else, and outside of a callback, it is an
-        array like any other. The array must not be kept: other samples will lie there.
+        A callback that decodes or reads into this array and returns it saves a copy. Only the first call for the
+        current sample and output returns memory of the batch; other calls return ordinary arrays. Do not keep the
+        array: its memory will hold other samples.
 
         Args:
             shape: of the sample.
             dtype: of the sample: a NumPy dtype, or a `DALIDataType`.
-            output: which output of the source it is for.
+            output: the output of the source that the array is for.
 
         Raises:
             ArgumentError: the shape has a negative extent.
         """
-        if not isinstance(shape, tuple):  # what can be gone through only once becomes what can be gone through again
+        if not isinstance(shape, tuple):  # an iterator could be read only once
             shape = tuple(shape) if isinstance(shape, Iterable) else (shape,)
         empty = current_call.get().empty
         place = None if empty is None else empty(self, output, shape, dtype)
@@ -141,28 +141,28 @@ class SampleInfo(NamedTuple):
 
 
 def plain_form(shape: Iterable[Any], dtype: Any) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """The extents and the dtype of an array in whatever form a callback gives them, as NumPy has them.
+    """Return shape and dtype in NumPy's terms.
 
     Raises:
         ArgumentError: the shape has a negative extent.
     """
     extents = tuple(map(operator.index, shape))
     if min(extents, default=0) < 0:
-        raise ArgumentError(f"no array has the shape {extents}")
+        raise ArgumentError(f"shape {extents} has a negative extent")
     return extents, np.dtype(_NUMPY_TYPES[dtype] if isinstance(dtype, DALIDataType) else dtype)
 
 
 class BatchInfo(NamedTuple):
-    """Which batch a batch callback is to make: its number in the epoch, and the number of the epoch.
+    """The batch that a batch callback is to return: its number in the epoch, and the number of the epoch.
 
-    Of a source with shards, batches are numbered through all ranks.
+    With shards, batches are numbered across all ranks.
     """
 
     iteration: int
     epoch_idx: int
 
     def rng(self) -> np.random.Generator:
-        """A generator of random numbers for this batch; see `SampleInfo.rng`."""
+        """Return a random generator for this batch; see `SampleInfo.rng`."""
         seed, source = current_call.get().seeds
         return _generator(seed, (source, self.epoch_idx, self.iteration, 1))
 
@@ -172,7 +172,7 @@ def _generator(seed: int, key: tuple[int, ...]) -> np.random.Generator:
 
 
 class _Constants(enum.IntEnum):
-    """Named as DALI names its own, and all true, as there: the first one, too, in ``dtype or types.FLOAT``."""
+    """Base class with DALI's names. All members are true, as in DALI: even the first one in ``dtype or types.FLOAT``."""
 
     __str__ = enum.Enum.__str__
 
@@ -181,9 +181,9 @@ class _Constants(enum.IntEnum):
 
 
 class DALIDataType(_Constants):
-    """The element types of tensors. ``OBJECT`` stands for any Python object; such outputs come as lists.
+    """The element types of tensors.
 
-    ``NO_TYPE`` is none; as an argument, it counts as not given.
+    ``OBJECT`` stands for any Python object; such outputs are lists. ``NO_TYPE`` as an argument counts as not given.
     """
 
     NO_TYPE = -1
@@ -203,7 +203,7 @@ class DALIDataType(_Constants):
 
 
 class DALIImageType(_Constants):
-    """The colour formats of decoded images. ``ANY_DATA`` keeps the channels that the file has."""
+    """The color formats of decoded images. ``ANY_DATA`` keeps the channels of the file."""
 
     RGB = 0
     BGR = 1
@@ -213,7 +213,7 @@ class DALIImageType(_Constants):
 
 
 class DALIInterpType(_Constants):
-    """How values between pixels are made."""
+    """Interpolation methods."""
 
     INTERP_NN = 0
     INTERP_LINEAR = 1
@@ -224,14 +224,14 @@ class DALIInterpType(_Constants):
 
 
 class PipelineAPIType(enum.Enum):
-    """The ways to run a pipeline: by `run`, or by `schedule_run` and `outputs`. ``ITERATOR`` is that of DALI's plugins."""
+    """The ways to run a pipeline: by `run`, or by `schedule_run` and `outputs`. DALI's plugins use ``ITERATOR``."""
 
     BASIC = 0
     ITERATOR = 1
     SCHEDULED = 2
 
 
-#: As a pipeline's ``device_id``: none.
+#: Value of a pipeline's ``device_id`` that stands for no GPU.
 CPU_ONLY_DEVICE_ID = -99999
 
 NO_TYPE = DALIDataType.NO_TYPE
@@ -262,7 +262,7 @@ INTERP_LANCZOS3 = DALIInterpType.INTERP_LANCZOS3
 INTERP_TRIANGULAR = DALIInterpType.INTERP_TRIANGULAR
 INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
 
-#: Older names of layouts; SAME is that of the input.
+#: Older names of layouts; SAME keeps the layout of the input.
 NCHW = "CHW"
 NHWC = "HWC"
 NFHWC = "FHWC"
@@ -288,7 +288,7 @@ _DALI_TYPES = {dtype: dali_type for dali_type, dtype in _NUMPY_TYPES.items() if 
 
 
 def to_numpy_type(dtype: DALIDataType | int) -> type[np.generic]:
-    """The type of NumPy's scalars of a `DALIDataType`, which stands for their dtype, too.
+    """Return the NumPy scalar type of a `DALIDataType`, which NumPy also accepts as a dtype.
 
     >>> to_numpy_type(FLOAT)
     <class 'numpy.float32'>
@@ -297,15 +297,15 @@ def to_numpy_type(dtype: DALIDataType | int) -> type[np.generic]:
 
 
 def numpy_dtype(dtype: DALIDataType | int) -> np.dtype[Any]:
-    """The NumPy dtype of a `DALIDataType`."""
+    """Return the NumPy dtype of a `DALIDataType`."""
     return _NUMPY_TYPES[DALIDataType(dtype)]
 
 
 def to_dali_type(dtype: Any) -> DALIDataType:
-    """The `DALIDataType` of what names a data type: one of our own, a dtype of NumPy or PyTorch, its name, a scalar type.
+    """Return the `DALIDataType` of a data type: one of ours, a NumPy or PyTorch dtype, its name, or a scalar type.
 
     Raises:
-        ArgumentError: `dtype` is not a data type, or one that tensors cannot have.
+        ArgumentError: `dtype` is not a data type, or not one of tensors.
 
     >>> to_dali_type("uint8") is UINT8
     True
@@ -313,10 +313,10 @@ def to_dali_type(dtype: Any) -> DALIDataType:
     if isinstance(dtype, DALIDataType) and dtype is not NO_TYPE:
         return dtype
     try:
-        # NumPy takes None for float64, and does not know PyTorch's.
+        # NumPy reads None as float64, and does not know PyTorch's dtypes.
         name = str(dtype).removeprefix("torch.") if type(dtype).__module__ == "torch" else dtype
         return _DALI_TYPES[np.dtype("O" if name is None else name).newbyteorder("=")]
     except (TypeError, KeyError):
         names = ", ".join(member.name for member in _DALI_TYPES.values())
         kind = ArgumentClashError if isinstance(dtype, int) else ArgumentTypeError
-        raise kind(f"{dtype!r} is not a data type of tensors; those are {names}") from None
+        raise kind(f"{dtype!r} is not a data type of tensors; use one of {names}") from None

@@ -18,10 +18,10 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 suppress_warnings = ["misc.highlighting_failure"]
 
-#: Names in docstrings stand in single backquotes, those of arguments among them: they are code, not references.
+#: Names in docstrings stand in single backquotes, names of arguments included: they are code, not references.
 default_role = "code"
 autodoc_member_order = "bysource"
-autodoc_typehints = "none"  # docstrings say what arguments are, with shapes, dtypes and units
+autodoc_typehints = "none"  # docstrings describe arguments, with shapes, dtypes and units
 autodoc_default_options = {"members": True}
 autodoc_mock_imports = ["torch", "jax", "ray", "cupy"]
 napoleon_use_rtype = False

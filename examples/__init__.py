@@ -1,1 +1,1 @@
-"""Programs that show the library at work; start with `examples.demo`."""
+"""Example programs; start with `examples.demo`."""

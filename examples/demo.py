@@ -1,14 +1,14 @@
-"""Reads photographs with two worker processes, then trains a classifier of digits through the same pipeline.
+"""Read photographs with two worker processes, then train a digit classifier through the same pipeline.
 
     python -m examples.demo                  # photographs that come with scikit-image and scikit-learn
-    python -m examples.demo --data FOLDER    # your own images; the sub-folders are the labels
+    python -m examples.demo --data FOLDER    # your own images; sub-folders are labels
 
-Workload: 1,280 JPEG files of 96 to 400 pixels a side, in two shards, three epochs each; then 1,797 handwritten digits,
-PNG files of 8x8 pixels, until a softmax regression in NumPy names more than 90 % of the held-out ones.
+Workload: 1,280 JPEG files of 96 to 400 pixels a side, in two shards, three epochs each; then 1,797 handwritten digits, PNG
+files of 8x8 pixels, until a softmax regression in NumPy classifies more than 90 % of the held-out digits correctly.
 
-Needs the extra ``images`` and the packages scikit-image, scikit-learn and tqdm. Writes into ``build/demo``, among other
-things the first batch with its labels, ``contact_sheet.png``. Exits with 0; with 1 if samples are missing or the digits
-are not learnt; with 2 if the folder cannot be used.
+Requires the extra ``images`` and the packages scikit-image, scikit-learn and tqdm. Writes to ``build/demo``, including the
+first batch with its labels, ``contact_sheet.png``. Exit status: 0; 1 if samples are missing or the training fails; 2 if the
+folder cannot be used.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from dali_like import fn, pipeline_def, types
-from examples.demo_data import FolderError, LabelledFiles, make_crops, make_digits, packaged_photographs, scan_folder
+from examples.demo_data import FolderError, LabeledFiles, make_crops, make_digits, packaged_photographs, scan_folder
 
 BATCH_SIZE = 32
 NUM_SHARDS = 2
 SEED = 7
 OUTPUT = Path(__file__).resolve().parent.parent / "build" / "demo"
 
-# All 360 held-out digits arrive: they are nine full batches.
+# All 360 held-out digits arrive, because they are nine full batches.
 HELD_OUT_DIGITS = 360
 HELD_OUT_BATCH_SIZE = 40
 TARGET_ACCURACY = 0.9
-# One or two epochs are enough; the bound ends a run in which labels and images do not belong together.
+# One or two epochs are enough; the limit stops a run in which labels do not match images.
 MAX_TRAINING_EPOCHS = 15
 LEARNING_RATE = 0.5
 
@@ -51,17 +51,17 @@ Batch = tuple[Any, ...]
 
 
 class DemoError(RuntimeError):
-    """The demo did not show what it is to show; the message says why."""
+    """The demo failed; the message gives the reason."""
 
 
 class ImageFiles:
-    """The source: encoded image files with their labels, in a new order in every epoch.
+    """A source of encoded image files with their labels, in a new order in every epoch.
 
-    The order follows from the seed and the epoch alone, so all workers and shards arrive at the same one. Each shard
-    takes other files out of it. Files that do not fill a batch are left out, other ones in every epoch.
+    The order depends only on the seed and the epoch, so all workers and shards agree on it. Each shard reads different
+    files. Files that do not fill a batch are left out, different ones in every epoch.
     """
 
-    def __init__(self, data: LabelledFiles, batch_size: int, *, shard_id: int = 0, num_shards: int = 1) -> None:
+    def __init__(self, data: LabeledFiles, batch_size: int, *, shard_id: int = 0, num_shards: int = 1) -> None:
         self.data = data
         self.batch_size = batch_size
         self.shard_id = shard_id
@@ -72,7 +72,7 @@ class ImageFiles:
         self.order = np.empty(0, np.int64)
 
     def __call__(self, info: types.SampleInfo) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.int32]]:
-        """The bytes of one file, its label and its index, each of the latter two as an int32 array of shape (1,)."""
+        """Return the bytes of one file, its label and its index; label and index are int32 arrays of shape (1,)."""
         if info.iteration >= self.full_iterations:
             raise StopIteration
         if self.epoch_idx != info.epoch_idx:
@@ -85,7 +85,7 @@ class ImageFiles:
 
 @pipeline_def(batch_size=BATCH_SIZE, num_threads=2, device_id=None, py_num_workers=2, py_start_method="spawn")
 def image_pipeline(source: ImageFiles, image_type: types.DALIImageType = types.RGB) -> Batch:
-    """The pipeline: workers call the source, the files are decoded; a batch is (images, labels, indices)."""
+    """Define the pipeline: workers call the source, and the files are decoded. A batch is (images, labels, indices)."""
     encoded, labels, indices = fn.external_source(
         source=source, num_outputs=3, batch=False, parallel=True, dtype=[types.UINT8, types.INT32, types.INT32]
     )
@@ -94,14 +94,14 @@ def image_pipeline(source: ImageFiles, image_type: types.DALIImageType = types.R
 
 @dataclass
 class Stopwatch:
-    """Counts the images that a loop gets, the seconds that it waits for them, and the seconds that it works on them."""
+    """Count the images that a loop receives, its waiting time in seconds, and its working time in seconds."""
 
     images: int = 0
     waited_s: float = 0.0
     worked_s: float = 0.0
 
     def watch(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Passes the batches through."""
+        """Yield the batches unchanged."""
         iterator = iter(batches)
         asked = time.perf_counter()
         while (batch := next(iterator, None)) is not None:
@@ -114,14 +114,14 @@ class Stopwatch:
 
     @property
     def images_per_s(self) -> float:
-        """Images per second of the whole loop, waiting and working."""
+        """Return images per second of the whole loop, waiting and working."""
         return self.images / (self.waited_s + self.worked_s)
 
 
 def read_shard(source: ImageFiles, epochs: int, stopwatch: Stopwatch, contact_sheet: Path | None) -> list[list[int]]:
-    """Reads a shard as one of several training processes would, and says which files came in each epoch.
+    """Read a shard like one of several training processes, and return the files of each epoch.
 
-    The loop only keeps the indices, so it waits nearly all the time: its speed is that of reading and decoding.
+    The loop only keeps the indices, so it almost always waits: its speed is that of reading and decoding.
     """
     delivered: list[list[int]] = []
     with closing(image_pipeline(source, batch_size=source.batch_size)) as pipe:
@@ -143,13 +143,13 @@ def read_shard(source: ImageFiles, epochs: int, stopwatch: Stopwatch, contact_sh
     return delivered
 
 
-def read_photographs(data: LabelledFiles, epochs: int, contact_sheet: Path) -> Stopwatch:
-    """Reads both shards, one after the other, and holds what came against what was to come.
+def read_photographs(data: LabeledFiles, epochs: int, contact_sheet: Path) -> Stopwatch:
+    """Read both shards, one after the other, and check the files that arrived.
 
     Raises:
-        DemoError: in some epoch a file came twice, or a file that was to come did not.
+        DemoError: in some epoch a file arrived twice, or a file is missing.
     """
-    # A folder that holds hardly more than one batch is shared out in smaller ones.
+    # A small folder is split into smaller batches.
     batch_size = min(BATCH_SIZE, len(data.files) // NUM_SHARDS)
     sources = [ImageFiles(data, batch_size, shard_id=i, num_shards=NUM_SHARDS) for i in range(NUM_SHARDS)]
     expected = sum(source.epoch_size for source in sources)
@@ -165,7 +165,7 @@ def read_photographs(data: LabelledFiles, epochs: int, contact_sheet: Path) -> S
 
 
 def write_contact_sheet(path: Path, images: Any, captions: Sequence[str]) -> None:
-    """Writes a PNG file with a grid of thumbnails of a list of RGB images of any size."""
+    """Write a PNG file with a grid of thumbnails of a list of RGB images of any size."""
     rows = -(-len(captions) // SHEET_COLUMNS)
     cell_height = THUMBNAIL_PX + CAPTION_PX
     sheet = np.full((rows * cell_height, SHEET_COLUMNS * THUMBNAIL_PX, 3), 255, np.uint8)
@@ -190,13 +190,13 @@ class SoftmaxRegression:
         self.weights = np.zeros((num_features + 1, num_classes))
 
     def scores(self, images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The inputs, shape (images, num_features + 1), and their scores, shape (images, num_classes)."""
+        """Return the inputs, shape (images, num_features + 1), and their scores, shape (images, num_classes)."""
         pixels = images.reshape(len(images), -1) / 255
         inputs = np.hstack([pixels, np.ones((len(pixels), 1))])
         return inputs, inputs @ self.weights
 
     def learn(self, images: NDArray[np.uint8], labels: NDArray[np.int32]) -> None:
-        """One step down the gradient of the cross-entropy."""
+        """Take one step of gradient descent on the cross-entropy."""
         inputs, scores = self.scores(images)
         probabilities = np.exp(scores - scores.max(axis=1, keepdims=True))
         probabilities /= probabilities.sum(axis=1, keepdims=True)
@@ -204,7 +204,7 @@ class SoftmaxRegression:
         self.weights -= LEARNING_RATE * inputs.T @ probabilities / len(labels)
 
     def accuracy(self, batches: Iterable[Batch]) -> float:
-        """The part of the samples whose label has the highest score."""
+        """Return the fraction of samples whose label has the highest score."""
         hits: list[bool] = []
         for images, labels, _ in batches:
             _, scores = self.scores(images.as_array())
@@ -213,9 +213,9 @@ class SoftmaxRegression:
 
 
 def learn_digits(training: Iterable[Batch], held_out: Iterable[Batch]) -> float:
-    """Trains until more than `TARGET_ACCURACY` of the held-out digits are named right, and returns that part.
+    """Train until more than `TARGET_ACCURACY` of the held-out digits are correct, and return that fraction.
 
-    Both arguments are iterated once per epoch, and give (images, labels, indices).
+    Both arguments are iterated once per epoch, and yield (images, labels, indices).
 
     Raises:
         DemoError: `MAX_TRAINING_EPOCHS` were not enough.
@@ -226,17 +226,17 @@ def learn_digits(training: Iterable[Batch], held_out: Iterable[Batch]) -> float:
         for images, labels, _ in training:
             model.learn(images.as_array(), labels.as_array()[:, 0])
         accuracy = model.accuracy(held_out)
-        print(f"digits, epoch {epoch}: {accuracy:.1%} of the held-out ones are right")
+        print(f"digits, epoch {epoch}: {accuracy:.1%} of the held-out digits are correct")
         if accuracy > TARGET_ACCURACY:
             return accuracy
     raise DemoError(
-        f"{accuracy:.1%} of the held-out digits are right after {MAX_TRAINING_EPOCHS} epochs; "
+        f"{accuracy:.1%} of the held-out digits are correct after {MAX_TRAINING_EPOCHS} epochs; "
         f"more than {TARGET_ACCURACY:.0%} were expected"
     )
 
 
-def train_on_digits(digits: LabelledFiles) -> float:
-    """Feeds the training from two pipelines, one for each side of a fixed split, and returns the held-out accuracy."""
+def train_on_digits(digits: LabeledFiles) -> float:
+    """Train with two pipelines, one for each side of a fixed split, and return the held-out accuracy."""
     order = np.random.default_rng(SEED).permutation(len(digits.files))
     training = ImageFiles(digits.subset(order[HELD_OUT_DIGITS:]), BATCH_SIZE)
     held_out = ImageFiles(digits.subset(order[:HELD_OUT_DIGITS]), HELD_OUT_BATCH_SIZE)
@@ -250,10 +250,10 @@ def train_on_digits(digits: LabelledFiles) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demo and returns its exit status; see the module's docstring."""
+    """Run the demo and return its exit status; see the module docstring."""
     parser = argparse.ArgumentParser(prog="python -m examples.demo", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your images, labelled by their sub-folders")
-    parser.add_argument("--epochs", type=int, default=3, help="readings of the photographs (default: %(default)s)")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your images; sub-folders are labels")
+    parser.add_argument("--epochs", type=int, default=3, help="epochs over the photographs (default: %(default)s)")
     parser.add_argument("--output", type=Path, default=OUTPUT, metavar="FOLDER", help="default: %(default)s")
     options = parser.parse_args(arguments)
     if options.epochs < 1:

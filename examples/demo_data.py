@@ -1,13 +1,13 @@
 """The demo's input: image files on disk, each with a label.
 
-Three ways to get them, all returning `LabelledFiles`:
+Three functions return `LabeledFiles`:
 
-- `make_crops`: pieces of the photographs that come inside scikit-image and scikit-learn, as JPEG files of many sizes
-- `make_digits`: scikit-learn's 1,797 handwritten digits of 8x8 pixels, as PNG files, which keep them exact
-- `scan_folder`: images that are already there, with their sub-folders as labels
+- `make_crops`: parts of the photographs in scikit-image and scikit-learn, as JPEG files of many sizes
+- `make_digits`: scikit-learn's 1,797 handwritten digits of 8x8 pixels, as lossless PNG files
+- `scan_folder`: existing images, with their sub-folders as labels
 
-The first two write into a folder once. They write its list of files last, so a folder whose list is complete is used as
-it is, and any other is made again. Nothing is downloaded, and the same versions of the packages make the same files.
+The first two write to a folder once. The list of files is written last, so a folder with a complete list is reused, and any
+other folder is rewritten. Nothing is downloaded, and the same package versions create the same files.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["FolderError", "LabelledFiles", "make_crops", "make_digits", "packaged_photographs", "scan_folder"]
+__all__ = ["FolderError", "LabeledFiles", "make_crops", "make_digits", "packaged_photographs", "scan_folder"]
 
-# Colour photographs that these packages carry in their wheels; scikit-image would download its other ones.
+# Color photographs included in the wheels of these packages; scikit-image would download its other ones.
 PACKAGED = {
     "skimage": (
         "data/astronaut.png",
@@ -41,37 +41,37 @@ PACKAGED = {
 CROPS_PER_PHOTOGRAPH = 128
 CROP_SIDE_PX = (96, 400)
 JPEG_QUALITY = 90
-# The digits have values from 0 to 16; as pixels they are spread over 0 to 240.
+# The digits have values from 0 to 16, which become pixels from 0 to 240.
 DIGIT_SCALE = 15
 FILE_LIST = "files.txt"
 IMAGE_SUFFIXES = frozenset({".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 
 
 class FolderError(ValueError):
-    """The user's folder cannot be used; the message says why."""
+    """The user's folder cannot be used; the message gives the reason."""
 
 
 @dataclass(frozen=True)
-class LabelledFiles:
+class LabeledFiles:
     """Image files with one label each.
 
     Attributes:
         files: the files, as absolute paths.
-        labels: int32 array of shape (len(files),): for each file the index of its label's name.
-        names: what the labels are called.
+        labels: int32 array of shape (len(files),): for each file, the index of its label's name.
+        names: names of the labels.
     """
 
     files: list[Path]
     labels: NDArray[np.int32]
     names: list[str]
 
-    def subset(self, indices: NDArray[np.int64]) -> LabelledFiles:
-        """The files with these indices, in this order."""
-        return LabelledFiles([self.files[index] for index in indices], self.labels[indices], self.names)
+    def subset(self, indices: NDArray[np.int64]) -> LabeledFiles:
+        """Return the files with these indices, in this order."""
+        return LabeledFiles([self.files[index] for index in indices], self.labels[indices], self.names)
 
 
 def packaged_photographs() -> dict[str, Path]:
-    """The photographs inside those packages of `PACKAGED` that are installed, by name.
+    """Return the photographs in the installed packages of `PACKAGED`, by name.
 
     Raises:
         FileNotFoundError: an installed package lacks one of its photographs.
@@ -89,13 +89,13 @@ def packaged_photographs() -> dict[str, Path]:
     return photographs
 
 
-def make_crops(folder: Path, photographs: Mapping[str, Path], per_photograph: int = CROPS_PER_PHOTOGRAPH) -> LabelledFiles:
-    """Cuts photographs into JPEG files of `CROP_SIDE_PX` pixels a side, or finds that this was done before.
+def make_crops(folder: Path, photographs: Mapping[str, Path], per_photograph: int = CROPS_PER_PHOTOGRAPH) -> LabeledFiles:
+    """Cut photographs into JPEG files of `CROP_SIDE_PX` pixels a side, or reuse existing files.
 
     Args:
-        folder: where the files go; made if it is missing.
+        folder: folder for the files; created if missing.
         photographs: image files by name; a crop's label is the name of its photograph.
-        per_photograph: how many crops to cut out of each.
+        per_photograph: number of crops from each photograph.
     """
     names = list(photographs)
     labels = [label for label in range(len(names)) for _ in range(per_photograph)]
@@ -112,8 +112,8 @@ def make_crops(folder: Path, photographs: Mapping[str, Path], per_photograph: in
     return _stored(folder, files, labels, names, encoded())
 
 
-def make_digits(folder: Path) -> LabelledFiles:
-    """Writes scikit-learn's handwritten digits as grey PNG files, or finds that this was done before.
+def make_digits(folder: Path) -> LabeledFiles:
+    """Write scikit-learn's handwritten digits as gray PNG files, or reuse existing files.
 
     See https://scikit-learn.org/stable/modules/generated/sklearn.datasets.load_digits.html
     """
@@ -126,11 +126,11 @@ def make_digits(folder: Path) -> LabelledFiles:
     return _stored(folder, files, labels, [str(digit) for digit in range(10)], encoded)
 
 
-def scan_folder(folder: Path, minimum: int) -> LabelledFiles:
-    """Finds the image files in a folder and below it; a file's label is the sub-folder of `folder` that it lies in.
+def scan_folder(folder: Path, minimum: int) -> LabeledFiles:
+    """Find the image files in a folder and its sub-folders; a file's label is its sub-folder of `folder`.
 
     Raises:
-        FolderError: the folder is missing, is no folder, or holds fewer than `minimum` images.
+        FolderError: the folder is missing, is not a folder, or contains fewer than `minimum` images.
     """
     if not folder.is_dir():
         raise FolderError(f"{folder} {'is not a folder' if folder.exists() else 'does not exist'}")
@@ -143,7 +143,7 @@ def scan_folder(folder: Path, minimum: int) -> LabelledFiles:
     labels = [parts[0] if len(parts) > 1 else root.name for parts in inside]
     names = sorted(set(labels))
     number = {name: i for i, name in enumerate(names)}
-    return LabelledFiles(files, np.array([number[label] for label in labels], np.int32), names)
+    return LabeledFiles(files, np.array([number[label] for label in labels], np.int32), names)
 
 
 def _random_crops(photograph: NDArray[Any], count: int, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
@@ -157,8 +157,8 @@ def _random_crops(photograph: NDArray[Any], count: int, rng: np.random.Generator
 
 def _stored(
     folder: Path, files: list[str], labels: list[int], names: list[str], encoded: Iterable[NDArray[Any]]
-) -> LabelledFiles:
-    """Writes the `encoded` files, which are not even computed if the folder already lists and holds all of them."""
+) -> LabeledFiles:
+    """Write the `encoded` files. They are not computed if the folder already lists and contains all of them."""
     folder = folder.resolve()
     paths = [folder / file for file in files]
     listing = "".join(f"{file}\t{names[label]}\n" for file, label in zip(files, labels, strict=True))
@@ -170,4 +170,4 @@ def _stored(
         for path, content in zip(paths, encoded, strict=True):
             path.write_bytes(content.tobytes())
         file_list.write_text(listing, "utf-8")
-    return LabelledFiles(paths, np.array(labels, np.int32), names)
+    return LabeledFiles(paths, np.array(labels, np.int32), names)

@@ -1,4 +1,4 @@
-"""Handwritten digits as a source for pipelines: those that come with scikit-learn. The examples of iterators share it."""
+"""Pipeline source of the handwritten digits in scikit-learn, shared by the iterator examples."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TRAINING_DIGITS = 1437
 
 
 class DigitSource:
-    """Gives a digit as a float32 array of shape (8, 8) from 0 to 1, and its label; in another order in each epoch.
+    """Returns a digit as a float32 array of shape (8, 8) from 0 to 1, and its label; in a new order in each epoch.
 
     Args:
         images: float32 array of shape (digits, 8, 8).
         labels: int32 array of shape (digits,).
-        shard_id, num_shards: which part of the digits it gives, of how many. All parts have as many.
+        shard_id, num_shards: index and number of shards. All shards have the same size.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class DigitSource:
 
 
 def digits() -> tuple[tuple[NDArray[np.float32], NDArray[np.int32]], tuple[NDArray[np.float32], NDArray[np.int32]]]:
-    """Images and labels to train on, and others to validate with."""
+    """Return images and labels for training, and others for validation."""
     from sklearn.datasets import load_digits  # noqa: PLC0415  (workers import this module, and do not need it)
 
     images, labels = load_digits(return_X_y=True)

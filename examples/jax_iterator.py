@@ -1,12 +1,12 @@
-"""Trains a classifier of handwritten digits with JAX on all of its devices, through DALI's `data_iterator`.
+"""Train a digit classifier with JAX on all of its devices, through DALI's `data_iterator`.
 
     python -m examples.jax_iterator [--epochs 3] [--workers 0]
     XLA_FLAGS=--xla_force_host_platform_device_count=4 python -m examples.jax_iterator
 
-Each device has a pipeline of its own, which is told by `shard_id` which of the digits are its. What the loop gets is one
-array for all devices; on the CPU, its shards are the batches themselves, and nothing is copied.
+Each device has its own pipeline, which reads the shard `shard_id` of the digits. The loop receives one array for all
+devices. On the CPU, the shards of this array are the batches themselves, without a copy.
 
-Needs JAX and scikit-learn.
+Requires JAX and scikit-learn.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ LEARNING_RATE = 0.5
 Parameters = dict[str, Any]
 
 
-def labelled(sharding: Any) -> Callable[..., Any]:
-    """A function that makes iterators over images and labels, for the devices of a sharding."""
+def labeled(sharding: Any) -> Callable[..., Any]:
+    """Return a function that makes iterators over images and labels for the devices of a sharding."""
 
     @data_iterator(output_map=["image", "label"], auto_reset=True, sharding=sharding)
     def iterator(images: Any, labels: Any, parallel: bool, shard_id: int = 0, num_shards: int = 1) -> Any:
@@ -50,28 +50,28 @@ def labelled(sharding: Any) -> Callable[..., Any]:
 
 
 def scores(parameters: Parameters, images: Any) -> Any:
-    """Of two layers: how much each image, of shape (8, 8), looks like each digit."""
+    """Return a score for each digit, given images of shape (8, 8), from a network of two layers."""
     hidden = jnp.tanh(images.reshape(-1, 64) @ parameters["first"] + parameters["bias"])
     return hidden @ parameters["second"]
 
 
 def loss_of(parameters: Parameters, images: Any, labels: Any) -> Any:
-    """The mean cross entropy."""
+    """Return the mean cross-entropy."""
     chances = jax.nn.log_softmax(scores(parameters, images))
     return -jnp.mean(jnp.take_along_axis(chances, labels[:, None], axis=1))
 
 
 @jax.jit
 def step(parameters: Parameters, images: Any, labels: Any) -> tuple[Parameters, Any]:
-    """The parameters after a batch, and its loss."""
+    """Return the parameters after a batch, and its loss."""
     loss, slopes = jax.value_and_grad(loss_of)(parameters, images, labels)
     return jax.tree.map(lambda value, slope: value - LEARNING_RATE * slope, parameters, slopes), loss
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Trains on handwritten digits, fed by data_iterator.")
+    parser = argparse.ArgumentParser(description="Train on handwritten digits from data_iterator.")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=0, help="for each device; 0: the digits are made in this process")
+    parser.add_argument("--workers", type=int, default=0, help="workers per device; 0: compute digits in this process")
     options = parser.parse_args(arguments)
 
     training, (images, labels) = digits()
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     parameters = jax.device_put(parameters, everywhere)
 
-    make_iterator = labelled(NamedSharding(mesh, PartitionSpec("device")))
+    make_iterator = labeled(NamedSharding(mesh, PartitionSpec("device")))
     batches = make_iterator(
         *training,
         options.workers > 0,

@@ -1,10 +1,10 @@
-"""Trains a classifier of handwritten digits with Lightning's Trainer; the loaders are those of dali_like.
+"""Train a digit classifier with Lightning's Trainer and dali_like's loaders.
 
     python -m examples.lightning_digits [--epochs 3] [--workers 2]
 
-The Trainer takes them as they are, since they are a subclass of PyTorch's.
+The Trainer accepts the loaders because they are a subclass of PyTorch's.
 
-Needs PyTorch, Lightning and scikit-learn.
+Requires PyTorch, Lightning and scikit-learn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from examples.train_digits import BATCH_SIZE, SEED, TRAINING_DIGITS, VALIDATION_
 
 
 class DigitModule(lightning.LightningModule):
-    """What the Trainer is to do with a batch."""
+    """Training and validation steps for the Trainer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,13 +50,13 @@ class DigitModule(lightning.LightningModule):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Trains a classifier of handwritten digits with Lightning.")
+    parser = argparse.ArgumentParser(description="Train a digit classifier with Lightning.")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args(arguments)
     lightning.seed_everything(SEED, verbose=False)
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    warnings.filterwarnings("ignore", module="lightning")  # what it makes of newer PyTorch, and of few CPUs
+    warnings.filterwarnings("ignore", module="lightning")  # about newer PyTorch versions and few CPUs
 
     images, labels = load_digits(return_X_y=True)
     images = (images.reshape(-1, 8, 8) / 16).astype(np.float32)

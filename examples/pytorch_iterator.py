@@ -1,11 +1,11 @@
-"""Trains a classifier of handwritten digits with PyTorch, through DALI's iterator over an external source.
+"""Train a digit classifier with PyTorch, through DALI's iterator over an external source.
 
     python -m examples.pytorch_iterator [--epochs 3] [--workers 2]
 
-The tensors that the loop gets are views of the batches that the workers have written; there is no copy between. Programs for
-DALI look the same but for the imports, and the last line of `main`.
+The tensors are views of the batches written by the workers, without a copy. A program for DALI looks the same, except for
+the imports and the last line of `main`.
 
-Needs PyTorch and scikit-learn.
+Requires PyTorch and scikit-learn.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ BATCH_SIZE = 32
 
 
 @pipeline_def(batch_size=BATCH_SIZE, py_start_method="spawn")
-def labelled(source: DigitSource, parallel: bool) -> Any:
-    """Images and labels."""
+def labeled(source: DigitSource, parallel: bool) -> Any:
+    """Define a pipeline of images and labels."""
     return tuple(
         fn.external_source(
             source=source,
@@ -52,9 +52,9 @@ def train(model: torch.nn.Module, batches: DALIClassificationIterator, optimizer
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Trains on handwritten digits, fed by DALIClassificationIterator.")
+    parser = argparse.ArgumentParser(description="Train on handwritten digits from DALIClassificationIterator.")
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--workers", type=int, default=2, help="0: the digits are made in this process")
+    parser.add_argument("--workers", type=int, default=2, help="0: compute the digits in this process")
     options = parser.parse_args(arguments)
 
     training, (images, labels) = digits()
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
 
-    pipe = labelled(DigitSource(*training), options.workers > 0, py_num_workers=options.workers)
+    pipe = labeled(DigitSource(*training), options.workers > 0, py_num_workers=options.workers)
     batches = DALIClassificationIterator(pipe, auto_reset=True)
     for epoch in range(options.epochs):
         loss = train(model, batches, optimizer)

@@ -1,13 +1,13 @@
-"""Photographs that lie elsewhere, as a source: in an object store, on an HTTP server, in a folder.
+"""Read photographs from an object store, an HTTP server or a folder.
 
     python -m examples.remote_source s3://bucket/train --cache /local/cache --cache-gib 100
     python -m examples.remote_source http://127.0.0.1:8000 --workers 2 --at-once 32
 
-Below the URL there is a folder for each class, with JPEG or PNG files. The workers read many of them at a time, try again
-where the way to the store fails, and keep what they have read; then they decode, crop and scale it. Credentials come from
-where fsspec's file system for such URLs looks for them.
+The URL has a folder for each class, with JPEG or PNG files. The workers read many files at a time, retry after failures of
+the store, and cache the files. Then they decode, crop and scale the photographs. Credentials come from the usual places of
+fsspec's file system for the URL.
 
-Needs OpenCV, simplejpeg, the extra ``remote``, and for object stores what fsspec uses for them: s3fs, gcsfs, adlfs.
+Requires OpenCV, simplejpeg, the extra ``remote``, and for object stores the package that fsspec uses: s3fs, gcsfs, adlfs.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SIDE = 224
 
 
 class RemotePhotographs:
-    """A file and its label, as an int32 array of one element; in another order in each epoch.
+    """Returns a file and its label, as an int32 array of one element; in a new order in each epoch.
 
     Args:
-        files: where they are.
-        names: theirs, each with its class before the last slash.
-        batch_size: of the pipeline; samples that do not make a full batch are left out.
-        seed: of the order.
+        files: the remote files.
+        names: their names, each with its class before the last slash.
+        batch_size: batch size of the pipeline; samples that do not fill a batch are left out.
+        seed: seed of the order.
     """
 
     def __init__(self, files: RemoteFiles, names: Sequence[str], batch_size: int, seed: int = 0) -> None:
@@ -60,11 +60,11 @@ def _class_of(name: str) -> str:
 
 @pipeline_def  # type: ignore[untyped-decorator,unused-ignore]
 def training(source: RemotePhotographs, at_once: int) -> Any:
-    """Images of shape (224, 224, 3), uint8, and labels.
+    """Define a pipeline of images of shape (224, 224, 3), uint8, and labels.
 
     Args:
-        source: of files and labels.
-        at_once: how many files each worker reads at a time.
+        source: source of files and labels.
+        at_once: number of files that each worker reads at a time.
     """
     files, labels = fn.external_source(
         source=source, num_outputs=2, batch=False, parallel=True, concurrency=at_once, dtype=[types.UINT8, types.INT32]
@@ -74,15 +74,15 @@ def training(source: RemotePhotographs, at_once: int) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Reads photographs from elsewhere, and says how fast.")
-    parser.add_argument("url", help="of the folder of folders")
-    parser.add_argument("--options", type=json.loads, default={}, help="for fsspec's file system, as JSON")
-    parser.add_argument("--cache", help="a folder to keep files in")
-    parser.add_argument("--cache-gib", type=float, default=1.0, help="how much of them")
+    parser = argparse.ArgumentParser(description="Read remote photographs, and print the speed.")
+    parser.add_argument("url", help="URL of the folder with a sub-folder for each class")
+    parser.add_argument("--options", type=json.loads, default={}, help="options for fsspec's file system, as JSON")
+    parser.add_argument("--cache", help="folder for cached files")
+    parser.add_argument("--cache-gib", type=float, default=1.0, help="maximum size of the cache")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--at-once", type=int, default=16, help="files that each worker reads at a time")
+    parser.add_argument("--at-once", type=int, default=16, help="number of files that each worker reads at a time")
     options = parser.parse_args(arguments)
 
     cache = {"cache_dir": options.cache, "cache_bytes": int(options.cache_gib * 2**30)} if options.cache else {}

@@ -1,12 +1,12 @@
-"""What ResNet-50 is trained on: random crops of photographs, scaled, mirrored at random, and normalised.
+"""Training input for ResNet-50: random crops of photographs, scaled, randomly mirrored, and normalized.
 
     python -m examples.resnet_pipeline [--epochs 2] [--workers 2]
 
-The operators run in the worker processes, right behind the source, and their results lie in the batch. With ``--workers 0``
-the source is called in this process, and they run in threads. The pipeline is written as for NVIDIA DALI: with
-``from nvidia.dali import fn, pipeline_def, types`` the same code runs there.
+The operators run in the worker processes, directly after the source, and write their results into the batch. With
+``--workers 0`` this process calls the source, and operators run in threads. The pipeline also runs with NVIDIA DALI: import
+``from nvidia.dali import fn, pipeline_def, types`` instead.
 
-Needs OpenCV, simplejpeg, and scikit-image or scikit-learn, which have photographs in their packages.
+Requires OpenCV, simplejpeg, and scikit-image or scikit-learn, which include photographs.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ def training(
     antialias: bool = True,
     decoding: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    """Images of shape (3, 224, 224), float32, and labels.
+    """Define a pipeline of images of shape (3, 224, 224), float32, and labels.
 
     Args:
-        source: of files and labels.
+        source: source of files and labels.
         parallel: whether worker processes call it.
-        least_area: the smallest part of a photograph that a crop has.
-        mirrored: the part of the images of which left and right are exchanged.
+        least_area: minimum area of a crop, as a fraction of the photograph.
+        mirrored: fraction of the images that are mirrored.
         antialias: whether images are filtered where they shrink.
-        decoding: further arguments of the decoder. ``{"min_size": [224, 224]}``, which DALI does not have, lets it
-            decode large photographs at a smaller scale.
+        decoding: further arguments of the decoder. ``{"min_size": [224, 224]}``, which DALI does not have, allows decoding
+            large photographs at a smaller scale.
     """
     files, labels = fn.external_source(
         source=source, num_outputs=2, batch=False, parallel=parallel, dtype=[types.UINT8, types.INT32]
@@ -66,12 +66,12 @@ def training(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="The input of a ResNet-50: what comes out of it, and how fast.")
+    parser = argparse.ArgumentParser(description="Print statistics and speed of the training input of a ResNet-50.")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2, help="0: operators run in threads")
     parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--per-photograph", type=int, default=64, help="how many files to cut out of each photograph")
-    parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="where the files go")
+    parser.add_argument("--per-photograph", type=int, default=64, help="number of files to cut out of each photograph")
+    parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="folder for the files")
     options = parser.parse_args(arguments)
 
     photographs = make_crops(options.data / str(options.per_photograph), packaged_photographs(), options.per_photograph)

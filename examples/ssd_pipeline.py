@@ -1,13 +1,13 @@
-"""What an SSD is trained on: windows of photographs that have objects in them, with other colours, mirrored, normalised.
+"""Training input for an SSD: windows of photographs that contain objects, with changed colors, mirrored, normalized.
 
     python -m examples.ssd_pipeline [--epochs 2] [--workers 2]
 
-The source chooses the window and whether it is mirrored, and moves the boxes of the objects along. The pixels are made by
-operators, which take from it for each sample what to cut and whether to mirror; colours are changed by random numbers that
-differ from sample to sample. As in `examples.resnet_pipeline`, all of it runs in the workers, and
-``from nvidia.dali import fn, pipeline_def, types`` makes it a program for NVIDIA DALI.
+The source chooses window and mirroring for each sample, and transforms the boxes of the objects. Operators apply both to the
+pixels. They change colors with random numbers that differ from sample to sample. As in `examples.resnet_pipeline`,
+everything runs in the workers, and with the import ``from nvidia.dali import fn, pipeline_def, types`` the program runs with
+NVIDIA DALI.
 
-Needs OpenCV, simplejpeg, and scikit-image or scikit-learn, which have photographs in their packages. Objects are made up.
+Requires OpenCV, simplejpeg, and scikit-image or scikit-learn, which include photographs. The objects are made up.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ STD = [0.229 * 255, 0.224 * 255, 0.225 * 255]
 
 @pipeline_def  # type: ignore[untyped-decorator,unused-ignore]
 def training(source: DetectionSource, parallel: bool, jitter: float = 1.0, antialias: bool = True) -> Any:
-    """Images of shape (3, 300, 300), float32; the boxes of their objects; the labels of these.
+    """Define a pipeline of images of shape (3, 300, 300), float32, the boxes of their objects, and the labels of the
+    objects.
 
     Args:
-        source: of files, boxes, labels, windows, and whether to mirror; see `examples.photograph_source`.
+        source: source of files, boxes, labels, windows, and mirroring flags; see `examples.photograph_source`.
         parallel: whether worker processes call it.
-        jitter: how much colours are changed; hardly at all if it is small.
+        jitter: strength of the color changes, near zero for almost none.
         antialias: whether images are filtered where they shrink.
     """
     files, boxes, labels, anchors, shapes, mirrored = fn.external_source(
@@ -61,12 +62,12 @@ def training(source: DetectionSource, parallel: bool, jitter: float = 1.0, antia
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="The input of an SSD: what comes out of it, and how fast.")
+    parser = argparse.ArgumentParser(description="Print statistics and speed of the training input of an SSD.")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--workers", type=int, default=2, help="0: operators run in threads")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--per-photograph", type=int, default=64, help="how many files to cut out of each photograph")
-    parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="where the files go")
+    parser.add_argument("--per-photograph", type=int, default=64, help="number of files to cut out of each photograph")
+    parser.add_argument("--data", type=Path, default=Path("build/examples/crops"), help="folder for the files")
     options = parser.parse_args(arguments)
 
     photographs = make_crops(options.data / str(options.per_photograph), packaged_photographs(), options.per_photograph)

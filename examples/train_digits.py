@@ -1,18 +1,18 @@
-"""Trains a small network on handwritten digits with PyTorch, as many programs do; the loader is PyTorch's or ours.
+"""Train a small network on handwritten digits with PyTorch, using PyTorch's DataLoader or dali_like's.
 
     python -m examples.train_digits                                                # torch.utils.data.DataLoader
     python -m examples.train_digits --loader dali_like --worker-seeding torch      # the same losses, to the last bit
     python -m examples.train_digits --loader dali_like                             # other random numbers
     python -m examples.train_digits --loader dali_like --no-augment                # no random numbers: the same losses
 
-Workload: the 1,797 digits that come with scikit-learn, 8x8 pixels; the first 1,437 are trained on, shifted and made noisy at
-random by two workers, and the others validate. Each epoch prints its mean losses as Python writes floats, so that no bit is
-lost, and the share of validation digits that are named rightly.
+Workload: the 1,797 digits in scikit-learn, 8x8 pixels. Two workers randomly shift the first 1,437 and add noise, for
+training; the others are for validation. Each epoch prints its mean losses with all digits, and the accuracy on the
+validation digits.
 
-Which class loads the samples is decided in one line, in `main`, and everything after it is the same for both. One argument
-is not PyTorch's: ``worker_seeding="torch"`` seeds workers, and not samples, so that workers draw what PyTorch's would.
+One line in `main` selects the class that loads the samples; the code after it is the same for both. One argument is not
+PyTorch's: ``worker_seeding="torch"`` seeds workers instead of samples, so workers draw the same numbers as PyTorch's.
 
-Needs PyTorch and scikit-learn.
+Requires PyTorch and scikit-learn.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Digits(Dataset):
     Args:
         images: float32 array of shape (digits, 8, 8).
         labels: int64 array of shape (digits,).
-        augment: shift half of them by up to a pixel, and add noise to all.
+        augment: whether to shift half of them by up to a pixel, and add noise to all.
     """
 
     def __init__(self, images: NDArray[np.float32], labels: NDArray[np.int64], *, augment: bool) -> None:
@@ -63,7 +63,7 @@ class Digits(Dataset):
 
 
 def shift(image: torch.Tensor) -> torch.Tensor:
-    """Move half of the images by up to a pixel in each direction, at random."""
+    """Move half of the images randomly by up to a pixel in each direction."""
     if random.random() < 0.5:
         return image
     rows, columns = torch.randint(-1, 2, (2,)).tolist()
@@ -71,13 +71,13 @@ def shift(image: torch.Tensor) -> torch.Tensor:
 
 
 def add_noise(image: torch.Tensor) -> torch.Tensor:
-    """Add normally distributed noise, brighter or darker as a whole."""
+    """Add normally distributed noise, and a random brightness."""
     noise = np.random.normal(scale=0.05, size=image.shape).astype(np.float32)
     return image + torch.from_numpy(noise) + 0.02 * torch.randn(())
 
 
 class Classifier(nn.Module):
-    """Two convolutions, and a linear layer behind a dropout, which also draws from PyTorch's global generator."""
+    """Two convolutions, and a linear layer after a dropout, which also draws from PyTorch's global generator."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ def train(model: nn.Module, loader: Any, optimizer: torch.optim.Optimizer) -> fl
 
 @torch.no_grad()
 def validate(model: nn.Module, loader: Any) -> tuple[float, float]:
-    """The mean loss, and the share of digits that are named rightly."""
+    """Return the mean loss, and the fraction of digits classified correctly."""
     model.eval()
     total, right = 0.0, 0
     for images, labels in loader:
@@ -117,10 +117,10 @@ def validate(model: nn.Module, loader: Any) -> tuple[float, float]:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """What the command line says."""
-    parser = argparse.ArgumentParser(description="Trains a small network on handwritten digits.")
-    parser.add_argument("--loader", choices=LOADERS, default="torch", help="whose DataLoader is imported")
-    parser.add_argument("--worker-seeding", choices=["tasks", "torch"], help="an argument for the one of dali_like")
+    """Parse the command line."""
+    parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
+    parser.add_argument("--loader", choices=LOADERS, default="torch", help="library of the DataLoader")
+    parser.add_argument("--worker-seeding", choices=["tasks", "torch"], help="argument of dali_like's DataLoader")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--persistent-workers", action="store_true")

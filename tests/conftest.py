@@ -56,10 +56,19 @@ def without_addresses(value: object) -> str:
     return re.sub(" at 0x[0-9a-f]+", "", repr(value))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse tests whose names differ from process to process."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse tests whose names differ from process to process, and mark the tests of smoke.txt."""
     if addressed := [item.nodeid for item in items if re.search(" at 0x[0-9a-f]+", item.nodeid)]:
         raise pytest.UsageError(f"use ids=without_addresses, of conftest, for {addressed[0]}")
+    wanted = set(Path(__file__).with_name("smoke.txt").read_text("utf-8").split())
+    found = set()
+    for item in items:
+        name = f"{item.nodeid.partition('::')[0]}::{getattr(item, 'originalname', item.name)}"
+        if name in wanted:
+            item.add_marker(pytest.mark.smoke)
+            found.add(name)
+    if config.option.markexpr == "smoke" and wanted != found:
+        raise pytest.UsageError(f"smoke.txt names tests that do not exist: {sorted(wanted - found)}")
 
 
 def wait_until(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:

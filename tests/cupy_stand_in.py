@@ -1,4 +1,4 @@
-"""As much of CuPy as this library uses, in plain memory, with the names and arguments of CuPy 14.
+"""The part of CuPy that this library uses, in host memory, with the names and arguments of CuPy 14.
 
 What is put on a stream is carried out when somebody waits for it, as `dali_like.testing.simulated_device` does it.
 """
@@ -27,7 +27,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class CupyStandIn:
-    """The module.
+    """The stand-in for the module.
 
     Attributes:
         registered: the page-locked extents.
@@ -115,7 +115,7 @@ class CupyStandIn:
             get_current_stream=lambda: SimpleNamespace(ptr=self._current[-1]),
         )
 
-    # What the module itself has
+    # Attributes of the module
 
     def ndarray(self, shape: Any, dtype: Any, memptr: Any, strides: Any = None) -> Array:
         interface = {"data": (memptr.ptr, False), "shape": tuple(shape), "typestr": np.dtype(dtype).str, "version": 3}
@@ -147,7 +147,7 @@ class CupyStandIn:
         return len(self._streams[stream])
 
     def _alloc(self, size: int) -> Any:
-        assert self._current[-1]  # the stream that the memory belongs to
+        assert self._current[-1]  # the stream that owns the memory
         if size > self.limit:
             raise OutOfMemoryError(f"Out of memory allocating {size} bytes")
         memory = np.full(size, 0xDD, np.uint8)
@@ -190,7 +190,7 @@ class CupyStandIn:
 
 
 class Array:
-    """An array of the module's."""
+    """An array in the stand-in's memory."""
 
     def __init__(self, module: CupyStandIn, array: Any, owner: Any, device: int = 0) -> None:
         self.array, self.owner = array, owner
@@ -201,7 +201,7 @@ class Array:
 
     def __dlpack__(self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None) -> Any:
         assert stream == -1
-        self._module.run()  # whoever reads it does so behind what the default stream waits for
+        self._module.run()  # reading waits for the default stream
         return self.array.__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -11,11 +11,11 @@ SCALING = DOCS / "scaling.md"
 
 
 def program_of(document: Path, language: str) -> str:
-    """All blocks of code of a document that are in a language, as one program; blank lines keep the numbers of lines.
+    """Return all code blocks of a document in a language, as one program. Blank lines keep the line numbers.
 
     Args:
-        language: what stands behind the backquotes: "python", or "python torch" where PyTorch is needed; in documents that
-            have pieces of programs besides, "python run".
+        language: text behind the backquotes: "python"; "python torch" for blocks that need PyTorch; "python run" in
+            documents that also have incomplete pieces of programs.
     """
     program, inside = [], False
     for line in document.read_text("utf-8").splitlines():
@@ -26,5 +26,5 @@ def program_of(document: Path, language: str) -> str:
 
 
 def run_program_of(document: Path, language: str) -> None:
-    """Run what `program_of` finds."""
+    """Run the program that `program_of` returns."""
     exec(compile(program_of(document, language), document, "exec"), {"__name__": document.stem})

@@ -1,4 +1,4 @@
-"""As much of nvImageCodec as this library uses, with the names and arguments of version 0.9. It decodes nothing."""
+"""The part of nvImageCodec that this library uses, with the names and arguments of version 0.9. It decodes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DecodeParams:
 
 
 class Decoder:
-    """Keeps what it has been asked for."""
+    """Records the requests that it receives."""
 
     made: list[Decoder]
 

@@ -1,6 +1,6 @@
-"""The documentation of operators, one page for each group, written from the descriptions.
+"""Write the documentation of operators, one page for each group, from their descriptions.
 
-``python -m tools.operator_pages [folder]`` writes them, to ``docs/operators`` if nothing else is said.
+``python -m tools.operator_pages [folder]`` writes the pages, to ``docs/operators`` by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dali_like.operators.description import Description, descriptions
 from dali_like.operators.parameters import REQUIRED, Floats, Ints, Parameter, Strings
 from tools.operator_pictures import EXAMPLES, name_of
 
-_NOTE = "<!-- Written by tools.operator_pages from the descriptions of the operators; not to be edited. -->"
+_NOTE = "<!-- Written by tools.operator_pages from the descriptions of the operators; do not edit. -->"
 _KINDS: dict[Any, str] = {
     bool: "True or False",
     int: "integer",
@@ -34,27 +34,26 @@ _KINDS: dict[Any, str] = {
     np.dtype[Any]: "data type",
 }
 _COMMON = """\
-Every operator also takes `device` ("cpu"), `name` (of the node, for messages), `preserve` (compute it although nobody needs
-the result) and `bytes_per_sample_hint` (without effect); random ones take `seed`. Where a table says "or node", the argument
-may be a `DataNode`, with a value for each sample; "by frame", also with one for each frame of sequences, see
-[`fn.per_frame`](shaping.md#fnper_frame). None stands for an argument that is not given. A list of nodes in place of an input
-gives a list of results. `ops` has a class for each operator: its arguments are given when the object is made, or
-when it is called with the inputs; `ops.Compose` makes one of several that follow each other.
+Every operator also takes these arguments: `device` ("cpu"), `name` (of the node, for messages), `preserve` (run the operator
+even if its outputs are unused) and `bytes_per_sample_hint` (no effect). Random operators take `seed`. Where a table says "or
+node", the argument may be a `DataNode` with a value for each sample. "By frame" also allows a value for each frame of a
+sequence; see [`fn.per_frame`](shaping.md#fnper_frame). None counts as an argument that is not given. If an input is a list
+of nodes, the result is a list, too. `ops` has a class for each operator. Pass its arguments to the constructor or to the
+call; `ops.Compose` chains several operators.
 
-Operators and arguments that DALI has renamed have their older names as well, with a DeprecationWarning: `fn.image_decoder`,
-`fn.coin_flip`, `fn.uniform`, `fn.normal_distribution`, `output_dtype` for `dtype`. A `seed` where there are no random
-numbers is taken with such a warning, too, and so are `image_type`, `split_stages` and `use_chunk_allocator` where they have
-no effect.
+Deprecated names of operators and arguments work with a DeprecationWarning: `fn.image_decoder`, `fn.coin_flip`, `fn.uniform`,
+`fn.normal_distribution`, and `output_dtype` for `dtype`. The same holds for `seed` of operators without random numbers, and
+for `image_type`, `split_stages` and `use_chunk_allocator` where they have no effect.
 
-Operators run in the workers, right behind a parallel source, or in threads; results are the same. `Pipeline.operator_places`
-says which runs where, and [architecture.md](../architecture.md#operators) why.
+Operators run in the workers, directly after a parallel source, or in threads; results are the same.
+`Pipeline.operator_places` returns where each one runs; [architecture.md](../architecture.md#operators) explains the choice.
 
-A wrong argument is an error when the graph is built. What only the data can show, such as a window that is larger than an
-image, or an axis that data without a layout does not have, is an error when the pipeline runs."""
+A wrong argument raises an error when the graph is built. Errors that depend on the data, such as a window larger than an
+image or a missing axis, are raised when the pipeline runs."""
 
 
 def pages() -> dict[str, str]:
-    """The text of each page, by its file name."""
+    """Return the text of each page by its file name."""
     groups: dict[str, list[Description]] = defaultdict(list)
     for description in descriptions().values():
         groups[description.function.__module__].append(description)
@@ -77,7 +76,7 @@ def _page(module: ModuleType, members: list[Description]) -> str:
     lines = [_NOTE, f"# {title}", "", _as_markdown(_first_line(module)), ""]
     for member in members:
         lines += _section(member)
-    return "\n".join([*lines, "See [the index](index.md) for the arguments that all of them have.", ""])
+    return "\n".join([*lines, "See [the index](index.md) for the arguments of all operators.", ""])
 
 
 def _section(description: Description) -> Iterator[str]:
@@ -87,9 +86,9 @@ def _section(description: Description) -> Iterator[str]:
     yield _as_markdown(text)
     yield ""
     if description.path in EXAMPLES:
-        yield f"![A photograph, and what fn.{description.path} makes of it](pictures/{name_of(description.path)})"
+        yield f"![A photograph before and after fn.{description.path}](pictures/{name_of(description.path)})"
         yield ""
-        yield f"Here with {_example(description.path)}."
+        yield f"Example with {_example(description.path)}."
         yield ""
     if description.layouts:
         yield f"Layouts: {', '.join(description.layouts.split())}."
@@ -114,7 +113,7 @@ def _example(path: str) -> str:
 
 
 def _rows(description: Description, names: list[str], what: str) -> Iterator[str]:
-    """Arguments that share a line of the docstring: a row for those that are of the same kind and have the same default."""
+    """Yield table rows for arguments that share a docstring line: one row for each kind and default."""
     if names[0] in description.inputs:
         yield f"| {_as_code(names)} | input | | {_as_markdown(what)} |"
         return
@@ -124,7 +123,7 @@ def _rows(description: Description, names: list[str], what: str) -> Iterator[str
         alike[("", "") if parameter is None else (_kind(parameter), _default(parameter))].append(name)
     for (kind, default), members in alike.items():
         yield f"| {_as_code(members)} | {kind} | {default} | {_as_markdown(what)} |"
-        what = "likewise."
+        what = "the same."
 
 
 def _as_code(names: list[str]) -> str:
@@ -132,7 +131,7 @@ def _as_code(names: list[str]) -> str:
 
 
 def _parts_of(doc: str) -> tuple[str, list[tuple[list[str], str]], str]:
-    """The text of a docstring, its arguments (several names may share a line), and what it says of the result."""
+    """Return the text of a docstring, its arguments (several names may share a line), and its "Returns" section."""
     text, _, rest = doc.partition("\nArgs:\n")
     described, _, returned = rest.partition("\nReturns:\n")
     entries: list[tuple[list[str], str]] = []
@@ -191,11 +190,11 @@ def _first_line(module: ModuleType) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write all pages into a folder."""
+    """Write all pages to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages().items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "docs" / "operators"))
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "operators"))

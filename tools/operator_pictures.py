@@ -1,6 +1,6 @@
-"""Pictures of what operators do to a photograph, for their pages of documentation.
+"""Draw pictures of a photograph before and after each operator, for the documentation.
 
-``python -m tools.operator_pictures [folder]`` draws them. It needs scikit-image, whose photograph it is, and OpenCV.
+``python -m tools.operator_pictures [folder]`` draws them. It needs scikit-image, for its sample photograph, and OpenCV.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dali_like.operators.description import description_of
 from dali_like.operators.functions import make_function
 from dali_like.pipeline.pipeline import Pipeline
 
-#: By the names of operators: arguments that show what they do.
+#: Arguments that show the effect of each operator, by its name.
 EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "brightness": {"brightness": 1.6},
     "brightness_contrast": {"brightness": 1.2, "contrast": 1.8},
@@ -54,12 +54,12 @@ _GAP = 12
 
 
 def name_of(path: str) -> str:
-    """The file name of the picture of an operator."""
+    """Return the file name of an operator's picture."""
     return f"{path.replace('.', '_')}.jpg"
 
 
 def draw(path: str) -> Array:
-    """The photograph, and beside it what the operator makes of it."""
+    """Return the photograph next to the operator's result."""
     cv2 = optional("cv2", "drawing pictures", "images")
     photograph: Array = optional("skimage.data", "drawing pictures", "images").chelsea()
     photograph = cv2.resize(photograph, None, fx=_HEIGHT / 300, fy=_HEIGHT / 300, interpolation=cv2.INTER_AREA)
@@ -81,7 +81,7 @@ def draw(path: str) -> Array:
 
 
 def write(folder: Path) -> None:
-    """Draw all pictures into a folder."""
+    """Draw all pictures to a folder."""
     cv2 = optional("cv2", "drawing pictures", "images")
     folder.mkdir(parents=True, exist_ok=True)
     for path in EXAMPLES:
@@ -89,4 +89,4 @@ def write(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[2] / "docs" / "operators" / "pictures"))
+    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "operators" / "pictures"))

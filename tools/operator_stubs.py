@@ -1,6 +1,6 @@
-"""What type checkers and editors read of ``fn`` and ``ops``: stubs, written from the descriptions.
+"""Write the type stubs of ``fn`` and ``ops`` from the operator descriptions.
 
-``python -m tools.operator_stubs`` writes them all; a test holds them against the descriptions.
+``python -m tools.operator_stubs`` writes all stubs; a test compares them with the descriptions.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dali_like.operators.description import Description, descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 
 _HEAD = '''\
-"""{title} Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
+"""{title} Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
@@ -40,7 +40,7 @@ _Floats: TypeAlias = float | Sequence[float] | NDArray[Any]
 _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 '''
-#: What else there is, and in which modules.
+#: Other public names, and their modules.
 _OURS = {
     "fn": {"external_source": "_external_source"},
     "ops": {"Compose": "_compose", "ExternalSource": "_external_source"},
@@ -56,7 +56,7 @@ _NAMES: dict[Any, str] = {
 
 
 def stubs() -> dict[str, str]:
-    """The text of each stub, by its path in the package."""
+    """Return the text of each stub by its path in the package."""
     texts = {}
     for root in ("fn", "ops"):
         modules: dict[str, list[Description]] = defaultdict(list)
@@ -115,7 +115,7 @@ def _overloads(
         return
     for kind, result in (("DataNode", one), ("Sequence[DataNode]", f"list[{one}]")):
         yield "@overload"
-        overlapping = description.takes_constants and kind == "DataNode"  # a list of numbers, and one of nodes
+        overlapping = description.takes_constants and kind == "DataNode"  # an empty list matches both
         yield f"def {name}({'  # type: ignore[overload-overlap]' * overlapping}"
         if first:
             yield "    self,"
@@ -132,7 +132,7 @@ def _result(num_outputs: object) -> str:
 
 
 def _flags_of_outputs(description: Description) -> list[str]:
-    """The arguments that are True or False, of which it depends how many outputs there are."""
+    """Return the Boolean arguments that change the number of outputs."""
     count = description.num_outputs
     if isinstance(count, int):
         return []
@@ -167,7 +167,7 @@ def _inputs(description: Description, kind: str) -> Iterator[str]:
 
 
 def _keywords(description: Description, *, all_optional: bool = False) -> Iterator[str]:
-    """Those without a default first, as Python does not demand but readers like."""
+    """Yield the keyword arguments with their types and defaults."""
     for name, parameter in description.all_parameters.items():
         text = _type(parameter)
         if parameter.default is REQUIRED and not all_optional:

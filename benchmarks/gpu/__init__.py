@@ -1,1 +1,1 @@
-"""What only a machine with a GPU can show: ``python -m benchmarks.gpu``, see its ``__main__``."""
+"""Tests and benchmarks that need a GPU: ``python -m benchmarks.gpu``; see its ``__main__``."""

@@ -1,21 +1,21 @@
-"""What only a machine with a GPU can show: tests, and figures beside a bare copy, PyTorch and DALI.
+"""Run the tests that need a GPU, and compare figures with a plain copy, PyTorch and DALI.
 
     python -m benchmarks.gpu [--no-tests] [--seconds 5] [--out FOLDER]
 
-It needs CuPy and PyTorch with CUDA, eight CPUs for the workers, no network, and less than eight minutes. DALI and
-nvImageCodec are measured where they are installed. Each measurement has a process of its own, since workers are forked
-before CUDA is used. The table comes last; what could not be measured says why.
+Requires CuPy and PyTorch with CUDA, eight CPUs for the workers, no network, and less than eight minutes. DALI and
+nvImageCodec are measured if installed. Each measurement is a separate process, because workers are forked before CUDA is
+used. The table comes last, with the reason for each missing measurement.
 
-- *copy*: batches of images, from a page-locked slot to the GPU, over and over; beside it, bare asynchronous copies of as
-  many bytes from memory that CUDA has allocated. GB/s.
-- *rate*: batches of 64 images of 224 x 224 x 3 made by 8 workers and handed to the GPU; each is touched by a kernel there.
-- *wait*: how long the loop waits for its batch while a kernel of 10 ms runs in each step, one step behind: the median.
-- *soak*: 100,000 batches, or as many as a minute has, whose checksums are taken on the GPU and compared; how much the memory
-  has grown from the first tenth on.
+- *copy*: batches of images, repeatedly copied from a page-locked slot to the GPU; for comparison, plain asynchronous copies
+  of the same size from memory allocated by CUDA. GB/s.
+- *rate*: batches of 64 images of 224 x 224 x 3, made by 8 workers and passed to the GPU, where a kernel touches each.
+- *wait*: time the loop waits for its batch while each step runs a kernel of 10 ms, one step behind: the median.
+- *soak*: 100,000 batches, or as many as fit into a minute, with checksums computed and compared on the GPU; growth of memory
+  after the first tenth.
 - *decode*: JPEG files decoded on the GPU, by the mixed decoders and by nvImageCodec alone.
 
-Doubts: nobody else may use the machine. The loop's *wait* includes what Python needs to hand over a batch, and nothing of
-the kernels. Rates are those of a consumer that does nothing else.
+Limitations: no other program may use the machine. *wait* includes the Python time to hand over a batch, but no kernel time.
+Rates are for a consumer that does nothing else.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from benchmarks.gpu.cases import CASES, Figures, needs
 from dali_like.device.accelerator import accelerator_is_available, count_is_known
 
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
-#: For everything, for the tests alone, and for each measurement.
+#: Time limits: in total, for the tests, and for each measurement.
 DEADLINE_S = 470.0
 TESTS_S = 200.0
 CASE_S = 75.0
 
 
 def missing(modules: Sequence[str]) -> list[str]:
-    """Those modules that are not installed."""
+    """Return the modules that are not installed."""
 
     def is_there(module: str) -> bool:
         try:
@@ -53,7 +53,7 @@ def missing(modules: Sequence[str]) -> list[str]:
 
 
 def run_case(case: str, seconds: float, timeout_s: float) -> Figures:
-    """Measure in a process of its own; what went wrong is a figure, too."""
+    """Measure in a separate process; an error message is a result, too."""
     if absent := missing(needs(case)):
         return {"not measured": f"no {', '.join(absent)} here"}
     command = [sys.executable, "-m", "benchmarks.gpu", "--case", case, "--seconds", str(seconds)]
@@ -71,8 +71,8 @@ def run_case(case: str, seconds: float, timeout_s: float) -> Figures:
 
 
 def run_tests(timeout_s: float) -> str:
-    """Run the tests that need a GPU; how they ended."""
-    # What other libraries warn of, in whatever version they are there, is no failure of ours.
+    """Run the tests that need a GPU, and return their outcome."""
+    # Warnings from other libraries, of any version, are not our failures.
     command = [sys.executable, "-m", "pytest", "-q", "tests/gpu", "-p", "no:cacheprovider", "-W", "default"]
     try:
         finished = subprocess.run(command, cwd=REPOSITORY, timeout=timeout_s, capture_output=True, text=True, check=False)
@@ -84,7 +84,7 @@ def run_tests(timeout_s: float) -> str:
 
 
 def table(results: dict[str, Figures]) -> str:
-    """The figures as a table of Markdown."""
+    """Return the figures as a Markdown table."""
     lines = ["| measurement | figure | value |", "| --- | --- | ---: |"]
     for case, figures in results.items():
         for name, value in figures.items():
@@ -94,7 +94,7 @@ def table(results: dict[str, Figures]) -> str:
 
 
 def why_not() -> str | None:
-    """Why nothing can be measured here; None: it can."""
+    """Return the reason why nothing can be measured here; None if it can."""
     if not accelerator_is_available() and count_is_known():
         return (
             "there is no GPU here: NVIDIA's driver is not installed, or CUDA_VISIBLE_DEVICES hides what there is (in a "
@@ -106,7 +106,7 @@ def why_not() -> str | None:
 
 
 def ratios(results: Mapping[str, Figures]) -> Figures:
-    """How many times the rates of others ours are."""
+    """Return our rates relative to others."""
     rates = {case: next(iter(figures.values())) for case, figures in results.items() if case.startswith(("rate", "decode"))}
     made: Figures = {}
     for case, rate in rates.items():
@@ -120,10 +120,10 @@ def ratios(results: Mapping[str, Figures]) -> Figures:
 def main() -> None:
     """Run the tests and all measurements, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", choices=CASES, help="measure one thing in this process, and print it as JSON")
-    parser.add_argument("--seconds", type=float, default=5.0, help="how long each measurement takes, about")
-    parser.add_argument("--no-tests", action="store_true", help="leave the tests out")
-    parser.add_argument("--out", type=Path, help="a folder for gpu.json and gpu.md")
+    parser.add_argument("--case", choices=CASES, help="measure one case in this process, and print it as JSON")
+    parser.add_argument("--seconds", type=float, default=5.0, help="approximate time of each measurement, in seconds")
+    parser.add_argument("--no-tests", action="store_true", help="skip the tests")
+    parser.add_argument("--out", type=Path, help="folder for gpu.json and gpu.md")
     given = parser.parse_args()
     if given.case:
         try:

@@ -1,4 +1,4 @@
-"""The measurements. Each runs in a process of its own, see `benchmarks.gpu.__main__`."""
+"""The measurements. Each runs in a separate process; see `benchmarks.gpu.__main__`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Figures = dict[str, Any]
 
 
 def copy(seconds: float) -> Figures:
-    """GB/s from page-locked memory to the GPU: bare, and by the copier of pipelines."""
+    """Measure GB/s from page-locked memory to the GPU: plain, and by the copier of pipelines."""
     import cupy  # noqa: PLC0415
 
     from dali_like.device.copier import Copier  # noqa: PLC0415
@@ -84,7 +84,7 @@ def _rate(copies: Callable[[int], None], nbytes: int, seconds: float) -> float:
 
 
 def rate(system: str, seconds: float) -> Figures:
-    """Batches/s that arrive on the GPU."""
+    """Measure batches per second that arrive on the GPU."""
     batches = SYSTEMS[system]()
     total = next(batches)[:, 0, 0, 0].sum()
     import torch  # noqa: PLC0415
@@ -106,7 +106,7 @@ def _gigabytes(num_batches: int) -> float:
 
 
 def wait(system: str, seconds: float) -> Figures:
-    """Microseconds that the loop waits for a batch while a kernel of 10 ms runs in each step."""
+    """Measure the microseconds that the loop waits for a batch while each step runs a kernel of 10 ms."""
     batches = SYSTEMS[system]()
     next(batches)
     import torch  # noqa: PLC0415
@@ -132,7 +132,7 @@ def wait(system: str, seconds: float) -> Figures:
 
 
 def _cycles_of_kernel(torch: Any) -> int:
-    """How many cycles PyTorch's sleeping kernel takes for 10 ms."""
+    """Return the number of cycles for which PyTorch's sleep kernel takes 10 ms."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda._sleep(1_000_000)
     begin.record()
@@ -143,7 +143,7 @@ def _cycles_of_kernel(torch: Any) -> int:
 
 
 def soak(seconds: float) -> Figures:
-    """Checksums of batches on the GPU, and the growth of memory from the first tenth on."""
+    """Compare checksums of batches on the GPU, and measure the growth of memory after the first tenth."""
     batches = by_pipeline()
     first = next(batches)
     import torch  # noqa: PLC0415
@@ -170,7 +170,7 @@ def soak(seconds: float) -> Figures:
 
 
 def _host_bytes_used() -> int:
-    """The resident memory of this process."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
@@ -180,7 +180,7 @@ def _gpu_bytes_used(torch: Any) -> int:
 
 
 def decode(system: str, seconds: float) -> Figures:
-    """Images/s of JPEG files of 640 x 480, decoded on the GPU."""
+    """Measure images per second for JPEG files of 640 x 480, decoded on the GPU."""
     files = _jpegs(BATCH_SIZE)
     step = {"dali_like": _decoding_pipeline, "DALI": _decoding_by_dali, "nvImageCodec": _decoding_by_codec}[system](files)
     import torch  # noqa: PLC0415
@@ -197,14 +197,14 @@ def decode(system: str, seconds: float) -> Figures:
 
 
 def _decoding_pipeline(files: Sequence[Any]) -> Callable[[], Any]:
-    """dali_like's mixed decoder."""
+    """Decode with dali_like's mixed decoder."""
     from dali_like import fn, pipeline_def  # noqa: PLC0415
 
     return _decoding_by(fn, pipeline_def, files)
 
 
 def _decoding_by_dali(files: Sequence[Any]) -> Callable[[], Any]:
-    """DALI's mixed decoder."""
+    """Decode with DALI's mixed decoder."""
     dali = importlib.import_module("nvidia.dali")
     return _decoding_by(dali.fn, dali.pipeline_def, files)
 
@@ -221,14 +221,14 @@ def _decoding_by(fn: Any, pipeline_def: Any, files: Sequence[Any]) -> Callable[[
 
 
 def _decoding_by_codec(files: Sequence[Any]) -> Callable[[], Any]:
-    """The codec alone."""
+    """Decode with the codec alone."""
     decoder = importlib.import_module("nvidia.nvimgcodec").Decoder(device_id=0)
     texts = [file.tobytes() for file in files]
     return lambda: decoder.decode(texts)
 
 
 def _jpegs(count: int) -> list[Any]:
-    """JPEG files of smooth random images."""
+    """Return JPEG files of smooth random images."""
     from PIL import Image  # noqa: PLC0415
 
     files = []
@@ -250,7 +250,7 @@ CASES: dict[str, Callable[[float], Figures]] = {
 
 
 def needs(case: str) -> Sequence[str]:
-    """The modules that a case cannot do without."""
+    """Return the modules that a case requires."""
     what, _, system = case.partition(": ")
     modules = ["cupy", "torch"]
     if system == "DALI":

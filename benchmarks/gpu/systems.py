@@ -1,7 +1,7 @@
-"""What is measured: each system makes an endless iterator of batches that are on the GPU, as tensors of PyTorch.
+"""The measured systems: each makes an endless iterator of batches on the GPU, as PyTorch tensors.
 
-Workers are forked before CUDA is used, so modules that use it are imported behind that, and each system has a process of its
-own.
+Workers are forked before CUDA is used, so modules that use CUDA are imported afterwards, and each system has a separate
+process.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ IMAGE_BYTES = math.prod(SHAPE)
 
 
 def image(index: int) -> Any:
-    """An image that is full of one number, and a label."""
+    """Return an image filled with one number, and a label."""
     return np.full(SHAPE, index % 251, np.uint8), np.array([index], np.int32)
 
 
 def of_info(info: Any) -> Any:
-    """As a source of a pipeline."""
+    """Return the sample as a pipeline source."""
     return image(info.idx_in_epoch)
 
 
 class Images:
-    """As a dataset."""
+    """The samples as a dataset."""
 
     def __getitem__(self, index: int) -> Any:
         return image(index)
@@ -41,14 +41,14 @@ class Images:
 
 
 def by_pipeline() -> Iterator[Any]:
-    """dali_like's pipeline, with ``.gpu()``."""
+    """Iterate over dali_like's pipeline, with ``.gpu()``."""
     from dali_like import fn, pipeline_def  # noqa: PLC0415  # each in its own process, here and below
 
     return _batches_of(fn, pipeline_def, {})
 
 
 def by_dali() -> Iterator[Any]:
-    """DALI's pipeline, with ``.gpu()``."""
+    """Iterate over DALI's pipeline, with ``.gpu()``."""
     dali = importlib.import_module("nvidia.dali")
     return _batches_of(dali.fn, dali.pipeline_def, {})
 
@@ -71,14 +71,14 @@ def _batches_of(fn: Any, pipeline_def: Any, options: dict[str, Any]) -> Iterator
 
 
 def by_loader() -> Iterator[Any]:
-    """dali_like's DataLoader, ``pin_memory=True``."""
+    """Iterate over dali_like's DataLoader, ``pin_memory=True``."""
     from dali_like.plugin.pytorch import DataLoader  # noqa: PLC0415
 
     return _batches_of_loader(DataLoader)
 
 
 def by_torch() -> Iterator[Any]:
-    """PyTorch's DataLoader, ``pin_memory=True``."""
+    """Iterate over PyTorch's DataLoader, ``pin_memory=True``."""
     from torch.utils.data import DataLoader  # noqa: PLC0415
 
     return _batches_of_loader(DataLoader)

@@ -1,5 +1,6 @@
-"""How near dali_like comes to what the hardware allows: ``python -m benchmarks.limits``.
+"""Compare dali_like with hardware limits: ``python -m benchmarks.limits``.
 
-Each row measures a figure of ours and, in the same process and right beside it, its limit: the same work with no hand-over,
-a wake-up through a pipe, two interpreters that start, one copy of the memory. The verdict is about the two together.
+Each row measures one of our figures and, in the same process and directly next to it, its limit: the same work without
+handing over batches, a wake-up through a pipe, the start of two interpreters, or one copy of the memory. The verdict
+compares the two.
 """

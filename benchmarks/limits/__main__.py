@@ -1,7 +1,7 @@
-"""Measures how near the limits are: ``python -m benchmarks.limits [--quick] [--groups a,b]``.
+"""Measure the distance to hardware limits: ``python -m benchmarks.limits [--quick] [--groups a,b]``.
 
-Each group of figures is measured in a process of its own, the groups in turns. The table goes to the terminal and, as
-Markdown, beside the CSV file. The exit status is 1 if a run failed; a figure that is not reached is no failure.
+Each group of figures is measured in a separate process, and the groups take turns. The table goes to the terminal and, as
+Markdown, next to the CSV file. The exit status is 1 if a run failed; a missed bound is not a failure.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Measured = dict[str, list[tuple[float, float]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write the table; returns the exit status."""
+    """Measure, and write the table; return the exit status."""
     options = _parser().parse_args(arguments)
     repeats = options.repeats or (3 if options.quick else 5)
     seconds = options.seconds or (0.5 if options.quick else 2.5)
     text = environment()
     print(text, end="\n\n", flush=True)
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-        # As of an installed package: compiled once, and not each time that an interpreter starts.
+        # Compile the package once, as installation does, and not at each start of an interpreter.
         os.environ["PYTHONPYCACHEPREFIX"] = str(options.csv.parent.absolute() / "pycache")
     measured, failures = _measure(options.groups, repeats, seconds)
     result = table(options.groups, measured)
@@ -45,9 +45,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.limits", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="3 repeats of 0.5 s")
+    parser.add_argument("--quick", action="store_true", help="measure 3 repeats of 0.5 s")
     parser.add_argument("--repeats", type=int)
-    parser.add_argument("--seconds", type=float, help="about how long a group is measured")
+    parser.add_argument("--seconds", type=float, help="approximate time of each group, in seconds")
     parser.add_argument("--groups", type=names(GROUPS), default=list(GROUPS), metavar="A,B", help=", ".join(GROUPS))
     parser.add_argument("--csv", type=Path, default=Path("build/benchmarks/limits.csv"), metavar="PATH")
     return parser
@@ -74,7 +74,7 @@ def _measure(groups: Sequence[str], repeats: int, seconds: float) -> tuple[Measu
 
 
 def table(groups: Sequence[str], measured: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """What was measured, its limits, and whether it is near enough, in Markdown."""
+    """Return the figures, their limits, and the verdicts, in Markdown."""
     lines = []
     for row in all_rows(groups):
         pairs = measured.get(row.name)

@@ -1,4 +1,4 @@
-"""What is measured while a pipeline runs, each figure with its limit."""
+"""Figures measured while a pipeline runs, each with its limit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Figure", "Figures", "main_cpu", "opened", "throughput"]
 
 
 class Figure(NamedTuple):
-    """A figure of ours, and its limit."""
+    """One of our figures, and its limit."""
 
     ours: float
     limit: float
@@ -32,18 +32,18 @@ class Figure(NamedTuple):
 Figures: TypeAlias = Mapping[str, Figure]
 
 DEPTH = 2
-#: Those that a consumer makes use of who holds one batch while it waits for the next.
+#: Slots used by a consumer that holds one batch while it waits for the next.
 RING_BATCHES = DEPTH + 3
-#: Of the samples that only sleep: so long that the main process always waits for them.
+#: Sleep per sample, long enough that the main process always waits.
 NAP_S = 0.003
 NAP_BATCH = 8
-#: The slow one among fast ones, and how long the consumer works on each batch.
+#: Sleep of the slow sample among fast ones, and the consumer's work per batch.
 STRAGGLER_S = 1.0
 STRAGGLER_BATCH = 10
 STEP_S = 0.03
 EPOCH_BATCHES = 6
 SLOT_BATCHES = 50
-#: After so many, short tasks have been joined, for which all slots are made anew.
+#: After this number of batches, short tasks have been joined, which reallocates all slots.
 FITTED_BATCHES = 100
 
 
@@ -51,7 +51,7 @@ FITTED_BATCHES = 100
 def opened(
     source: Callable[[SampleInfo], Any], batch_size: int, *, workers: int = WORKERS, method: str = "fork", outputs: int = 2
 ) -> Iterator[Pipeline]:
-    """A pipeline of one source, built."""
+    """Return a built pipeline of one source."""
 
     @pipeline_def(
         batch_size=batch_size,
@@ -70,7 +70,7 @@ def opened(
 
 
 def consume(pipe: Pipeline) -> Callable[[int], Any]:
-    """Receives so many batches, and returns the last."""
+    """Receive a number of batches, and return the last."""
 
     def receive(batches: int) -> Any:
         for _ in range(batches):
@@ -81,7 +81,7 @@ def consume(pipe: Pipeline) -> Callable[[int], Any]:
 
 
 def throughput(workload: Workload, seconds: float) -> Figures:
-    """Samples per second, and those of bare loops: each with memory of its own, or all through a ring's."""
+    """Measure samples per second, and those of bare loops: each with its own memory, or all through a ring's."""
     own = measure_limit(workload, seconds=seconds, repeat=0).samples_per_s
     ring = measure_limit(workload, seconds=seconds, repeat=0, ring_batches=RING_BATCHES).samples_per_s
     with opened(sample_source(workload), workload.batch_size) as pipe:
@@ -93,12 +93,12 @@ def throughput(workload: Workload, seconds: float) -> Figures:
 
 
 def in_ring(name: str) -> str:
-    """What the row is called that compares with loops through a ring's memory."""
+    """Return the name of the row that compares with loops through a ring's memory."""
     return f"{name}, beside a ring's memory"
 
 
 def main_cpu(seconds: float) -> Figures:
-    """CPU time of the main process for a batch, in microseconds."""
+    """Measure the CPU time of the main process per batch, in microseconds."""
     tiny, image = WORKLOADS["tiny"].make, WORKLOADS["image"].make
     cases = {
         "images, one worker": (image, 64, 1),
@@ -117,7 +117,7 @@ def main_cpu(seconds: float) -> Figures:
 
 
 def hand_over(seconds: float) -> Figures:
-    """Microseconds from the end of the last callback of a batch to the batch in hand, the pipe's from write to read."""
+    """Measure microseconds from the end of a batch's last callback to its receipt; for a pipe, from write to read."""
     batches = max(20, round(seconds / (NAP_S * NAP_BATCH / WORKERS)))
     with opened(_stamped, NAP_BATCH) as pipe:
         pipe.run()
@@ -133,7 +133,7 @@ def hand_over(seconds: float) -> Figures:
 
 
 def slow(_: float) -> Figures:
-    """Seconds from the first `run()` to the first batch, of samples that sleep."""
+    """Measure seconds from the first `run()` to the first batch, with samples that sleep."""
     workload = WORKLOADS["slow"]
     with opened(sample_source(workload), workload.batch_size) as pipe:
         took = _run(pipe).receive(1)
@@ -141,7 +141,7 @@ def slow(_: float) -> Figures:
 
 
 def straggler(_: float) -> Figures:
-    """Milliseconds that a consumer waits, which works on each batch for longer than the workers need for it."""
+    """Measure the wait, in milliseconds, of a consumer that works on each batch longer than the workers need for it."""
     waits = []
     with opened(_with_straggler, NAP_BATCH) as pipe:
         for _number in range(STRAGGLER_BATCH + 2 + DEPTH):
@@ -158,7 +158,7 @@ def straggler(_: float) -> Figures:
 
 
 def next_epoch(_: float) -> Figures:
-    """Milliseconds from the last batch of an epoch to the first of the next, of samples that sleep."""
+    """Measure milliseconds from the last batch of an epoch to the first of the next, with samples that sleep."""
     gaps: list[float] = []
     others: list[float] = []
     with opened(_epoch_of_naps, NAP_BATCH) as pipe:
@@ -173,7 +173,9 @@ def next_epoch(_: float) -> Figures:
 
 
 def slots(_: float) -> Figures:
-    """Megabytes of the ring after some batches, for a consumer that drops each before it asks for the next, or after."""
+    """Measure megabytes of the ring after some batches, for a consumer that drops each before or after requesting the
+    next.
+    """
     workload = WORKLOADS["image"]
     batch_mb = workload.batch_size * (workload.max_sample_bytes + 4) / 1e6
     with opened(sample_source(workload), workload.batch_size) as pipe:
@@ -193,7 +195,7 @@ def _run(pipe: Pipeline) -> Run:
 
 
 def _steady(pipe: Pipeline, seconds: float, warm_up: int = 2 * (DEPTH + 2)) -> Timed:
-    """As `Run.steady`, once all workers have started and all slots have got their memory."""
+    """Do `Run.steady` after all workers have started and all slots have memory."""
     run = _run(pipe)
     run.receive(warm_up)
     while len(pipe.py_worker_pids) < (pipe.py_num_workers or 0):
@@ -228,7 +230,7 @@ def _epoch_of_naps(info: SampleInfo) -> Sample:
 
 
 def _pipe_wake_ups(count: int) -> list[int]:
-    """Nanoseconds from a write into a pipe, by another process that has slept, to the end of the read."""
+    """Measure nanoseconds from a write into a pipe by another process that has slept, to the end of the read."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -245,15 +247,15 @@ def _pipe_wake_ups(count: int) -> list[int]:
 
 
 def _late(times: list[int]) -> float:
-    """What one of a hundred exceeds."""
+    """Return the 99th percentile."""
     return float(np.percentile(times, 99))
 
 
 def _memory_files() -> Iterator[int]:
-    """The memory behind each of this process's anonymous files, in bytes."""
+    """Return the memory behind each of this process's anonymous files, in bytes."""
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             if os.readlink(f"/proc/self/fd/{descriptor}").startswith("/memfd:dali_like"):
                 yield os.stat(f"/proc/self/fd/{descriptor}").st_blocks * 512
-        except FileNotFoundError:  # that of the listing itself
+        except FileNotFoundError:  # the descriptor of the listing itself
             continue

@@ -1,4 +1,4 @@
-"""The rows of the table: what is measured, what its limit is, and how near it is to be."""
+"""The rows of the table: each with a figure, its limit, and a bound on their ratio."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["GROUPS", "Group", "Row"]
 
 
 class Row(NamedTuple):
-    """A line of the table.
+    """A row of the table.
 
     Attributes:
-        name: of the figure, as `Group.measure` has it.
-        unit: of ours and of the limit.
-        limit: what it is, in words.
-        judged: how the two make the figure that is judged, in words.
-        figure: how.
-        at_least, at_most: the bound of that figure, if there is one.
+        name: name of the figure in the results of `Group.measure`.
+        unit: unit of figure and limit.
+        limit: description of the limit.
+        judged: description of the figure that is judged.
+        figure: computes it from the two.
+        at_least, at_most: bound of that figure, if any.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Row(NamedTuple):
 
     @property
     def bound(self) -> str:
-        """The bound, as it stands in the table."""
+        """The bound, as shown in the table."""
         if self.at_least is not None:
             return f">= {self.at_least:g}"
         return "-" if self.at_most is None else f"<= {self.at_most:g}"
 
     def judge(self, figure: float) -> str:
-        """Whether a figure is within the bound, as it stands in the table."""
+        """Return the verdict on a figure, as shown in the table."""
         if self.bound == "-":
             return "-"
         is_reached = figure >= self.at_least if self.at_least is not None else figure <= (self.at_most or 0)
@@ -50,11 +50,11 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that are measured together, in a process of their own.
+    """Rows that are measured together in a separate process.
 
     Attributes:
-        measure: given how many seconds it may take, about, the figures of ours and their limits by the rows' names.
-        rows: the lines.
+        measure: given an approximate time in seconds, returns our figures and their limits by row name.
+        rows: the rows.
     """
 
     measure: Callable[[float], Figures]
@@ -141,5 +141,5 @@ GROUPS: dict[str, Group] = {
 
 
 def all_rows(groups: Iterable[str]) -> list[Row]:
-    """The lines of these groups."""
+    """Return the rows of these groups."""
     return [row for group in groups for row in GROUPS[group].rows]

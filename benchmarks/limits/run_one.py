@@ -1,4 +1,4 @@
-"""Measures one group in this process, and prints its figures and limits as a line of JSON: ``... run_one GROUP SECONDS``."""
+"""Measure one group in this process, and print its figures and limits as one line of JSON: ``... run_one GROUP SECONDS``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs to begin: importing the library, starting workers, giving them a large source; each with its limit."""
+"""Startup costs: importing the library, starting workers, passing them a large source; each with its limit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ IMPORTS = 5
 
 
 def spawn(_: float) -> Figures:
-    """Seconds from `build()` to the first batch."""
+    """Measure seconds from `build()` to the first batch."""
     make = WORKLOADS["tiny"].make
 
     def source(info: SampleInfo) -> Any:
         return make(info.idx_in_epoch)
 
-    _seconds_of("import numpy, cloudpickle")  # compiles what has not been compiled
+    _seconds_of("import numpy, cloudpickle")  # compiles missing bytecode
     limit = _seconds_of(*["import numpy, cloudpickle"] * WORKERS)
     began = time.perf_counter()
     with opened(source, WORKLOADS["tiny"].batch_size, method="spawn") as pipe:
@@ -41,7 +41,7 @@ def spawn(_: float) -> Figures:
 
 
 def large_source(_: float) -> Figures:
-    """The memory that workers and what they share add, in copies of the source's array, and the time that it takes."""
+    """Measure the time, and the memory added by workers and shared data, in copies of the source's array."""
     large, small = np.ones(SOURCE_BYTES, np.uint8), np.ones(1000, np.uint8)
     began = time.perf_counter()
     shared = mmap.mmap(-1, SOURCE_BYTES)
@@ -57,9 +57,9 @@ def large_source(_: float) -> Figures:
 
 
 def imports(_: float) -> Figures:
-    """Milliseconds of a program that imports the library, and nothing else."""
+    """Measure milliseconds of a program that only imports the library."""
     times: dict[str, list[float]] = {"numpy": [], "dali_like": []}
-    _seconds_of("import dali_like, numpy")  # compiles what has not been compiled
+    _seconds_of("import dali_like, numpy")  # compiles missing bytecode
     for _number in range(IMPORTS):
         for name, taken in times.items():
             taken.append(1e3 * _seconds_of(f"import {name}"))
@@ -67,10 +67,10 @@ def imports(_: float) -> Figures:
 
 
 def _with_source(array: Any) -> tuple[int, float]:
-    """The memory that eight spawned workers add which have all read an array, and the seconds until the first batch."""
+    """Measure the memory added by eight spawned workers that have read an array, and the seconds until the first batch."""
 
     def source(info: SampleInfo) -> Any:
-        if info.idx_in_epoch >= SOURCE_WORKERS:  # the others of the batches ahead
+        if info.idx_in_epoch >= SOURCE_WORKERS:  # further samples of prefetched batches
             return np.zeros(1), np.zeros(1)
         return array[::4096].sum(keepdims=True, dtype=np.float64), np.zeros(1)
 
@@ -84,10 +84,10 @@ def _with_source(array: Any) -> tuple[int, float]:
 
 
 def _seconds_of(*programs: str) -> float:
-    """How long programs take that run side by side."""
+    """Measure the run time of programs that run in parallel."""
     began = time.perf_counter()
     running = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
     for process in running:
         if process.wait():
-            raise RuntimeError(f"{process.args!r} has failed")
+            raise RuntimeError(f"{process.args!r} failed")
     return time.perf_counter() - began

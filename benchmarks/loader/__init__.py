@@ -1,10 +1,10 @@
-"""Benchmarks of DataLoaders beside PyTorch's: ``python -m benchmarks.loader``.
+"""Benchmarks of DataLoaders against PyTorch's: ``python -m benchmarks.loader``.
 
-Method, doubts and results are in ``docs/benchmarks.md``. The modules, in the order of their imports:
+``docs/benchmarks.md`` has the method, its limitations and the results. The modules, in import order:
 
-- `datasets`: what is loaded
-- `workloads`: a dataset, the loader's arguments, and which part of a loader's life is measured
-- `run_one`: measures one loader on one workload, in a process of its own
-- `report`: the figures to reach, tables
-- `__main__`: runs them all, in turn
+- `datasets`: the datasets
+- `workloads`: a dataset, the loader's arguments, and the measured part of a loader's life
+- `run_one`: measures one loader on one workload, in a separate process
+- `report`: goals and tables
+- `__main__`: runs all of them in turn
 """

@@ -1,9 +1,9 @@
-"""Runs the benchmarks of DataLoaders: ``python -m benchmarks.loader [--quick] [--workloads a,b] [--systems a,b]``.
+"""Run the benchmarks of DataLoaders: ``python -m benchmarks.loader [--quick] [--workloads a,b] [--systems a,b]``.
 
-Each run of a loader on a workload is a process of its own (`run_one`). The loaders take turns, and who begins changes
-from repeat to repeat. A loader is dali_like's that gives tensors, or the one that gives NumPy arrays, or torch's, or any
-class with the same arguments, named as ``module:class``. All are compared with torch's. The report goes to the terminal
-and, as Markdown, beside the CSV file; progress goes to standard error. The exit status is 1 if a run failed.
+Each run of a loader on a workload is a separate process (`run_one`). The loaders take turns, and their order rotates between
+repeats. A loader is dali_like's with tensors, dali_like's with NumPy arrays, torch's, or any class with the same arguments,
+given as ``module:class``. All are compared with torch's. The report goes to the terminal and, as Markdown, next to the CSV
+file; progress goes to standard error. The exit status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _systems(text: str) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything, write the CSV file and the report; returns the exit status."""
+    """Run everything, and write the CSV file and the report; return the exit status."""
     parser = option_parser(
         "python -m benchmarks.loader", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/loader.csv"
     )

@@ -1,7 +1,7 @@
-"""Map-style datasets in memory. But for one, getting a sample costs next to nothing, so that what is measured is the loader.
+"""Map-style datasets in memory. Getting a sample costs almost nothing, except in one dataset, so loaders dominate the time.
 
-A sample holds its index, or values that depend on it, so that `check_batch` can tell whether the right samples came. But for
-two datasets of tensors, all of it is plain NumPy: the same objects go into every DataLoader.
+A sample holds its index, or values that depend on it, so `check_batch` can verify the samples. All datasets except two use
+plain NumPy, so every DataLoader gets the same objects.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "stack_arrays",
 ]
 
-#: The length of a dataset whose epoch does not end while it is measured.
+#: Length of a dataset whose epoch outlasts the measurement.
 ENDLESS = 1 << 40
 CLASSES = 10
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32)
@@ -40,22 +40,22 @@ RECORD_SIZES = tuple(int(size) for size in np.linspace(64, 256, 20))
 
 
 class Dataset(Protocol):
-    """What a DataLoader needs of a dataset, and the samples once more to compare with."""
+    """Dataset for a DataLoader, with access to the samples for comparison."""
 
     def __getitem__(self, index: int) -> Any: ...
 
     def __len__(self) -> int: ...
 
     def sample(self, index: int) -> Any:
-        """What indexing gives, at once."""
+        """Return the sample of an index, without delay."""
         ...
 
 
 class Images:
-    """Images of one colour, one array for each class, and the index as the label, an int.
+    """Images of one color, one array for each class, and the index as the label, an int.
 
     Args:
-        shape: of an image.
+        shape: shape of an image.
     """
 
     def __init__(self, *shape: int, length: int = ENDLESS) -> None:
@@ -99,7 +99,7 @@ def _as_tensor(array: Array) -> Any:
 
 
 class TensorImages(Images):
-    """Such images as tensors of PyTorch."""
+    """The same images as PyTorch tensors."""
 
     def __init__(self, *shape: int) -> None:
         super().__init__(*shape)
@@ -107,7 +107,7 @@ class TensorImages(Images):
 
 
 class TensorRecords(Records):
-    """Twenty tensors of PyTorch by name."""
+    """Twenty PyTorch tensors by name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,11 +115,11 @@ class TensorRecords(Records):
 
 
 class Augmented:
-    """Images that NumPy crops, mirrors and normalises to float32, as people write it, and the index as the label.
+    """Images that NumPy crops, mirrors and normalizes to float32, in typical user code, and the index as the label.
 
     Args:
-        height, width: of the images.
-        crop: height and width of what is left of them.
+        height, width: size of the images.
+        crop: height and width after cropping.
     """
 
     def __init__(self, height: int, width: int, crop: tuple[int, int]) -> None:
@@ -138,14 +138,14 @@ class Augmented:
         if index % 2:
             part = part[:, ::-1]
         scaled = part.astype(np.float32) / 255
-        normalised = (scaled - _MEAN) / _STD
-        return np.ascontiguousarray(normalised.transpose(2, 0, 1)), index
+        normalized = (scaled - _MEAN) / _STD
+        return np.ascontiguousarray(normalized.transpose(2, 0, 1)), index
 
     sample = __getitem__
 
 
 class Slow:
-    """Tiny images, each after some sleep."""
+    """Tiny images, each after a sleep."""
 
     def __init__(self, length: int = ENDLESS, sample_s: float = SLEEP_S) -> None:
         self._images = Images(28, 28)
@@ -163,7 +163,7 @@ class Slow:
         return self._images[index]
 
     def sleep_s(self, index: int) -> float:
-        """How long a sample takes."""
+        """Return the sleep of a sample in seconds."""
         return self._sample_s
 
 
@@ -171,7 +171,7 @@ class OneSlow(Slow):
     """The same, with one sample that takes much longer.
 
     Attributes:
-        slow_index: which.
+        slow_index: index of that sample.
     """
 
     def __init__(self, length: int, slow_index: int, slow_s: float, sample_s: float = SLEEP_S) -> None:
@@ -184,7 +184,7 @@ class OneSlow(Slow):
 
 
 class Large:
-    """One array with all samples in it as rows, and the index as the label."""
+    """One array with all samples as rows, and the index as the label."""
 
     def __init__(self, rows: int, row_bytes: int) -> None:
         self._rows = np.empty((rows, row_bytes), np.uint8)
@@ -200,7 +200,7 @@ class Large:
 
 
 def stack_arrays(samples: Sequence[tuple[Array, int]]) -> dict[str, NDArray[Any]]:
-    """A ``collate_fn`` such as people write who want NumPy arrays."""
+    """Stack a batch like a typical ``collate_fn`` for NumPy arrays."""
     return {
         "image": np.stack([image for image, _ in samples]),
         "label": np.array([label for _, label in samples]),
@@ -208,7 +208,7 @@ def stack_arrays(samples: Sequence[tuple[Array, int]]) -> dict[str, NDArray[Any]
 
 
 def leaves(tree: Any) -> Iterator[Array]:
-    """The arrays of a sample or of a batch, tensors and numbers among them as arrays, in a fixed order."""
+    """Yield the arrays of a sample or batch in a fixed order, with tensors and numbers as arrays."""
     if isinstance(tree, Mapping):
         for name in sorted(tree):
             yield from leaves(tree[name])
@@ -220,14 +220,14 @@ def leaves(tree: Any) -> Iterator[Array]:
 
 
 def check_batch(dataset: Dataset, batch: Any, indices: Sequence[int]) -> None:
-    """Compare every byte of a batch with what the dataset holds; `WrongBatchError` says where it differs."""
+    """Compare every byte of a batch with the dataset; `WrongBatchError` names the difference."""
     samples = [leaves(dataset.sample(index)) for index in indices]
     expected = [np.stack(parts) for parts in zip(*samples, strict=True)]
     got = list(leaves(batch))
     kinds = [(array.shape, array.dtype) for array in got]
     expected_kinds = [(array.shape, array.dtype) for array in expected]
     if kinds != expected_kinds:
-        raise WrongBatchError(f"samples {indices} have come as {kinds}, expected {expected_kinds}")
+        raise WrongBatchError(f"samples {indices} have the types {kinds}, expected {expected_kinds}")
     for place, (array, right) in enumerate(zip(got, expected, strict=True)):
         if not np.array_equal(array, right):
-            raise WrongBatchError(f"array {place} of samples {indices} has other bytes than the dataset")
+            raise WrongBatchError(f"array {place} of samples {indices} differs from the dataset")

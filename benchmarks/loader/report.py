@@ -1,4 +1,4 @@
-"""Tables: what each loader took, and what it had to reach beside torch's."""
+"""Tables: the figures of each loader, and the goals relative to torch's."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ GOALS = (
     Goal(workload="augment", column=RATE, peer=PEER),
     Goal(workload="augment_large", column=RATE, peer=PEER),
     Goal(workload="slow", column=FIRST_BATCH, peer=PEER, at_most=0.6),
-    # A tenth of the slow sample, while a batch of the others takes a worker 40 ms
+    # A tenth of the slow sample; a batch of other samples takes a worker 40 ms
     Goal(workload="slow_sample", column=WAIT, peer=None, at_most=200),
     Goal(workload="slow_sample", column=WAIT, peer=PEER),
     Goal(workload="restart_fork", column=RESTART, peer=PEER),
@@ -59,7 +59,7 @@ GOALS = (
 
 
 def tables(measurements: Sequence[Measurement]) -> str:
-    """A table for each workload, and one of the figures to reach for each loader beside torch's, in Markdown."""
+    """Return a table for each workload, and one of the goals of each loader relative to torch's, in Markdown."""
     parts = []
     for workload in WORKLOADS.values():
         of_workload = [each for each in measurements if each.workload == workload.name]
@@ -87,5 +87,5 @@ def _workload_table(workload: Workload, measurements: Sequence[Measurement]) -> 
 
 
 def _systems(measurements: Sequence[Measurement]) -> list[str]:
-    """In the order in which they were first measured."""
+    """Return the systems in the order of their first measurement."""
     return list(dict.fromkeys(each.system for each in measurements))

@@ -1,8 +1,8 @@
-"""One measurement: one DataLoader, one workload, in this process: ``python -m benchmarks.loader.run_one SYSTEM WORKLOAD``.
+"""Measure one DataLoader on one workload in this process: ``python -m benchmarks.loader.run_one SYSTEM WORKLOAD``.
 
-Prints the `Measurement` as one line of JSON. Every run makes the dataset, then imports the DataLoader, and goes on with
-what the part of the workload says: see the functions below. ``first_batch_s`` is from the call of the class to the first
-batch, in all of them. Batches are compared with the dataset outside of what is timed.
+Prints the `Measurement` as one line of JSON. Every run makes the dataset, then imports the DataLoader, and continues with
+the function for the workload's part; see below. ``first_batch_s`` is always measured from the call of the class to the first
+batch. Batches are compared with the dataset outside of timed parts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["SYSTEMS", "Arrival", "longest_wait_s", "measure"]
 EPOCHS = 5
 MEMORY_BATCHES = 64
 
-#: Where their classes are. Any other system is named by the place of its class in the same way.
+#: Classes of the systems. Any other system is given by its class in the same form.
 SYSTEMS = {
     "dali_like": "dali_like.plugin.pytorch:DataLoader",
     "dali_like_numpy": "dali_like.data:DataLoader",
@@ -37,7 +37,7 @@ SYSTEMS = {
 
 
 class Subject:
-    """A class of DataLoaders with a workload."""
+    """A DataLoader class with a workload."""
 
     def __init__(self, loader_class: Callable[..., Iterable[Any]], workload: Workload, dataset: Dataset) -> None:
         self._loader_class = loader_class
@@ -47,11 +47,11 @@ class Subject:
         self.batches = len(dataset) // workload.batch_size
 
     def make(self) -> Iterable[Any]:
-        """A DataLoader."""
+        """Make a DataLoader."""
         return self._loader_class(self.dataset, **self._workload.arguments)
 
     def verify(self, batch: Any, number: int) -> None:
-        """`WrongBatchError` unless it is that batch of an epoch in order."""
+        """Raise `WrongBatchError` unless it is that batch of an epoch in order."""
         check_batch(self.dataset, batch, range(number * self.batch_size, (number + 1) * self.batch_size))
 
 
@@ -60,7 +60,7 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
 
     Args:
         system: one of `SYSTEMS`, or ``module:class``.
-        seconds: how long the timed part of steady workloads should last.
+        seconds: intended length of the timed part of steady workloads.
     """
     dataset = workload.make_dataset()
     began = time.perf_counter()
@@ -79,7 +79,7 @@ def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> 
 
 
 def steady(subject: Subject, seconds: float) -> dict[str, Any]:
-    """The rate and the CPU time of an epoch that does not end, after warming up."""
+    """Measure rate and CPU time of an endless epoch, after warm-up."""
     began = time.perf_counter()
     loader = subject.make()
     iterator = iter(loader)
@@ -94,7 +94,7 @@ def steady(subject: Subject, seconds: float) -> dict[str, Any]:
 
 
 def first(subject: Subject, _seconds: float) -> dict[str, Any]:
-    """The time to the first batch."""
+    """Measure the time to the first batch."""
     began = time.perf_counter()
     loader = subject.make()
     iterator = iter(loader)
@@ -105,7 +105,7 @@ def first(subject: Subject, _seconds: float) -> dict[str, Any]:
 
 
 def waits(subject: Subject, _seconds: float) -> dict[str, Any]:
-    """How long the batches of an epoch wait, in whatever order they come."""
+    """Measure how long the batches of an epoch wait, in any order of arrival."""
     dataset = subject.dataset
     assert isinstance(dataset, OneSlow)
     arrivals = []
@@ -115,7 +115,7 @@ def waits(subject: Subject, _seconds: float) -> dict[str, Any]:
         arrivals.append(Arrival(int(labels[0]) // subject.batch_size, time.perf_counter()))
         indices += labels.tolist()
     if sorted(indices) != list(range(len(dataset))):
-        raise WrongBatchError(f"the samples of these indices have come: {indices}, expected each of {len(dataset)} once")
+        raise WrongBatchError(f"samples with the indices {indices} arrived, expected each of {len(dataset)} once")
     return {
         "first_batch_s": arrivals[0].at_s - began,
         "longest_wait_s": longest_wait_s(arrivals, slow_batch=dataset.slow_index // subject.batch_size),
@@ -124,17 +124,17 @@ def waits(subject: Subject, _seconds: float) -> dict[str, Any]:
 
 
 class Arrival(NamedTuple):
-    """Which batch came when."""
+    """A batch and its time of arrival."""
 
     batch: int
     at_s: float
 
 
 def longest_wait_s(arrivals: Sequence[Arrival], slow_batch: int) -> float:
-    """The longest time that a batch came late, the slow one left out of it.
+    """Return the longest delay of a batch, except the slow one.
 
-    A batch is waited for since the one that came before it, or, if later ones of the order have come before it, since the
-    first of these. So one that is stuck counts whether it holds the others up or they go past it.
+    A batch is delayed since the arrival of its predecessor, or since the first arrival of a later batch if that was earlier.
+    So a stuck batch counts whether it blocks the others or they overtake it.
     """
     others = [arrival for arrival in arrivals if arrival.batch != slow_batch]
     longest_s = 0.0
@@ -145,7 +145,7 @@ def longest_wait_s(arrivals: Sequence[Arrival], slow_batch: int) -> float:
 
 
 def restart(subject: Subject, _seconds: float) -> dict[str, Any]:
-    """Epochs that are read to their end, one after the other."""
+    """Measure complete epochs, one after the other."""
     loader = subject.make()
     epochs = [_epoch(subject, loader) for _ in range(EPOCHS)]
     return {
@@ -174,7 +174,7 @@ def _epoch(subject: Subject, loader: Iterable[Any]) -> Epoch:
 
 
 def memory(subject: Subject, _seconds: float) -> dict[str, Any]:
-    """What the loader and its workers add to the memory that the dataset takes."""
+    """Measure the memory that the loader and its workers add to that of the dataset."""
     before_bytes = processes.pss_bytes([os.getpid()])
     began = time.perf_counter()
     loader = subject.make()
@@ -184,7 +184,7 @@ def memory(subject: Subject, _seconds: float) -> dict[str, Any]:
     at_first_bytes = _tree_pss_bytes()
     subject.verify(batch, 0)
     del batch
-    _last(itertools.islice(iterator, MEMORY_BATCHES))  # every worker has had its turn then
+    _last(itertools.islice(iterator, MEMORY_BATCHES))  # by then, every worker has computed a batch
     return {"first_batch_s": first_batch_s, "added_bytes": max(at_first_bytes, _tree_pss_bytes()) - before_bytes}
 
 
@@ -193,7 +193,7 @@ def _tree_pss_bytes() -> int:
 
 
 def _last(batches: Iterable[Any]) -> Any:
-    """The last one; each is dropped when the next is there."""
+    """Return the last element; each is dropped when the next arrives."""
     for batch in batches:  # noqa: B007 the last is returned
         pass
     return batch
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("system", help=f"{', '.join(SYSTEMS)}, or module:class")
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part of steady workloads")
-    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, for the record")
     options = parser.parse_args()
     print(measure(options.system, WORKLOADS[options.workload], seconds=options.seconds, repeat=options.repeat).to_json())
 

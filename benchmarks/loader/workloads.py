@@ -1,4 +1,4 @@
-"""The workloads: a dataset, how it is loaded, and which part of a loader's life is measured."""
+"""The workloads: a dataset, the loader's arguments, and the measured part of a loader's life."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["LARGE_BYTES", "WORKLOADS", "Workload"]
 
 RESTART_BATCHES = 8
 WAITS_BATCH_SIZE = 4
-#: While one worker is busy with the slow sample, the other has enough to do for most of that time.
+#: While one worker computes the slow sample, the other has work for most of that time.
 WAITS_BATCHES = 40
 SLOW_S = 2.0
 LARGE_ROWS, LARGE_ROW_BYTES = 10_000, 50_000
@@ -39,9 +39,9 @@ class Workload:
     """One workload.
 
     Attributes:
-        part: what is measured. "steady": the rate after warming up; "first": the time to the first batch; "waits": how
-            long batches wait for others; "restart": the time from epoch to epoch; "memory": what the loader adds.
-        make_dataset: called in the process that measures.
+        part: the measured part. "steady": the rate after warm-up; "first": the time to the first batch; "waits": how long
+            batches wait for others; "restart": the time from epoch to epoch; "memory": memory added by the loader.
+        make_dataset: called in the measuring process.
         more: further arguments of the DataLoader.
     """
 
@@ -55,7 +55,7 @@ class Workload:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the DataLoader is made with, besides the dataset."""
+        """Return the arguments of the DataLoader, without the dataset."""
         return {
             "batch_size": self.batch_size,
             "num_workers": self.workers,

@@ -1,13 +1,13 @@
-"""Benchmarks of what image models are trained on, from files to normalised batches: ``python -m benchmarks.training``.
+"""Benchmarks of typical training inputs, from image files to normalized batches: ``python -m benchmarks.training``.
 
-Method, doubts and results are in ``docs/benchmarks.md``. The modules, in the order of their imports:
+``docs/benchmarks.md`` has the method, its limitations and the results. The modules, in import order:
 
 - `photographs`: the files
 - `sources`: the callbacks that read them
-- `opencv`: the same work as the pipelines' in OpenCV, for torch, and to compare pixels with
-- `workloads`: a pipeline of the examples, its files, and what its batches are to be like
+- `opencv`: the pipelines' work in OpenCV, for torch and for comparing pixels
+- `workloads`: a pipeline of the examples, its files, and checks of its batches
 - `systems`: dali_like, DALI and torch with a workload
-- `run_one`: measures one system on one workload, in a process of its own
-- `report`: the figures to reach, tables
-- `__main__`: runs them all, in turn
+- `run_one`: measures one system on one workload, in a separate process
+- `report`: goals and tables
+- `__main__`: runs all of them in turn
 """

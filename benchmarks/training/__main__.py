@@ -1,8 +1,8 @@
-"""Runs the benchmarks of training pipelines: ``python -m benchmarks.training [--quick] [--workloads a,b] [--systems a,b]``.
+"""Run the benchmarks of training pipelines: ``python -m benchmarks.training [--quick] [--workloads a,b] [--systems a,b]``.
 
-Each run of a system on a workload is a process of its own (`run_one`). The systems take turns, and who begins changes from
-repeat to repeat. The report goes to the terminal and, as Markdown, beside the CSV file; progress goes to standard error. The
-exit status is 1 if a run failed.
+Each run of a system on a workload is a separate process (`run_one`). The systems take turns, and their order rotates between
+repeats. The report goes to the terminal and, as Markdown, next to the CSV file; progress goes to standard error. The exit
+status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.turns import in_turns, names, option_parser, parse_options, run_
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run everything, write the CSV file and the report; returns the exit status."""
+    """Run everything, and write the CSV file and the report; return the exit status."""
     parser = option_parser(
         "python -m benchmarks.training", __doc__.splitlines()[0], workloads=WORKLOADS, csv="build/benchmarks/training.csv"
     )

@@ -1,8 +1,7 @@
-"""The work of the examples' pipelines in OpenCV and NumPy: what a dataset of torch does, and what pixels are compared with.
+"""The work of the example pipelines in OpenCV and NumPy, for a torch dataset and as reference for the pixels.
 
-It is written as by somebody who knows where the time goes: windows are views, bytes go through tables, and colours are taken
-apart once. Random numbers are those that dali_like's operators have for the same seed and sample, so that the pixels can be
-the same. Drawing them costs both the same.
+The code is optimized: windows are views, bytes go through lookup tables, and colors are split once. Random numbers are those
+of dali_like's operators for the same seed and sample, so the pixels can be equal. Drawing them costs the same in both.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.graph.operator_random import generator_at, key_of
-from dali_like.operators._random_window import random_window
+from dali_like.operators._windows import random_window
 from examples import resnet_pipeline, ssd_pipeline
 
-__all__ = ["SEED", "detect", "recognise"]
+__all__ = ["SEED", "detect", "recognize"]
 
 SEED = 11
 _WINDOW, _MIRROR = key_of(SEED, 0), key_of(SEED, 1)
 _HUE, _SATURATION, _BRIGHTNESS, _CONTRAST = (key_of(SEED, i) for i in range(4))
-#: For each channel what becomes of each byte.
+#: Result of each byte value, for each channel.
 _NORMALISED = (
     (np.arange(256, dtype=np.float32) - np.array(resnet_pipeline.MEAN, np.float32)[:, np.newaxis])
     * (np.float32(1) / np.array(resnet_pipeline.STD, np.float32))[:, np.newaxis]
@@ -31,8 +30,8 @@ _NORMALISED = (
 _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
 
 
-def recognise(index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> tuple[NDArray[Any], ...]:
-    """A sample of `examples.resnet_pipeline`, without antialiasing."""
+def recognize(index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> tuple[NDArray[Any], ...]:
+    """Compute a sample of `examples.resnet_pipeline`, without antialiasing."""
     image = _decode(file)
     height, width = image.shape[:2]
     window = random_window(generator_at(_WINDOW, 0, index), height, width, (0.08, 1.0), (3 / 4, 4 / 3), 10)
@@ -40,7 +39,7 @@ def recognise(index: int, file: NDArray[np.uint8], label: NDArray[np.int32]) -> 
     side = resnet_pipeline.SIDE
     image = cv2.resize(image, (side, side), interpolation=cv2.INTER_LINEAR)
     mirrored = generator_at(_MIRROR, 0, index).random() < 0.5
-    return _normalise(image, mirrored), label
+    return _normalize(image, mirrored), label
 
 
 def detect(
@@ -52,18 +51,18 @@ def detect(
     shape: NDArray[np.float32],
     mirrored: NDArray[np.int32],
 ) -> tuple[NDArray[Any], ...]:
-    """A sample of `examples.ssd_pipeline`, without antialiasing."""
+    """Compute a sample of `examples.ssd_pipeline`, without antialiasing."""
     image = _decode(file)
     extents = np.array(image.shape[1::-1])
     (left, top), (right, bottom) = (np.floor(edge * extents + 0.5).astype(int) for edge in (anchor, anchor + shape))
     side = ssd_pipeline.SIDE
     image = cv2.resize(image[top:bottom, left:right], (side, side), interpolation=cv2.INTER_LINEAR)
     hue, saturation = _uniform(_HUE, index, -18, 18), _uniform(_SATURATION, index, 0.5, 1.5)
-    image = cv2.transform(image, _colours(hue, saturation)[::-1, ::-1])
+    image = cv2.transform(image, _colors(hue, saturation)[::-1, ::-1])
     brightness, contrast = _uniform(_BRIGHTNESS, index, 0.875, 1.125), _uniform(_CONTRAST, index, 0.5, 1.5)
     table = np.arange(256, dtype=np.float32) * (brightness * contrast) + brightness * (1 - contrast) * 128
     image = cv2.LUT(image, np.rint(table).clip(0, 255).astype(np.uint8))
-    return _normalise(image, bool(mirrored)), boxes, labels
+    return _normalize(image, bool(mirrored)), boxes, labels
 
 
 def _decode(file: NDArray[np.uint8]) -> NDArray[Any]:
@@ -72,8 +71,8 @@ def _decode(file: NDArray[np.uint8]) -> NDArray[Any]:
     return image
 
 
-def _normalise(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
-    """Planes of R, G and B."""
+def _normalize(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
+    """Return normalized planes of R, G and B."""
     if mirrored:
         bgr = cv2.flip(bgr, 1)
     out = np.empty((3, *bgr.shape[:2]), np.float32)
@@ -82,8 +81,8 @@ def _normalise(bgr: NDArray[Any], mirrored: bool) -> NDArray[np.float32]:
     return out
 
 
-def _colours(hue: float, saturation: float) -> NDArray[np.float64]:
-    """The matrix that turns and scales the colours of R, G and B."""
+def _colors(hue: float, saturation: float) -> NDArray[np.float64]:
+    """Return the matrix that rotates and scales the colors of R, G and B."""
     angle = math.radians(hue)
     turned = np.eye(3)
     turned[1:, 1:] = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]

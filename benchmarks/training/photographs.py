@@ -1,4 +1,4 @@
-"""The files: JPEGs of random parts of the photographs that scikit-image and scikit-learn carry in their packages."""
+"""The files: JPEGs of random parts of the photographs that come with scikit-image and scikit-learn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from examples.demo_data import LabelledFiles, packaged_photographs
+from examples.demo_data import LabeledFiles, packaged_photographs
 
 __all__ = ["FOLDER", "make_photographs"]
 
@@ -15,12 +15,12 @@ FOLDER = Path("build/benchmarks/photographs")
 JPEG_QUALITY = 90
 
 
-def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path = FOLDER) -> LabelledFiles:
-    """Files of so many pixels a side, or those that were made before; photographs that are smaller are enlarged.
+def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path = FOLDER) -> LabeledFiles:
+    """Return files of the given sizes, created on first use; small photographs are enlarged.
 
     Args:
-        sides: the least and the largest height and width.
-        per_photograph: how many files there are of each photograph, whose number is their label.
+        sides: minimum and maximum of height and width, in pixels.
+        per_photograph: number of files of each photograph, whose number is their label.
     """
     photographs = packaged_photographs()
     folder = folder.resolve() / f"{sides[0]}-{sides[1]}"
@@ -30,7 +30,7 @@ def make_photographs(sides: tuple[int, int], per_photograph: int, folder: Path =
         folder.mkdir(parents=True, exist_ok=True)
         for number, path in enumerate(photographs.values()):
             _cut_up(path, files[number * per_photograph : (number + 1) * per_photograph], sides, number)
-    return LabelledFiles(files, labels, list(photographs))
+    return LabeledFiles(files, labels, list(photographs))
 
 
 def _cut_up(photograph: Path, files: list[Path], sides: tuple[int, int], seed: int) -> None:

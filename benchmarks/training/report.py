@@ -1,4 +1,4 @@
-"""Tables: images per second of each system, and what dali_like had to reach beside the others."""
+"""Tables: images per second of each system, and dali_like's goals relative to the others."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _COLUMNS = (RATE, ALL_CPU, MAIN_CPU, FIRST_BATCH)
 
 
 def _goals(workload: str, **ratios: float) -> list[Goal]:
-    """Images per second against each peer; and CPU time, which says nearly the same, whatever else the machine does."""
+    """Return goals for images per second relative to each peer, and for CPU time, which is less sensitive to other
+    programs.
+    """
     return [
         goal
         for peer, ratio in ratios.items()
@@ -36,7 +38,7 @@ GOALS = (
 
 
 def tables(measurements: Sequence[Measurement]) -> str:
-    """A table for each workload, and one of the figures to reach for dali_like in workers, and in threads."""
+    """Return a table for each workload, and one of dali_like's goals with workers and with threads."""
     parts = []
     for workload in WORKLOADS.values():
         of_workload = [each for each in measurements if each.workload == workload.name]

@@ -1,8 +1,8 @@
-"""One measurement: one system, one workload, in this process: ``python -m benchmarks.training.run_one SYSTEM WORKLOAD``.
+"""Measure one system on one workload in this process: ``python -m benchmarks.training.run_one SYSTEM WORKLOAD``.
 
-Prints the `Measurement` as one line of JSON. The files are there before anything is timed, and in the system's page cache
-after warming up. ``first_batch_s`` is from making the loader to its first batch. The first and the last batches are compared
-with what OpenCV makes of their samples, outside of what is timed.
+Prints the `Measurement` as one line of JSON. The files exist before the timed part, and are in the page cache after warm-up.
+``first_batch_s`` is measured from making the loader to its first batch. The first and the last batch are compared with
+OpenCV's results, outside of the timed part.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from benchmarks.training.workloads import WORKLOADS, Workload, check_batch
 __all__ = ["measure"]
 
 FLOAT_BYTES = 4
-#: A worker's first write to each page of the memory of batches costs a page fault; after so many batches few are left.
+#: A worker's first write to each page of batch memory causes a page fault; after this number of batches few are left.
 WARM_UP_BATCHES = 32
 
 
 def measure(system: str, workload: Workload, *, seconds: float, repeat: int) -> Measurement:
-    """Measure one system on one workload; ``seconds`` is how long the timed part should last."""
+    """Measure one system on one workload; ``seconds`` is the intended length of the timed part."""
     source = workload.source()
     began = time.perf_counter()
     loader = open_system(system, workload, source)
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("system", choices=SYSTEMS)
     parser.add_argument("workload", choices=WORKLOADS)
     parser.add_argument("--seconds", type=float, default=2.5, help="length of the timed part")
-    parser.add_argument("--repeat", type=int, default=0, help="number of this run, only noted")
+    parser.add_argument("--repeat", type=int, default=0, help="number of this run, for the record")
     options = parser.parse_args()
     print(measure(options.system, WORKLOADS[options.workload], seconds=options.seconds, repeat=options.repeat).to_json())
 

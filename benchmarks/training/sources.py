@@ -1,19 +1,19 @@
-"""The sources of the examples, in an epoch that does not end."""
+"""The sources of the examples, with endless epochs."""
 
 from __future__ import annotations
 
 import sys
 
-from examples.demo_data import LabelledFiles
+from examples.demo_data import LabeledFiles
 from examples.photograph_source import DetectionSource, PhotographSource
 
 __all__ = ["EndlessDetections", "EndlessPhotographs"]
 
 
 class EndlessPhotographs(PhotographSource):
-    """Files and labels, over and over in the same order."""
+    """Files and labels, repeated in the same order."""
 
-    def __init__(self, photographs: LabelledFiles) -> None:
+    def __init__(self, photographs: LabeledFiles) -> None:
         super().__init__(photographs, batch_size=1)
         self._count = self.batches
         self.batches = sys.maxsize

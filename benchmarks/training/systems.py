@@ -2,7 +2,7 @@
 
 All use two processes or threads for the pixels, and their defaults for the rest:
 
-- dali_like: two workers, which call the source and run the operators behind it
+- dali_like: two workers, which call the source and then run the operators
 - dali_like_threads: one worker for the source, and two threads for the operators
 - dali: the same in DALI, whose operators run in threads
 - torch: a DataLoader with two workers, whose dataset does the work in OpenCV, with ``default_collate`` for images
@@ -36,7 +36,7 @@ _LIBRARIES = {"dali_like": "dali_like", "dali_like_threads": "dali_like", "dali"
 
 
 def open_system(system: str, workload: Workload, source: PhotographSource) -> Loader:
-    """A loader of that system. The library is imported, and nothing started."""
+    """Return a loader of that system. The library is imported, but nothing is started."""
     if system == "torch":
         return TorchLoader(workload, source)
     return PipelineLoader(system, workload, source)
@@ -92,7 +92,7 @@ def _training_of(example: str, library: str) -> Any:
 
 
 class TrainingDataset:
-    """The workload in OpenCV, as a map-style dataset that has no end."""
+    """The workload in OpenCV, as an endless map-style dataset."""
 
     def __init__(self, workload: Workload, source: PhotographSource) -> None:
         self._workload = workload
@@ -106,7 +106,7 @@ class TrainingDataset:
 
 
 class TorchLoader:
-    """torch's DataLoader; what differs in size from sample to sample comes in lists of tensors."""
+    """torch's DataLoader; arrays whose size differs from sample to sample come in lists of tensors."""
 
     def __init__(self, workload: Workload, source: PhotographSource) -> None:
         self._data: Any = importlib.import_module("torch.utils.data")
@@ -145,7 +145,7 @@ def _set_up_worker(_worker: int) -> None:
 
 
 def collate_detections(samples: Sequence[tuple[NDArray[Any], ...]]) -> tuple[Any, ...]:
-    """Images in one tensor; boxes and labels as they are, in lists."""
+    """Return images in one tensor; boxes and labels stay in lists."""
     torch = importlib.import_module("torch")
     images, *others = zip(*samples, strict=True)
     return torch.utils.data.default_collate(images), *map(list, others)

@@ -1,4 +1,4 @@
-"""The workloads: a pipeline of the examples, its files, the same work in OpenCV, and what its batches are to be like."""
+"""The workloads: a pipeline of the examples, its files, the same work in OpenCV, and checks of its batches."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.training.opencv import detect, recognise
+from benchmarks.training.opencv import detect, recognize
 from benchmarks.training.photographs import make_photographs
 from benchmarks.training.sources import EndlessDetections, EndlessPhotographs
 from benchmarks.workloads import WrongBatchError
 from dali_like.types import SampleInfo
 from examples import resnet_pipeline, ssd_pipeline
-from examples.demo_data import LabelledFiles
+from examples.demo_data import LabeledFiles
 from examples.photograph_source import PhotographSource
 
 __all__ = ["WORKLOADS", "Workload", "check_batch"]
@@ -29,15 +29,16 @@ class Workload:
 
     Attributes:
         example: the module of `examples` whose function ``training`` is the pipeline.
-        sides: the least and the largest height and width of the files, in pixels.
-        per_photograph: how many files there are of each photograph.
-        make_source: of what makes samples of files.
-        in_opencv: given the index of a sample and the sample, what the pipeline makes of it.
-        systems: those that do this work.
-        arguments: of the pipeline.
-        ours: further ones that only dali_like has.
-        shape: of an image of a batch.
-        bound: how far dali_like's pixels may be from OpenCV's, in normalised units; None: the images are only alike.
+        sides: minimum and maximum height and width of the files, in pixels.
+        per_photograph: number of files of each photograph.
+        make_source: makes a source of samples from files.
+        in_opencv: computes the pipeline's result, given a sample and its index.
+        systems: systems that support this workload.
+        arguments: arguments of the pipeline.
+        ours: further arguments that only dali_like has.
+        shape: shape of an image in a batch.
+        bound: maximum difference between dali_like's and OpenCV's pixels, in normalized units; None: images are only
+            similar.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Workload:
     batch_size: int
     sides: tuple[int, int]
     per_photograph: int
-    make_source: Callable[[LabelledFiles], PhotographSource]
+    make_source: Callable[[LabeledFiles], PhotographSource]
     in_opencv: Callable[..., tuple[NDArray[Any], ...]]
     systems: tuple[str, ...]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -54,11 +55,11 @@ class Workload:
     bound: float | None
 
     def source(self) -> PhotographSource:
-        """What makes samples; the files are made if they are not there."""
+        """Return the source of samples; creates the files if needed."""
         return self.make_source(make_photographs(self.sides, self.per_photograph))
 
     def sample(self, source: PhotographSource, index: int) -> tuple[NDArray[Any], ...]:
-        """A sample in OpenCV."""
+        """Compute a sample in OpenCV."""
         info = SampleInfo(index, index % self.batch_size, index // self.batch_size, 0)
         return self.in_opencv(index, *source(info))
 
@@ -66,7 +67,7 @@ class Workload:
 _SMALL, _LARGE = (256, 500), (900, 1400)
 _SIDES_OF_RESNET = (3, resnet_pipeline.SIDE, resnet_pipeline.SIDE)
 _ALL = ("dali_like", "dali_like_threads", "dali", "torch")
-#: Colours that are rounded at another place may be a grey level off, which contrast and brightness make more.
+#: Rounding colors at another step may change them by a gray level, which contrast and brightness amplify.
 _TWO_GREY_LEVELS = 2.5 / min(ssd_pipeline.STD)
 
 WORKLOADS = {
@@ -79,7 +80,7 @@ WORKLOADS = {
             sides=_SMALL,
             per_photograph=48,
             make_source=EndlessPhotographs,
-            in_opencv=recognise,
+            in_opencv=recognize,
             systems=_ALL,
             arguments={"antialias": False},
             shape=_SIDES_OF_RESNET,
@@ -92,7 +93,7 @@ WORKLOADS = {
             sides=_SMALL,
             per_photograph=48,
             make_source=EndlessPhotographs,
-            in_opencv=recognise,
+            in_opencv=recognize,
             systems=("dali_like", "dali_like_threads", "dali"),
             shape=_SIDES_OF_RESNET,
             bound=None,
@@ -104,7 +105,7 @@ WORKLOADS = {
             sides=_LARGE,
             per_photograph=12,
             make_source=EndlessPhotographs,
-            in_opencv=recognise,
+            in_opencv=recognize,
             systems=_ALL,
             arguments={"antialias": False},
             shape=_SIDES_OF_RESNET,
@@ -117,7 +118,7 @@ WORKLOADS = {
             sides=_LARGE,
             per_photograph=12,
             make_source=EndlessPhotographs,
-            in_opencv=recognise,
+            in_opencv=recognize,
             systems=_ALL,
             arguments={"antialias": False},
             ours={"decoding": {"min_size": [resnet_pipeline.SIDE, resnet_pipeline.SIDE]}},
@@ -140,19 +141,20 @@ WORKLOADS = {
     )
 }
 
-#: How far images that are only alike may be apart on average, in normalised units. Others are about 1 apart.
+#: Maximum average difference of similar images, in normalized units. For other images it is about 1.
 _ALIKE = 0.3
 
 
 def check_batch(
     workload: Workload, source: PhotographSource, batch: Sequence[Arrays], number: int, *, same_windows: bool
 ) -> None:
-    """Compare a batch with what OpenCV makes of its samples; `WrongBatchError` says what is wrong.
+    """Compare a batch with OpenCV's results for its samples; `WrongBatchError` names the difference.
 
     Args:
         batch: the arrays of each sample.
-        number: of the batch.
-        same_windows: whether the random numbers are dali_like's. Otherwise only what does not depend on them is compared.
+        number: number of the batch.
+        same_windows: whether the random numbers are dali_like's. Otherwise only results that do not depend on them are
+            compared.
     """
     if len(batch) != workload.batch_size:
         raise WrongBatchError(f"{workload.name}: a batch has {len(batch)} samples, expected {workload.batch_size}")

@@ -1,8 +1,8 @@
-"""The ``dali-like`` command. A subcommand is a module of this package that is named in `COMMANDS`.
+"""The ``dali-like`` command. Each subcommand is a module of this package, listed in `COMMANDS`.
 
-Such a module has the name of its subcommand, and what it is for as the first line of its docstring; `add_arguments` says
-which arguments it takes, and `run` does the work. All of them are imported for ``dali-like --help``; so what is optional or
-heavy is imported where it is used.
+The module has the name of the subcommand. The first line of its docstring is the help text; `add_arguments` declares the
+arguments, and `run` does the work. ``dali-like --help`` imports all of them, so optional and heavy libraries are imported
+where they are used.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ class Command(Protocol):
     __doc__: str | None
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare its arguments."""
+        """Declare the arguments."""
 
     def run(self, options: argparse.Namespace) -> int:
         """Do the work.
 
         Args:
-            options: what the user has said of each argument.
+            options: the parsed arguments.
 
         Returns:
-            The exit status, 0 where all is well.
+            The exit status; 0 on success.
 
         Raises:
-            ArgumentError: an argument makes no sense; it is shown without a traceback.
-            MissingExtraError: what is needed is not installed; likewise.
-            NotRunningError, TraceFileError: there is nothing to look at; likewise.
+            ArgumentError: an argument is invalid. Shown without a traceback, as the following errors.
+            MissingExtraError: an optional library is not installed.
+            NotRunningError, TraceFileError: there is no running pipeline, or no trace, to show.
         """
 
 
-#: All there are, in the order of the help.
+#: All subcommands, in the order of the help.
 COMMANDS: tuple[Command, ...] = (doctor, bench, tune, top, view)
 
 
@@ -58,10 +58,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand.
 
     Args:
-        arguments: what stands behind ``dali-like`` on the command line; None: what does.
+        arguments: arguments behind ``dali-like``; None: those of the command line.
 
     Returns:
-        The exit status: that of the subcommand, 2 for arguments that make no sense, 130 for Ctrl-C.
+        The exit status: that of the subcommand, 2 for invalid arguments, 130 for Ctrl-C.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ArgumentError, MissingExtraError, NotRunningError, TraceFileError) as error:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
         return _USAGE_ERROR
-    except BrokenPipeError:  # whoever reads the output has had enough; the interpreter would still flush it
+    except BrokenPipeError:  # the reader has closed the pipe; the interpreter would still flush it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _PIPE_CLOSED
     except KeyboardInterrupt:
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="dali-like", description="Looks after data pipelines of dali_like.")
+    parser = argparse.ArgumentParser(prog="dali-like", description="Tools for data pipelines of dali_like.")
     parser.add_argument("--version", action="version", version=f"dali_like {__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="command")
     for command in COMMANDS:

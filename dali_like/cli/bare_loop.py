@@ -1,6 +1,6 @@
-"""How fast the callbacks of a pipeline alone are: called in a bare loop, in processes that hand nothing over.
+"""Measure the callbacks of a pipeline alone: a bare loop in several processes, without any hand-over.
 
-No way of handing samples over can be faster than that, with as many processes.
+This is the upper limit of every hand-over with as many processes.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from dali_like.pipeline.pipeline import Pipeline
 from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 
 _RESULT = struct.Struct("=qd")
-#: This part of the time goes by before anything is counted.
+#: Share of the time before counting starts.
 _WARM_UP = 0.25
 
 
 def bare_rate(pipe: Pipeline, num_processes: int, seconds: float) -> float:
-    """How many samples a second the callbacks of the parallel sources make, with the operators right behind them.
+    """Return the samples per second of the parallel sources with their fused operators.
 
-    All sources are called for each sample. If one of them walks through an iterable, which a single worker does in a
-    pipeline, one process does all. Without parallel sources, the callbacks of the others are called in one process.
+    Each sample calls all sources. If one of them is an iterable, which has a single worker in a pipeline, a single process
+    calls all of them. Without parallel sources, one process calls the others.
 
     Raises:
-        ArgumentError: the pipeline has no sources that can be called, or no process has made a sample.
+        ArgumentError: the pipeline has no source to call, or no process produced a sample.
     """
     sources, is_parallel, length = _sources(pipe)
     if not sources:
@@ -47,12 +47,12 @@ def bare_rate(pipe: Pipeline, num_processes: int, seconds: float) -> float:
     counted = [_finish(pid, read) for pid, read in ends]
     rate = sum(count / elapsed_s for count, elapsed_s in counted if elapsed_s)
     if not rate:
-        raise ArgumentError("the callbacks have made no sample in a bare loop; their errors are above")
+        raise ArgumentError("the callbacks produced no sample in a bare loop; see their errors above")
     return rate
 
 
 def _sources(pipe: Pipeline) -> tuple[list[Source], bool, Sizes | None]:
-    """The sources whose callbacks are called, whether these are parallel, and how long an epoch is if one of them says."""
+    """Return the sources to call, whether they are parallel, and the length of an epoch if one of them has a length."""
     graph, arguments = pipe._make_graph(), pipe._arguments
     placement = place(graph, arguments, 0)
     nodes = [node for node in graph.sources if node.external.kind is not None]
@@ -67,7 +67,7 @@ def _sources(pipe: Pipeline) -> tuple[list[Source], bool, Sizes | None]:
 
 
 def _start(work: Callable[[], tuple[int, float]]) -> tuple[int, int]:
-    """Begin some work in a forked child; its process id, and where its result comes."""
+    """Start work in a forked child. Return its process id and the pipe of its result."""
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -95,7 +95,7 @@ def _finish(pid: int, read: int) -> tuple[int, float]:
 def _count(
     sources: list[Source], length: Sizes | None, pipe: Pipeline, worker: int, num_workers: int, seconds: float
 ) -> tuple[int, float]:
-    """How many samples have been made, and in how many seconds."""
+    """Return the number of samples, and the seconds they took."""
     arguments = pipe._arguments
     limit_threads(arguments.py_worker_threads)
     loop = LazyEventLoop()
@@ -119,7 +119,7 @@ def _count(
 
 
 def _batchwise(made: Iterable[int], batch_size: int) -> Iterator[int]:
-    """Say so whenever as many samples have been made as make a batch."""
+    """Yield the batch size whenever a batch of samples is complete."""
     left = 0
     for count in made:
         left += count
@@ -131,10 +131,9 @@ def _batchwise(made: Iterable[int], batch_size: int) -> Iterator[int]:
 def _calls(
     source: Source, batch_size: int, worker: int, num_workers: int, loop: LazyEventLoop, length: Sizes | None = None
 ) -> Iterator[int]:
-    """CallContext a source for one sample of `num_workers`, or one batch, epoch after epoch; how many have been made
-    meanwhile.
+    """Call a source epoch after epoch, and yield the numbers of samples.
 
-    It ends if an epoch has nothing for this worker.
+    A worker takes every ``num_workers``-th sample or batch. It ends if an epoch has nothing for this worker.
     """
     make = _of_batches if source.batch else _of_samples if source.concurrency is None else _of_coroutines
     current_call.set(CallContext(source.seeds))
@@ -143,13 +142,13 @@ def _calls(
         for made in make(source, batch_size, _indices(source, batch_size, worker, num_workers, length), epoch, loop):
             any_made += made
             yield made
-            current_call.set(CallContext(source.seeds))  # another source may have been called meanwhile
+            current_call.set(CallContext(source.seeds))  # another source may have been called in between
         if not any_made:
             return
 
 
 def _indices(source: Source, batch_size: int, worker: int, num_workers: int, length: Sizes | None) -> Iterator[int]:
-    """Which samples, or batches, of an epoch a worker makes. Iterables find their end themselves."""
+    """Return the samples or batches of a worker in an epoch. Iterables end by themselves."""
     if length is None or isinstance(source.callback, Stream):
         return itertools.count(worker, num_workers)
     end = length.num_batches if source.batch else (length.num_batches - 1) * batch_size + length.last
@@ -157,7 +156,7 @@ def _indices(source: Source, batch_size: int, worker: int, num_workers: int, len
 
 
 def _callback(source: Source) -> Callable[[Any], Any]:
-    """What to call. Where the pipeline would replace a sample, whatever it raises is no reason to stop."""
+    """Return the callback; with ``on_error`` it ignores errors, as the pipeline would replace the sample."""
     if source.on_error == "raise":
         return source.callback
 

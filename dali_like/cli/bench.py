@@ -1,8 +1,7 @@
-"""Measures a pipeline of yours: how fast it is, how fast it could be, and what each added worker would bring.
+"""Measures your pipeline: its speed, its upper limit, and the gain of each added worker.
 
-A loop that does nothing else takes batches from it, with one worker, with several, and with one more than you have. Beside
-that stands the limit: its callbacks in a bare loop, in as many processes that hand nothing over. Each line is measured in a
-process of its own.
+An empty loop takes batches, with one worker, with several, and with one more than you have. The limit is the speed of the
+callbacks in a bare loop, in as many processes without any hand-over. Each line is measured in a process of its own.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from dali_like.pipeline.pipeline import Pipeline
 
 __all__ = ["add_arguments", "run"]
 
-#: The limit is measured for this part of the time that the pipeline is.
+#: Measuring time of the limit, relative to that of the pipeline.
 _SHARE_FOR_LIMIT = 0.5
 _USUAL_DEPTH = 2
-#: A rate that is so many times its limit cannot be true.
+#: A rate above this multiple of its limit was disturbed.
 _DISTURBED = 1.1
 
 
 class _Line(NamedTuple):
-    """What has been measured with some workers."""
+    """Result for one number of workers."""
 
     workers: int
     outcome: Outcome
@@ -41,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
     add_factory_arguments(parser)
     parser.add_argument(
-        "--workers", type=_numbers, metavar="N,N,...", help="with how many workers; default: 1, 2, 4, ... CPUs"
+        "--workers", type=_numbers, metavar="N,N,...", help="numbers of workers to try; default: 1, 2, 4, ... CPUs"
     )
-    parser.add_argument("--seconds", type=float, default=3.0, help="how long to measure each; default: %(default)s")
+    parser.add_argument("--seconds", type=float, default=3.0, help="measuring time of each line; default: %(default)s")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -62,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def facts_of(pipe: Pipeline) -> dict[str, Any]:
-    """What matters here of a pipeline."""
+    """Return the facts about a pipeline that measurements need."""
     graph = pipe._make_graph()
     return {
         "has_parallel": any(node.external.parallel for node in graph.sources),
@@ -75,7 +74,7 @@ def facts_of(pipe: Pipeline) -> dict[str, Any]:
 
 
 def _number(given: Any, usual: int) -> int:
-    """A number that the pipeline has been given, or what is usual where it has been left open."""
+    """Return an argument of the pipeline, or a default if it is not a number."""
     return given if isinstance(given, int) else usual
 
 
@@ -91,9 +90,7 @@ def _measure_workers(factory: Factory, counts: Sequence[int], given: int, second
     print(table(head, [_cells(line, before) for line, before in zip(lines, [None, *lines[:-1]], strict=True)]))
     print(f"\n{_advice(lines, given)}")
     if any(line.outcome.samples_per_s > _DISTURBED * line.limit for line in lines):
-        print(
-            "Rates above their limits say that other programs have disturbed the figures: try again, or with more --seconds."
-        )
+        print("Rates above their limits mean that other programs disturbed the figures: try again, or with more --seconds.")
     return 0
 
 
@@ -111,7 +108,7 @@ def _cells(line: _Line, before: _Line | None) -> tuple[str, ...]:
 
 
 def _gain(line: _Line, before: _Line) -> float:
-    """What each worker that was added has brought, as a share of what there was before."""
+    """Return the relative gain of each added worker."""
     more = line.outcome.samples_per_s / before.outcome.samples_per_s - 1
     return more / (line.workers - before.workers)
 
@@ -129,7 +126,7 @@ def _advice(lines: list[_Line], given: int) -> str:
 
 
 def _measure_alone(factory: Factory, seconds: float) -> int:
-    """A pipeline without workers."""
+    """Measure a pipeline without workers."""
     with StatusLine("no workers") as progress:
         outcome = try_pipeline(factory.make, seconds, progress.show)
     with StatusLine("a bare loop") as progress:
@@ -154,7 +151,7 @@ def _numbers(text: str) -> list[int]:
     try:
         numbers = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise argparse.ArgumentTypeError(f"say numbers of workers, as 1,2,4, not {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected numbers of workers such as 1,2,4, not {text!r}") from None
     if numbers[0] < 1:
-        raise argparse.ArgumentTypeError("there is at least one worker")
+        raise argparse.ArgumentTypeError("at least one worker is needed")
     return numbers

@@ -1,4 +1,4 @@
-"""Pipelines that are named on the command line, as ``module:function`` or ``file.py:function``."""
+"""Find the pipeline function that the command line names as ``module:function`` or ``file.py:function``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Factory:
     """A function that makes pipelines.
 
     Attributes:
-        function: it.
-        name: what it is called.
-        given: arguments that it is called with each time.
+        function: the function.
+        name: its name.
+        given: arguments of every call.
     """
 
     function: Callable[..., Any]
@@ -34,19 +34,19 @@ class Factory:
     given: dict[str, Any] = field(default_factory=dict)
 
     def make(self, **settings: Any) -> Pipeline:
-        """A pipeline with some arguments of `Pipeline`.
+        """Make a pipeline with some arguments of `Pipeline`.
 
         Raises:
-            ArgumentError: it makes something else, or does not take these arguments.
+            ArgumentError: the function returns something else, or does not accept these arguments.
         """
         self._check(settings)
         pipe = self.function(**{**self.given, **settings})
         if not isinstance(pipe, Pipeline):
-            raise ArgumentError(f"{self.name} has returned a {type(pipe).__qualname__}, and not a Pipeline")
+            raise ArgumentError(f"{self.name} returned a {type(pipe).__qualname__}, not a Pipeline")
         return pipe
 
     def line(self, **settings: Any) -> str:
-        """The line of code that makes it."""
+        """Return the line of code that makes the pipeline."""
         arguments = ", ".join(f"{name}={value!r}" for name, value in {**self.given, **settings}.items())
         return f"{self.name}({arguments})"
 
@@ -59,36 +59,36 @@ class Factory:
             return
         if missing := sorted({*settings, *self.given} - takes):
             raise ArgumentError(
-                f"{self.name} does not take {', '.join(missing)}, which are to be tried: put @pipeline_def on it, or let it "
-                "pass keyword arguments on to Pipeline"
+                f"{self.name} does not accept {', '.join(missing)}: decorate it with @pipeline_def, or pass its keyword "
+                "arguments on to Pipeline"
             )
 
 
 def add_factory_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments that `factory_of` looks at."""
-    parser.add_argument("pipeline", help="the function that makes it, as module:function or file.py:function")
+    """Declare the arguments of `factory_of`."""
+    parser.add_argument("pipeline", help="function that makes the pipeline: module:function or file.py:function")
     parser.add_argument(
         "--with",
         dest="given",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an argument of that function, as Python writes it; may be said several times",
+        help="argument of that function, as a Python literal; may be repeated",
     )
 
 
 def factory_of(options: argparse.Namespace) -> Factory:
-    """What the user has named.
+    """Return the pipeline function that the user has named.
 
     Raises:
         ArgumentError: there is no such module, or no such function in it.
     """
     where, _, name = options.pipeline.rpartition(":")
     if not where or not name:
-        raise ArgumentError(f"{options.pipeline!r} does not name a pipeline: say module:function or file.py:function")
+        raise ArgumentError(f"{options.pipeline!r} does not name a pipeline: use module:function or file.py:function")
     function = getattr(_module(where), name, None)
     if isinstance(function, Pipeline):
-        raise ArgumentError(f"{options.pipeline} is a pipeline; several have to be made, so name the function that makes it")
+        raise ArgumentError(f"{options.pipeline} is a pipeline, and several are needed: name the function that makes it")
     if not callable(function):
         raise ArgumentError(f"{where} has no function {name}")
     return Factory(function, name, dict(map(_argument, options.given)))
@@ -103,14 +103,14 @@ def _module(where: str) -> ModuleType:
         return importlib.import_module(where)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{where}.".startswith(f"{error.name}."):
-            raise ArgumentError(f"there is no module {where} in {os.getcwd()}, nor anywhere else on the path") from error
+            raise ArgumentError(f"no module {where} in {os.getcwd()} or on the Python path") from error
         raise
 
 
 def _module_in(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ArgumentError(f"there is no file {path}")
+        raise ArgumentError(f"no such file: {path}")
     sys.path.insert(0, str(path.parent.resolve()))  # as `python file.py` does
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
@@ -121,7 +121,7 @@ def _module_in(path: Path) -> ModuleType:
 def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
-        raise ArgumentError(f"--with {text}: say NAME=VALUE")
+        raise ArgumentError(f"--with {text}: use NAME=VALUE")
     try:
         return name, ast.literal_eval(value)
     except (ValueError, SyntaxError):

@@ -1,4 +1,4 @@
-"""What subcommands that take a while print meanwhile, and tables."""
+"""Progress bar and tables of subcommands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class StatusLine:
-    """A bar on the terminal, for as long as a context lasts; nothing where stderr is no terminal."""
+    """Context manager that shows a progress bar, if stderr is a terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -26,7 +26,7 @@ class StatusLine:
             print(_CLEAR, end="", file=sys.stderr, flush=True)
 
     def show(self, done: float, rate: float = 0.0) -> None:
-        """How much is done, from 0 to 1, and at which rate of samples."""
+        """Show the progress, from 0 to 1, and a rate in samples/s."""
         if self._is_seen:
             filled = round(min(done, 1.0) * _CELLS)
             bar = "█" * filled + "░" * (_CELLS - filled)
@@ -35,7 +35,7 @@ class StatusLine:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose columns are as wide as they have to be, and stand on the right."""
+    """Format a table with right-aligned columns."""
     lines = [head, *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(
@@ -44,10 +44,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def rate_text(samples_per_s: float) -> str:
-    """A rate with as many digits as it deserves."""
+    """Format a rate with three digits or more."""
     return f"{samples_per_s:,.0f}" if samples_per_s >= 100 else f"{samples_per_s:.3g}"
 
 
 def size_text(nbytes: int) -> str:
-    """A number of bytes."""
+    """Format a number of bytes."""
     return f"{nbytes / (1 << 20):,.0f} MiB" if nbytes else "?"

@@ -1,7 +1,7 @@
-"""Shows in the terminal what a running pipeline does: throughput, waiting, workers, slow samples.
+"""Shows a running pipeline in the terminal: throughput, waiting, workers, slow samples.
 
-Of a program that has called publish() on its pipeline, or was started with DALI_LIKE_PUBLISH=1. Until Ctrl-C, or until the
-pipeline has been closed.
+The program must call publish() on its pipeline, or run with DALI_LIKE_PUBLISH=1. Ends with Ctrl-C, or when the pipeline is
+closed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dali_like.errors import NotRunningError
 __all__ = ["add_arguments", "run"]
 
 _PERIOD_S = 0.5
-#: If nothing has been written for longer, that is said.
+#: Older statistics are marked with their age.
 _STALE_S = 2.0
 _BAR_CELLS = 24
 _MIB = float(1 << 20)
@@ -25,9 +25,9 @@ _MIB = float(1 << 20)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
-    parser.add_argument("--pid", type=int, help="the program whose pipeline to show, where there are several")
-    parser.add_argument("--name", help="the name of the pipeline to show, where there are several")
-    parser.add_argument("--once", action="store_true", help="print it once, over the time until something has changed")
+    parser.add_argument("--pid", type=int, help="process id of the program, if there are several")
+    parser.add_argument("--name", help="name of the pipeline, if there are several")
+    parser.add_argument("--once", action="store_true", help="print once, over the time until something has changed")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
-    """What to show: the rates between two moments, and how things are at the second.
+    """Return the screen: rates between two moments, and the state at the second.
 
     Args:
         before, now: see `dali_like.monitor.live.snapshot`.
@@ -84,7 +84,7 @@ def screen(before: dict[str, Any], now: dict[str, Any]) -> Any:
 
 
 def _workers(tables: Any, before: dict[str, Any], now: dict[str, Any], seconds: float) -> Any:
-    table = tables.Table("worker", "process", "busy", "on its task for", box=None, header_style="dim")
+    table = tables.Table("worker", "process", "busy", "current task", box=None, header_style="dim")
     past = {worker["number"]: worker["busy_s"] for worker in before["workers"]}
     for worker in now["workers"]:
         busy_s = max(0.0, worker["busy_s"] - past.get(worker["number"], 0.0))
@@ -102,12 +102,12 @@ def _slowest(tables: Any, now: dict[str, Any]) -> Any:
 
 
 def _plain(text: str) -> str:
-    """A text in which nothing is markup, or moves the cursor."""
+    """Escape markup and control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text).replace("[", "\\[")
 
 
 def _age(age_s: float) -> str:
-    return f"[yellow]no batch asked for since {age_s:.0f} s[/]" if age_s > _STALE_S else ""
+    return f"[yellow]no batch requested for {age_s:.0f} s[/]" if age_s > _STALE_S else ""
 
 
 def _number(value: float | None, unit: str) -> str:
@@ -124,4 +124,4 @@ def _bar(share: float | None) -> str:
 
 def _troubles(now: dict[str, Any]) -> str:
     counts = {"errors": now["errors"], "restarts of workers": now["restarts"], "samples replaced": now["replaced"]}
-    return ", ".join(f"[yellow]{count} {what}[/]" for what, count in counts.items() if count) or "no trouble"
+    return ", ".join(f"[yellow]{count} {what}[/]" for what, count in counts.items() if count) or "no errors"

@@ -1,7 +1,7 @@
-"""Trials: how fast a pipeline is with certain settings, and how fast its callbacks alone would be.
+"""Measure a pipeline with certain settings, or its callbacks alone.
 
-Each trial runs in a process of its own, a fork of this one, so that none sees what another has left behind: CUDA, threads,
-memory. It reports by lines of JSON through a pipe.
+Each trial runs in a fork of this process, so that no trial sees the CUDA context, threads or memory of another one. It
+reports JSON lines through a pipe.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from dali_like.cli.bare_loop import bare_rate
 from dali_like.errors import ArgumentError, TrialError
 from dali_like.pipeline.pipeline import Pipeline
 
-#: Makes a pipeline.
+#: Returns a new pipeline.
 Make = Callable[[], Pipeline]
-#: Told how far a trial is, from 0 to 1, and at which rate of samples.
+#: Called with the progress of a trial, from 0 to 1, and its rate in samples/s.
 OnProgress = Callable[[float, float], None]
 
-#: This part of the time of a trial goes by before anything is measured.
+#: Share of the time before measuring starts.
 _WARM_UP = 0.25
-#: Progress is reported in so many parts.
+#: Number of progress reports.
 _PARTS = 50
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial has measured.
+    """Result of a trial.
 
     Attributes:
-        samples_per_s: how many samples a loop has got that does nothing with them.
-        batches_per_s: the same in batches.
-        first_batch_s: how long the first has taken, with the start of the workers.
-        memory_bytes: of the process, and of its workers, by PSS; 0 where the system does not tell.
+        samples_per_s: samples per second of an empty loop.
+        batches_per_s: batches per second of an empty loop.
+        first_batch_s: seconds until the first batch, including the start of the workers.
+        memory_bytes: proportional set size of the process and its workers; 0 where the system does not report it.
     """
 
     samples_per_s: float
@@ -51,29 +51,29 @@ class Outcome:
 
 
 def try_pipeline(make: Make, seconds: float, on_progress: OnProgress) -> Outcome:
-    """Run a pipeline for some time, with a loop that does nothing.
+    """Run a pipeline for some time with an empty loop.
 
     Raises:
-        TrialError: it cannot be run.
+        TrialError: the pipeline cannot run.
     """
     return Outcome(**_in_child(lambda tell: vars(_run(make(), seconds, tell)), on_progress))
 
 
 def try_bare(make: Make, num_processes: int, seconds: float, on_progress: OnProgress) -> float:
-    """How many samples a second its callbacks make in so many processes that do nothing else; see `bare_rate`.
+    """Return the samples per second of the callbacks in bare loops; see `bare_rate`.
 
     Raises:
-        TrialError: they cannot be called.
+        TrialError: the callbacks cannot be called.
     """
     found = _in_child(lambda tell: {"rate": bare_rate(make(), num_processes, seconds)}, on_progress)
     return float(found["rate"])
 
 
 def ask(make: Make, question: Callable[[Pipeline], dict[str, Any]]) -> dict[str, Any]:
-    """What a function says of a pipeline, which is made in another process.
+    """Return the answer of a function about a pipeline, made in another process.
 
     Raises:
-        TrialError: it cannot be made.
+        TrialError: the pipeline cannot be made.
     """
     return _in_child(lambda tell: question(make()), lambda done, rate: None)
 
@@ -102,7 +102,7 @@ def _run(pipe: Pipeline, seconds: float, tell: OnProgress) -> Outcome:
 
 
 def _endless(pipe: Pipeline) -> Iterator[int]:
-    """The sizes of batches, epoch after epoch.
+    """Yield the sizes of batches, epoch after epoch.
 
     Raises:
         ArgumentError: an epoch has no batches.
@@ -117,16 +117,16 @@ def _endless(pipe: Pipeline) -> Iterator[int]:
             raise ArgumentError("the pipeline has ended without a batch")
 
 
-# Processes of their own
+# Child processes
 
 
 def _in_child(work: Callable[[OnProgress], dict[str, Any]], on_progress: OnProgress) -> dict[str, Any]:
-    """What some work returns in a forked child."""
+    """Do work in a forked child, and return its result."""
     sys.stdout.flush()
     sys.stderr.flush()
     read, write = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of forks with threads about, which modules may have started
+        warnings.simplefilter("ignore", DeprecationWarning)  # modules may have started threads
         pid = os.fork()
     if pid == 0:
         os.close(read)
@@ -141,7 +141,7 @@ def _in_child(work: Callable[[OnProgress], dict[str, Any]], on_progress: OnProgr
                     on_progress(*told["progress"])
                 else:
                     found = told
-    except BaseException:  # Ctrl-C, which the child has got, too, unless it is blocked
+    except BaseException:  # the child receives Ctrl-C, too, unless it is blocked
         os.kill(pid, signal.SIGTERM)
         raise
     finally:
@@ -155,12 +155,12 @@ def _in_child(work: Callable[[OnProgress], dict[str, Any]], on_progress: OnProgr
 
 def _end_of(status: int) -> str:
     if os.WIFSIGNALED(status):
-        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}, for want of memory perhaps"
+        return f"was killed by {signal.Signals(os.WTERMSIG(status)).name}, perhaps for lack of memory"
     return f"has ended with exit status {os.waitstatus_to_exitcode(status)}"
 
 
 def _work(work: Callable[[OnProgress], dict[str, Any]], write: int) -> NoReturn:
-    """The life of the child."""
+    """Run the child."""
     try:
         with os.fdopen(write, "w", buffering=1) as lines:
 
@@ -171,7 +171,7 @@ def _work(work: Callable[[OnProgress], dict[str, Any]], write: int) -> NoReturn:
                 say(result=work(lambda done, rate: say(progress=(done, rate))))
             except Exception as error:
                 say(error=_summary(error), traceback=traceback.format_exc())
-    except BaseException:  # nobody listens any more, or Ctrl-C
+    except BaseException:  # the pipe is closed, or Ctrl-C
         os._exit(1)
     sys.stdout.flush()
     os._exit(0)

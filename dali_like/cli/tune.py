@@ -1,9 +1,8 @@
-"""Tries settings of a pipeline of yours within a memory budget, and writes the best as a line of code.
+"""Tries settings of your pipeline within a memory budget, and prints the best as a line of code.
 
-One setting after the other: how many workers, how many threads operators have, how many batches are made ahead, how workers
-are started. Each value is measured in a process of its own, by a loop that does nothing else; those that are not much slower
-than the fastest are measured again, in turns, and stand with the median. Of these it keeps the first, the smallest, that is
-not slower than the fastest by more than repeated measurements differ, or by more than 3 %.
+It tries one setting after the other: workers, operator threads, prefetch depth, start method. An empty loop measures each
+value in a process of its own. Values close to the fastest are measured again, in turns; their median counts. The smallest
+value wins whose distance from the fastest is within the spread of repeated measurements, or within 3 %.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from dali_like.errors import ArgumentError, TrialError
 
 __all__ = ["add_arguments", "run"]
 
-#: How much slower a setting may be that takes less.
+#: A cheaper setting may be this much slower than the fastest.
 _TOLERANCE = 0.03
-#: Values that may turn out to be the fastest: no more than so much slower than what is, in one trial each.
+#: Values within this distance of the fastest single trial are measured again.
 _CLOSE = 0.1
-#: How often these are measured.
+#: Number of measurements of these values.
 _REPEATS = 3
 _DEPTHS = (1, 2, 4, 8)
-#: Start methods that can be tried in place of each other. Others want more of the source, or of the machine.
+#: Interchangeable start methods. Others have further requirements.
 _PROCESSES = ("fork", "spawn")
-#: More workers than CPUs are tried as long as twice as many are so much faster: their callbacks wait for something.
+#: More workers than CPUs are tried while doubling them gains at least this much: such callbacks mostly wait.
 _WORTH = 0.1
 _MOST_WORKERS_PER_CPU = 16
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -51,11 +50,11 @@ Settings = dict[str, Any]
 
 @dataclass
 class _Trial:
-    """Settings that are tried.
+    """One combination of settings.
 
     Attributes:
-        outcomes: what has been measured, each time; empty: it failed.
-        note: why it is out of the question; "": it is not.
+        outcomes: measurements; empty after a failure.
+        note: why the settings cannot be used; "" if they can.
     """
 
     settings: Settings
@@ -64,12 +63,12 @@ class _Trial:
 
     @property
     def rate(self) -> float:
-        """Samples a second, the median; 0 if it is out of the question."""
+        """Median of the samples per second; 0 if the settings cannot be used."""
         return self.measured.samples_per_s if self.outcomes and not self.note else 0.0
 
     @property
     def measured(self) -> Outcome:
-        """The medians, and the most memory; zeros if nothing has been measured."""
+        """Medians of the measurements, and the largest memory; zeros without measurements."""
         if not self.outcomes:
             return Outcome(0.0, 0.0, 0.0, 0)
         return Outcome(
@@ -81,7 +80,7 @@ class _Trial:
 
     @property
     def spread(self) -> float:
-        """How much the rates differ, as a part of the median."""
+        """Range of the rates, relative to their median."""
         rates = [outcome.samples_per_s for outcome in self.outcomes]
         return (max(rates) - min(rates)) / statistics.median(rates) if self.rate else 0.0
 
@@ -89,9 +88,9 @@ class _Trial:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
     add_factory_arguments(parser)
-    parser.add_argument("--memory", help="how much all processes may take, as 4G; default: half of what is available")
-    parser.add_argument("--seconds", type=float, default=2.0, help="how long to measure each; default: %(default)s")
-    parser.add_argument("--plot", type=Path, help="draw what has been found into this file; needs Matplotlib")
+    parser.add_argument("--memory", help="memory limit of all processes, such as 4G; default: half of the available memory")
+    parser.add_argument("--seconds", type=float, default=2.0, help="time of each measurement; default: %(default)s")
+    parser.add_argument("--plot", type=Path, help="draw the results into this file; needs Matplotlib")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -101,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         told = ask(factory.make, facts_of)
     except TrialError as error:
-        raise ArgumentError(f"{factory.line()} cannot be made: {error}") from error
+        raise ArgumentError(f"cannot make {factory.line()}: {error}") from error
     tuning = _Tuning(factory, budget, options.seconds)
     best = tuning.tune(told)
     print(table(*_table_of(tuning.trials, best)))
@@ -109,18 +108,18 @@ def run(options: argparse.Namespace) -> int:
         _draw(tuning.trials, best, options.plot)
     if best is None:
         least = min((trial.measured.memory_bytes for trial in tuning.trials if trial.outcomes), default=0)
-        hint = f"; the least was {size_text(least)}: raise --memory" if least > budget else ""
-        print(f"\nNothing has worked within {size_text(budget)}{hint}.")
+        hint = f"; the smallest use was {size_text(least)}: raise --memory" if least > budget else ""
+        print(f"\nNo settings work within {size_text(budget)}{hint}.")
         return 1
     print(f"\n{tuning.noise_text()}\n\n{factory.line(**best.settings)}")
     return 0
 
 
 class _Tuning:
-    """Goes from one setting to the next.
+    """Coordinate search over the settings.
 
     Attributes:
-        trials: all so far.
+        trials: all trials so far.
     """
 
     def __init__(self, factory: Factory, budget_bytes: int, seconds: float) -> None:
@@ -130,17 +129,17 @@ class _Tuning:
         self.trials: list[_Trial] = []
 
     def noise_text(self) -> str:
-        """How much of the differences is noise."""
+        """Describe the spread of repeated measurements."""
         spreads = [trial.spread for trial in self.trials if len(trial.outcomes) > 1]
         if not spreads:
-            return "Each has been measured once, since none came near the fastest."
+            return "Each was measured once: none came close to the fastest."
         return (
-            f"Repeated trials differ by up to {max(spreads):.0%}. Of settings that differ by no more than theirs do, or by "
-            f"{_TOLERANCE:.0%}, the one that takes least is the best."
+            f"Repeated trials differ by up to {max(spreads):.0%}. Among settings within that distance, or within "
+            f"{_TOLERANCE:.0%}, the cheapest is the best."
         )
 
     def tune(self, told: dict[str, Any]) -> _Trial | None:
-        """The best settings, beginning with what the pipeline has now; None: none have worked."""
+        """Return the best settings, starting from the current ones; None if none work."""
         settings: Settings = {"prefetch_queue_depth": told["depth"]}
         if told["has_parallel"]:
             settings |= {"py_num_workers": max(told["workers"], 1), "py_start_method": told["start_method"]}
@@ -148,11 +147,11 @@ class _Tuning:
             settings["num_threads"] = told["threads"]
         for name, values in _choices(settings):
             settings = self._choose(settings, name, values)
-        # The settings that are left have been tried, unless all have failed.
+        # The chosen settings have a trial, unless all trials failed.
         return next((trial for trial in self.trials if trial.settings == settings and trial.rate), None)
 
     def _choose(self, settings: Settings, name: str, values: list[Any]) -> Settings:
-        """The settings with the best of some values for one of them."""
+        """Return the settings with the best of some values for one name."""
         trials = [self._try({**settings, name: value}) for value in values]
         while name == "py_num_workers" and (more := _worth_trying(trials)):
             trials.append(self._try({**settings, name: more}))
@@ -161,14 +160,14 @@ class _Tuning:
             return settings
         close = [trial for trial in trials if trial.rate >= fastest * (1 - _CLOSE)]
         self._repeat(close)
-        if not any(trial.rate for trial in close):  # they have worked once, and not again
+        if not any(trial.rate for trial in close):  # they worked once, and not again
             return settings
         tolerance = max(_TOLERANCE, *(trial.spread for trial in close))
         fastest = max(trial.rate for trial in close)
         return next(trial.settings for trial in close if trial.rate >= fastest * (1 - tolerance))
 
     def _repeat(self, close: list[_Trial]) -> None:
-        """Measure the settings again that one trial each is not enough to choose from, one after the other."""
+        """Measure close settings again, in turns."""
         for _ in range(_REPEATS - 1 if len(close) > 1 else 0):
             for trial in close:
                 if len(trial.outcomes) < _REPEATS and trial.rate:
@@ -194,7 +193,7 @@ class _Tuning:
 
 
 def _worth_trying(trials: list[_Trial]) -> int | None:
-    """Twice as many workers, if there is reason to try them."""
+    """Return twice as many workers, if they are worth a trial."""
     last, others = trials[-1], trials[:-1]
     workers: int = 2 * last.settings["py_num_workers"]
     is_worth_it = last.rate > (1 + _WORTH) * max((trial.rate for trial in others), default=0.0)
@@ -202,7 +201,7 @@ def _worth_trying(trials: list[_Trial]) -> int | None:
 
 
 def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
-    """What to try of each setting, the least costly first: those that there are in `settings`."""
+    """Return the values to try for each name in ``settings``, the cheapest first."""
     cpus = len(os.sched_getaffinity(0))
     counts = sorted({*(1 << i for i in range(cpus.bit_length())), cpus})
     start_method = settings.get("py_start_method")
@@ -231,7 +230,7 @@ def _table_of(trials: list[_Trial], best: _Trial | None) -> tuple[list[str], lis
 
 
 def _draw(trials: list[_Trial], best: _Trial | None, path: Path) -> None:
-    """A bar for each trial: its rate, and its memory."""
+    """Draw the rate and the memory of each trial as bars."""
     from dali_like.common.extras import optional  # noqa: PLC0415
 
     figure = optional("matplotlib.figure", "--plot", "plot").Figure(
@@ -239,20 +238,20 @@ def _draw(trials: list[_Trial], best: _Trial | None, path: Path) -> None:
     )
     rates, memory = figure.subplots(1, 2, sharey=True)
     labels = [", ".join(f"{_SHORT_NAMES[name]} {value}" for name, value in trial.settings.items()) for trial in trials]
-    colours = ["#5cb85c" if trial is best else "#d9534f" if trial.note else "#4a7fb5" for trial in trials]
+    colors = ["#5cb85c" if trial is best else "#d9534f" if trial.note else "#4a7fb5" for trial in trials]
     measured = [trial.measured for trial in trials]
-    rates.barh(range(len(trials)), [outcome.samples_per_s for outcome in measured], color=colours)
+    rates.barh(range(len(trials)), [outcome.samples_per_s for outcome in measured], color=colors)
     rates.set_yticks(range(len(trials)), labels)
     rates.invert_yaxis()
     rates.set_xlabel("samples/s")
-    memory.barh(range(len(trials)), [outcome.memory_bytes / (1 << 20) for outcome in measured], color=colours)
+    memory.barh(range(len(trials)), [outcome.memory_bytes / (1 << 20) for outcome in measured], color=colors)
     memory.set_xlabel("MiB")
     figure.savefig(path)
 
 
 def _bytes(text: str) -> int:
-    """A number of bytes, as "512M" or "4GiB"."""
+    """Parse a number of bytes such as "512M" or "4GiB"."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
     if match is None:
-        raise ArgumentError(f"--memory {text}: say a number of bytes, as 512M or 4GiB")
+        raise ArgumentError(f"--memory {text}: expected a number of bytes, such as 512M or 4GiB")
     return int(float(match[1]) * _UNITS[match[2].upper()])

@@ -1,8 +1,7 @@
-"""Shows a trace, or a pipeline while it runs, in the browser.
+"""Shows a trace or a running pipeline in the browser.
 
-With a file, that trace, which `Pipeline.trace` has written; without, the pipeline of a running program that has called
-publish(), or was started with DALI_LIKE_PUBLISH=1. The page is served on this machine alone, until Ctrl-C; its address has a
-token, without which it shows nothing.
+With a file, shows a trace of `Pipeline.trace`. Without a file, shows the pipeline of a program that calls publish(), or runs
+with DALI_LIKE_PUBLISH=1. Serves the page on this machine only, until Ctrl-C. The URL contains a token that the page needs.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """See `dali_like.cli.Command`."""
-    parser.add_argument("trace", nargs="?", type=Path, help="a file that Pipeline.trace has written")
-    parser.add_argument("--pid", type=int, help="the program whose pipeline to show, where there are several")
-    parser.add_argument("--name", help="the name of the pipeline to show, where there are several")
-    parser.add_argument("--port", type=int, default=0, help="where to serve the page; default: any port that is free")
+    parser.add_argument("trace", nargs="?", type=Path, help="file written by Pipeline.trace")
+    parser.add_argument("--pid", type=int, help="process id of the program, if there are several")
+    parser.add_argument("--name", help="name of the pipeline, if there are several")
+    parser.add_argument("--port", type=int, default=0, help="TCP port of the page; default: any free port")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,24 +33,24 @@ def run(options: argparse.Namespace) -> int:
     try:
         server = PageServer(data, options.port)
     except OSError as error:
-        raise ArgumentError(f"port {options.port} cannot be had: {error.strerror}") from error
+        raise ArgumentError(f"cannot listen on port {options.port}: {error.strerror}") from error
     with server, contextlib.suppress(KeyboardInterrupt):
-        print(f"{server.url}\nopen this in a browser on this machine; Ctrl-C ends it", flush=True)
+        print(f"{server.url}\nopen this URL in a browser on this machine; Ctrl-C stops the server", flush=True)
         server.serve_forever()
     return 0
 
 
 def _data_of(options: argparse.Namespace) -> Mapping[str, bytes | Callable[[], Any]]:
-    """What the page asks for."""
+    """Return the data that the page requests, by name."""
     if options.trace is not None:
         from dali_like.monitor import chrome  # noqa: PLC0415
 
         path: Path = options.trace
         try:
-            chrome.load(path)  # to say at once what is wrong with it
+            chrome.load(path)  # report a bad file before serving it
             content = path.read_bytes()
         except OSError as error:
-            raise ArgumentError(f"{path} cannot be read: {error.strerror}") from error
+            raise ArgumentError(f"cannot read {path}: {error.strerror}") from error
         return {"about.json": lambda: {"kind": "trace", "name": path.name}, "trace.json": content}
     from dali_like.monitor import live  # noqa: PLC0415
 

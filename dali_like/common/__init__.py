@@ -1,4 +1,4 @@
-"""Helpers without a subject of their own: argument checks, optional imports, Ctrl-C, warnings, DLPack capsules.
+"""Shared helpers: argument checks, optional imports, deferred Ctrl-C, warnings, DLPack capsules.
 
-The lowest layer, together with `dali_like.errors` and `dali_like.types`. Imports nothing else of the package.
+The lowest layer, with `dali_like.errors` and `dali_like.types`; imports nothing else of the package.
 """

@@ -1,4 +1,6 @@
-"""DLPack's capsules, which some programs hand over in the place of arrays: ``torch.utils.dlpack.to_dlpack`` makes them."""
+"""Import of DLPack capsules, which some programs pass instead of arrays, for example from
+``torch.utils.dlpack.to_dlpack``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _DLPACK_CPU = 1
 
 
 class _Exporter:
-    """What NumPy imports: an object that has a capsule ready."""
+    """Gives NumPy a capsule through the interface that it expects."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule
@@ -25,15 +27,15 @@ class _Exporter:
 
 
 def is_capsule(value: Any) -> bool:
-    """Whether it is a capsule, of whatever kind."""
+    """Whether the value is a capsule of any kind."""
     return type(value).__name__ == "PyCapsule"
 
 
 def array_of_capsule(capsule: Any) -> NDArray[Any]:
-    """A view of the array in a capsule, which can be taken out once.
+    """Return a view of the array in a capsule. A capsule can be read once.
 
     Raises:
-        BufferError, RuntimeError, ValueError: by NumPy: the array is on a GPU or of a type that NumPy does not have; the
-            capsule is of another kind, or empty by now.
+        BufferError, RuntimeError, ValueError: by NumPy: the array is on a GPU, has a dtype unknown to NumPy, or the
+            capsule is of another kind or already read.
     """
     return np.from_dlpack(_Exporter(capsule))

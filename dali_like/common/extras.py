@@ -1,4 +1,4 @@
-"""Optional dependencies: imported where they are used, and named where they are missing."""
+"""Optional dependencies: imported on use; a missing one raises an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from dali_like.errors import MissingExtraError
 
-#: Those for GPUs, one for each version of CUDA.
+#: The extras for GPUs, one for each version of CUDA.
 GPU_EXTRAS = ("cuda13", "cuda12")
 
 
 def installed(module: str) -> Any:
-    """A module, or None if it is not installed: for what can be done without, though not as fast."""
+    """Return a module; None if it is not installed, for features that have a slower substitute."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -24,8 +24,8 @@ def optional(module: str, purpose: str, *extras: str) -> Any:
 
     Args:
         module: its name.
-        purpose: what needs it, as the beginning of a sentence.
-        extras: the extra; or several, of which one is to be chosen.
+        purpose: the feature that needs it, as the beginning of a sentence.
+        extras: the extra; if there are several, the user chooses one.
 
     Raises:
         MissingExtraError: it is not installed.
@@ -37,6 +37,6 @@ def optional(module: str, purpose: str, *extras: str) -> Any:
 
 
 def missing(module: str, purpose: str, *extras: str) -> MissingExtraError:
-    """What to raise where a module is not installed."""
+    """Return the exception to raise for a module that is not installed."""
     commands = " or ".join(f"'dali_like[{extra}]'" for extra in extras)
     return MissingExtraError(f"{purpose} needs {module}: pip install {commands}")

@@ -1,10 +1,10 @@
-"""Ctrl-C, at moments when nothing is half done.
+"""Deferred Ctrl-C: KeyboardInterrupt only where no state is half changed.
 
-Python raises KeyboardInterrupt between any two instructions of the main thread. Code that keeps the books of a pipeline
-cannot be written so that it may end anywhere: the interrupt may hit the very assignment that would note it. So the methods
-of a pipeline run under `deferred_interrupts`. Where they wait, or call the user's code, they are `interruptible`.
+Python raises KeyboardInterrupt between any two instructions of the main thread. Bookkeeping code cannot survive that
+everywhere: the interrupt may hit the very assignment that records it. So the methods of a pipeline run under
+`deferred_interrupts`, and are `interruptible` where they wait or call the user's code.
 
-This is about SIGINT alone. Handlers of other signals run at once; after one that raises an exception within a method, a
+Only SIGINT is deferred. Handlers of other signals run at once; after one that raises an exception within a method, a
 pipeline can only be closed.
 """
 
@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 
-# The functions under the same names in `signal` turn numbers into enums, which takes thirty times as long as the rest.
+# The functions of the same names in `signal` convert numbers to enums, which takes thirty times as long as the rest.
 from _signal import getsignal as _get_handler  # type: ignore[import-not-found]
 from _signal import signal as _set_handler
 from collections.abc import Callable
@@ -27,15 +27,15 @@ __all__ = ["InterruptSafeLock", "check_interrupts", "deferred_interrupts", "inte
 
 _SIGINT = int(signal.SIGINT)
 
-#: How long to wait for something that cannot be interrupted before looking whether Ctrl-C has been pressed.
+#: Longest uninterruptible wait; between two waits, Ctrl-C is checked.
 POLL_INTERVAL_S = 0.1
 
-#: Nobody but the program that embeds this interpreter has a handler that Python could not put back.
+#: Whether a program that embeds this interpreter has set the handler, which Python could not restore.
 _IS_FOREIGN = _get_handler(_SIGINT) is None
 
 
 class _Deferral:
-    """Stands in for the program's handler of SIGINT."""
+    """Replacement for the program's SIGINT handler; there is one per process."""
 
     def __init__(self) -> None:
         self.handler: Any = None
@@ -50,13 +50,13 @@ class _Deferral:
             self.handler(number, frame)
 
     def replay(self, handler: Any) -> None:
-        """Let a handler run, if there is reason to."""
+        """Run a handler if an interrupt is pending."""
         if self.due:
             self.due = False
             handler(_SIGINT, sys._getframe(1))
 
     def forget(self) -> None:
-        """In a forked child: nobody will come back to what the main process was doing, and this thread is the main one."""
+        """Reset in a forked child, where this thread becomes the main thread and the parent's contexts never end."""
         self.active = self.due = False
         self.main_thread = threading.get_ident()
 
@@ -67,9 +67,9 @@ os.register_at_fork(after_in_child=_deferral.forget)
 
 
 class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
-    """A context in which Ctrl-C is noted only; the program's handler runs at its end. Contexts may be nested.
+    """A context that defers Ctrl-C: the program's handler runs at its end. Contexts may be nested.
 
-    Without effect outside the main thread, which alone sees KeyboardInterrupt.
+    Has no effect outside the main thread, because only that thread receives KeyboardInterrupt.
     """
 
     __slots__ = ("_handler", "_is_nested", "_was_active")
@@ -79,14 +79,14 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
         self._is_nested = False
         if _IS_FOREIGN or get_ident() != _deferral.main_thread:
             return
-        # The handler may be called as soon as it is there, and whoever installs it may be interrupted just before.
+        # Set `active` first: the handler may be called as soon as it is installed.
         self._was_active, _deferral.active = _deferral.active, True
         handler = _set_handler(_SIGINT, _receive)
         if handler is _receive:
             self._is_nested = True
         elif callable(handler):
             self._handler = _deferral.handler = handler
-        else:  # Ctrl-C is ignored, or the end of the process
+        else:  # SIG_IGN or SIG_DFL: Ctrl-C is ignored or ends the process
             _set_handler(_SIGINT, handler)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -94,19 +94,19 @@ class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib
             _deferral.active = self._was_active
         elif self._handler is not None:
             handler = _set_handler(_SIGINT, self._handler)
-            if handler is not _receive:  # the user's code has installed another one meanwhile
+            if handler is not _receive:  # the user's code has installed another handler in the meantime
                 _set_handler(_SIGINT, handler)
             _deferral.active = False
         else:
             return
         if not _deferral.active:
             if kind is KeyboardInterrupt:
-                _deferral.due = False  # one is enough
+                _deferral.due = False  # one KeyboardInterrupt is already on its way
             _deferral.replay(_receive if self._is_nested else self._handler)
 
 
 class interruptible:  # noqa: N801
-    """A context within `deferred_interrupts` in which Ctrl-C is not deferred: it may end between any two instructions."""
+    """A context within `deferred_interrupts` that allows Ctrl-C at any instruction."""
 
     __slots__ = ("_was_active",)
 
@@ -126,13 +126,13 @@ class interruptible:  # noqa: N801
 
 
 def check_interrupts() -> None:
-    """Within `deferred_interrupts`: let the program's handler run now, if Ctrl-C has been pressed."""
+    """Within `deferred_interrupts`: run the program's handler now if Ctrl-C has been pressed."""
     with interruptible():
         pass
 
 
 class InterruptSafeLock:
-    """A re-entrant lock. Ctrl-C is deferred while it is held, but not while somebody waits for it."""
+    """A reentrant lock that defers Ctrl-C while it is held. Waiting for it can be interrupted."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -140,14 +140,14 @@ class InterruptSafeLock:
 
     @property
     def is_nested(self) -> bool:
-        """For the thread that holds it: whether it has taken it more than once."""
+        """Whether the thread that holds the lock has acquired it more than once."""
         return len(self._deferrals) > 1
 
     def __enter__(self) -> None:
         self.take_unless()
 
     def take_unless(self, is_needless: Callable[[], bool] = lambda: False) -> bool:
-        """Take it, unless that has become needless while another thread has it; whether it has been taken."""
+        """Acquire the lock, unless that becomes needless while another thread holds it; return whether it was acquired."""
         deferral = deferred_interrupts()
         deferral.__enter__()
         taken = False

@@ -1,4 +1,6 @@
-"""Datasets, samplers, collation and transforms: what a data loader stands on, with PyTorch's names and arguments, for NumPy.
+"""The data loader, datasets, samplers, collation and transforms, with PyTorch's names and arguments, for NumPy arrays.
+
+May import `engine`, `sources`, `images`, `device`, `monitor` and `common`; knows no pipelines.
 
 >>> from dali_like.data import ArrayDataset, BatchSampler, SequentialSampler, default_collate
 >>> dataset = ArrayDataset([10, 20, 30, 40])

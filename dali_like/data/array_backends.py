@@ -1,6 +1,7 @@
-"""What distinguishes loaders of NumPy arrays from those of tensors: a protocol, and the first of the two.
+"""Array backends: the differences between loaders of NumPy arrays and of PyTorch tensors.
 
-The second is in `dali_like.plugin.pytorch.backend`. A array_backend travels to the workers, and so is stateless.
+This module has the protocol and the backend for NumPy; `dali_like.plugin.pytorch.backend` has the other one. A backend is
+stateless, because it is pickled for the workers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import numpy.random  # NumPy would do so when it is first used: in each worker
+import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
 from dali_like.data.collate import default_collate, default_collate_fn_map, function_for
 from dali_like.data.sample_schema import Leaf, SchemaBackend, numpy_leaf
@@ -28,52 +29,64 @@ _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
 
 
 class ArrayBackend(SchemaBackend, Protocol):
-    """What a loader's batches are made of, and what its random numbers come from."""
+    """The array library of a loader's batches, its random generators and its memory."""
 
     @property
     def reducers(self) -> Reducers:
-        """How arrays or tensors of this array_backend are pickled, for their memory to be shared."""
+        """How to pickle arrays or tensors of this library without their memory."""
 
     def is_default(self, collate_fn: Any) -> bool:
-        """Whether a collation is the default one of this array_backend."""
+        """Return whether a collation is the default one of this library."""
 
     def draw_seed(self, generator: Any) -> int:
-        """A seed for the workers, drawn from a generator of the user's, or from the library's global state."""
+        """Draw a base seed for the workers from the user's generator, or from the library's global one."""
 
-    def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
-        """Begin a pass over a sampler."""
+    def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
+        """Begin an iterator over a sampler that can be resumed."""
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
-        """A seed that the workers' copies of an iterable dataset are to have in common in a pass, if it has use for one."""
+        """Draw a seed that the copies of an iterable dataset in all workers share; None if the dataset needs none."""
 
     def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
-        """Begin to walk through an iterable dataset."""
+        """Begin an iterator over an iterable dataset."""
+
+    def shard(
+        self, dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None
+    ) -> Callable[[int], Any] | None:
+        """Let each worker load its part of a dataset that cannot divide itself.
+
+        Returns:
+            The function to call in each worker before it loads samples.
+        """
 
     def enter_worker(self, info: WorkerInfo) -> None:
-        """Make known that this process is a worker, and seed its global generators."""
+        """Publish the worker's information, and seed the global generators of this process."""
 
     def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
-        """How to seed each of the global generators that are to be seeded in a worker which began with this seed."""
+        """Return the functions that seed the global generators in a worker whose own seed is given."""
+
+    def has_accelerator(self) -> bool:
+        """Return whether there is a GPU that batches can be copied to."""
 
     def pinning(self) -> Pinning | None:
-        """What page-locks the memory that workers write batches to; None: nothing does."""
+        """Return the page-locking for the memory of workers; None if there is none."""
 
     def pin(self, batch: Any) -> Any:
-        """Put what is not yet there of a batch into page-locked memory."""
+        """Copy the parts of a batch that are not in page-locked memory to such memory."""
 
     def recording(self, name: str) -> AbstractContextManager[Any]:
-        """A context whose time the library's profiler, if there is one at work, records under a name."""
+        """Return a context that the library's profiler records under a name, if it is running."""
 
 
 UNRECORDED: AbstractContextManager[Any] = contextlib.nullcontext()
 
 
 class NumpyBackend:
-    """Arrays, and NumPy's generators."""
+    """NumPy's arrays and generators."""
 
     @property
     def reducers(self) -> Reducers:
-        """None: arrays know by themselves."""
+        """None: arrays support out-of-band pickling themselves."""
         return {}
 
     def is_default(self, collate_fn: Any) -> bool:
@@ -96,22 +109,28 @@ class NumpyBackend:
 
         return int(randomness_of(generator).integers(2**63 - 1, 1)[0])
 
-    def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
-        """See `ArrayBackend.passes`."""
+    def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
+        """See `ArrayBackend.iterate_sampler`."""
         from dali_like.data.sampler_iterators import resumable  # noqa: PLC0415  # workers have no samplers
 
         return resumable(sampler)
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
-        """None: no dataset of ours has use for one."""
+        """None: no dataset of this library needs one."""
         return None
 
     def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
         """See `ArrayBackend.walk`."""
         return iter(dataset)
 
+    def shard(
+        self, dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None
+    ) -> Callable[[int], Any] | None:
+        """Do nothing: datasets of this library divide themselves."""
+        return worker_init_fn
+
     def enter_worker(self, info: WorkerInfo) -> None:
-        """See `ArrayBackend.enter_worker`. As PyTorch does it; its own generator, too, where the dataset has imported it."""
+        """Seed the generators with PyTorch's seeds; also PyTorch's own generator, if the dataset has imported it."""
         assert info.seed is not None
         set_worker_info(info)
         random.seed(info.seed)
@@ -123,20 +142,26 @@ class NumpyBackend:
         """See `ArrayBackend.seeders`."""
         return (*PYTHON_AND_NUMPY, _seed_torch)
 
+    def has_accelerator(self) -> bool:
+        """See `ArrayBackend.has_accelerator`. The check does not initialize CUDA."""
+        from dali_like.device.accelerator import accelerator_is_available  # noqa: PLC0415  # workers do not ask
+
+        return accelerator_is_available()
+
     def pinning(self) -> None:
-        """None: arrays do not go to a GPU by themselves."""
+        """None: the program copies arrays to a GPU itself."""
 
     def pin(self, batch: Any) -> Any:
-        """Arrays stay where they are; what can pin itself does."""
+        """Call the ``pin_memory`` method of a batch that has one. Arrays stay where they are."""
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
     def recording(self, name: str) -> AbstractContextManager[Any]:
-        """NumPy has no profiler."""
+        """Do nothing: NumPy has no profiler."""
         return UNRECORDED
 
 
 def numpy_seed(base_seed: int, worker: int) -> Sequence[int]:
-    """What PyTorch seeds NumPy's global generator with in a worker."""
+    """Return PyTorch's seed for NumPy's global generator in a worker."""
     entropy = [worker, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
     words: list[int] = np.random.SeedSequence(entropy).generate_state(4).tolist()
     return words
@@ -146,7 +171,7 @@ def _seed_numpy(seed: int) -> None:
     np.random.seed(seed & 0xFFFFFFFF)
 
 
-#: How to seed their global generators.
+#: Seed the global generators of Python and NumPy.
 PYTHON_AND_NUMPY: tuple[Callable[[int], Any], ...] = (random.seed, _seed_numpy)
 
 
@@ -157,9 +182,9 @@ def _seed_torch(seed: int) -> None:
 
 
 def mixed_seed(*words: int) -> int:
-    """A seed of 63 bits that depends on all of some numbers, and on their order.
+    """Return a seed of 63 bits that depends on all given numbers and their order.
 
-    The steps are those of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
+    The algorithm is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
     """
     state = 0
     for word in words:

@@ -1,7 +1,7 @@
-"""Collation: one batch of many samples, by the rules of ``torch.utils.data.default_collate``, as NumPy arrays.
+"""Collation: make a batch of NumPy arrays from samples, by the rules of ``torch.utils.data.default_collate``.
 
-What makes a batch of samples is looked up by their type in a mapping, `default_collate_fn_map`, which may be extended or
-replaced; containers are taken apart, and put together again from batches. All samples are supposed to be like the first.
+A mapping from types to functions, `default_collate_fn_map`, determines how samples are collated; programs may extend or
+replace it. The parts of containers are collated one by one. All samples of a batch should have the structure of the first.
 """
 
 from __future__ import annotations
@@ -20,48 +20,47 @@ from dali_like.errors import CollateError, CollateKeyError, CollateTypeError, Sa
 
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
-#: From types of samples, or tuples of types, to functions ``(batch, *, collate_fn_map)``.
+#: Maps types of samples, or tuples of types, to functions ``(batch, *, collate_fn_map)``.
 CollateMap = Mapping[Any, Callable[..., Any]]
 
 _UNFIT = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
-#: Kinds of dtypes that do not make numbers: bytes, str, objects, and str of any length.
+#: Kinds of dtypes that are no numbers: bytes, str, objects, and NumPy 2's str of any length.
 _NO_NUMBERS = "SUOT"
-#: Sequences that can be changed, but hold numbers alone. NumPy 1 makes numbers of arrays that have but one.
+#: Mutable sequences that can only hold numbers. NumPy 1 would store an array with a single element as a number.
 _TYPED_SEQUENCES = (array.array, bytearray)
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
-    """One batch of many samples.
+    """Return the batch of samples.
 
     ================================  ==================================================================================
     samples                           batch
     ================================  ==================================================================================
-    arrays of one shape               an array with one dimension more, in front
+    arrays of one shape               an array with one more dimension, in front
     NumPy's numbers                   an array of their dtype
     float, int, bool                  an array of dtype float64, int64, bool
-    str, bytes                        the list of them
-    mappings                          such a mapping, of batches; of the keys of the first sample
-    named tuples, dataclasses         such an object, of batches
+    str, bytes                        the sequence of them
+    mappings                          such a mapping of batches, with the keys of the first sample
+    named tuples, dataclasses         such an object of batches
     tuples                            a list of batches
-    other sequences                   such a sequence, of batches
-    tensors, and what has the array   an array with one dimension more, in front
-    interface
+    other sequences                   such a sequence of batches
+    tensors, and other objects with   an array with one more dimension, in front
+    the array interface
     ================================  ==================================================================================
 
-    A container that cannot be copied and filled becomes a dict or a list. Where dtypes differ, NumPy promotes them. For
-    other types, add to `default_collate_fn_map`, or use `collate`.
+    A container that cannot be copied and filled becomes a dict or a list. NumPy promotes different dtypes. For other types,
+    add to `default_collate_fn_map`, or use `collate`.
 
     Args:
         batch: the samples, at least one.
 
     Raises:
-        CollateTypeError: samples of this type do not make batches.
-        CollateError: arrays have different shapes, sequences different lengths, or one of nothing but
-            integers needs more than 64 bits.
+        CollateTypeError: samples of this type cannot be collated.
+        CollateError: shapes or lengths differ, or an integer needs more than 64 bits.
         CollateKeyError: a sample lacks a key of the first one.
         SampleIndexError: there are no samples.
 
-    The notes of an exception say where in the samples it happened.
+    The notes of an exception name the part of the samples.
 
     >>> default_collate([(np.zeros(2), 3, "a"), (np.ones(2), 4, "b")])
     [array([[0., 0.],
@@ -73,12 +72,12 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
-    """One batch of many samples, by functions for the types of what they consist of.
+    """Return the batch of samples, by functions for the types of their parts.
 
     Args:
         batch: the samples, at least one.
         collate_fn_map: the functions. The one for the exact type of the first sample is called, or else the first one for a
-            type that it is an instance of. Where there is none, containers are taken apart as `default_collate` says.
+            base class. Without such a function, containers are collated as by `default_collate`.
 
     Raises:
         CollateTypeError, CollateError, CollateKeyError, SampleIndexError: see `default_collate`.
@@ -115,10 +114,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
 
 
 def default_convert(data: Any) -> Any:
-    """A single sample as a loader that makes no batches delivers it, by the rules of PyTorch's function of that name.
+    """Convert a sample for a loader without batches, by the rules of PyTorch's function of that name.
 
-    NumPy's numbers, tensors and what else has the array interface become arrays. Containers stay what they are, except that
-    tuples become lists. Everything else is left as it is.
+    NumPy's numbers, tensors and other objects with the array interface become arrays. Containers keep their type, except
+    that tuples become lists. Other objects stay as they are.
 
     >>> default_convert((np.float32(0.5), "a", 3))
     [array(0.5, dtype=float32), 'a', 3]
@@ -138,7 +137,7 @@ def default_convert(data: Any) -> Any:
 
 
 def function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any] | None:
-    """The function that batches of what is like a sample are made with; None where containers are taken apart."""
+    """Return the function that collates samples of this type; None for containers and unknown types."""
     if functions is None:
         return None
     if type(sample) in functions:
@@ -146,7 +145,7 @@ def function_for(sample: Any, functions: CollateMap | None) -> Callable[..., Any
     return next((function for kind, function in functions.items() if isinstance(sample, kind)), None)
 
 
-# Taking containers apart
+# Parts of containers
 
 
 def _values(batch: Sequence[Any], key: Any) -> list[Any]:
@@ -155,7 +154,7 @@ def _values(batch: Sequence[Any], key: Any) -> list[Any]:
         try:
             values.append(sample[key])
         except KeyError:
-            message = f"{key!r} is a key of the first sample of the batch, and not of sample {number}"
+            message = f"sample {number} of the batch has no key {key!r}, unlike the first sample"
             raise CollateKeyError(message) from None
         except TypeError:
             raise _other_kind(batch, sample) from None
@@ -179,10 +178,12 @@ def _transposed(batch: Sequence[Any]) -> list[tuple[Any, ...]]:
 
 
 def _other_kind(batch: Sequence[Any], sample: Any) -> CollateTypeError:
-    return CollateTypeError(f"the first sample of the batch is a {type(batch[0])}, another is a {type(sample)}")
+    return CollateTypeError(
+        f"the samples of a batch must have the same type: the first one is a {type(batch[0])}, another is a {type(sample)}"
+    )
 
 
-# Putting them together again
+# Containers of collated parts
 
 
 def _rebuilt_mapping(model: Mapping[Any, Any], values: list[Any]) -> Any:
@@ -190,7 +191,7 @@ def _rebuilt_mapping(model: Mapping[Any, Any], values: list[Any]) -> Any:
     try:
         if not isinstance(model, MutableMapping):
             return type(model)(parts)  # type: ignore[call-arg]
-        clone = copy.copy(model)  # which has the attributes of its class
+        clone = copy.copy(model)  # keeps other attributes
         clone.update(parts)
     except TypeError:
         return parts
@@ -216,7 +217,7 @@ def _rebuilt_sequence(model: Sequence[Any], parts: list[Any]) -> Any:
 def _rebuilt_dataclass(model: Any, names: list[str], parts: list[Any]) -> Any:
     clone = copy.copy(model)
     for name, part in zip(names, parts, strict=True):
-        object.__setattr__(clone, name, part)  # also if it is frozen; and no __post_init__ sees batches
+        object.__setattr__(clone, name, part)  # works for frozen classes, and does not run __post_init__
     return clone
 
 
@@ -262,7 +263,7 @@ def _collate_arrays(batch: Sequence[Any], *, collate_fn_map: CollateMap | None =
 def _collate_numbers(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> NDArray[Any]:
     try:
         numbers = np.array(batch)
-    except ValueError:  # something among them has dimensions
+    except ValueError:  # an element has dimensions
         numbers = np.empty(0, object)
     if numbers.dtype.kind in _NO_NUMBERS:
         raise _refusal_of_numbers(batch)
@@ -306,7 +307,7 @@ def _collate_texts(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = 
     return batch
 
 
-#: What `default_collate` uses. Add to it what all batches shall be made with.
+#: The functions of `default_collate`. Programs may add others.
 default_collate_fn_map: dict[Any, Callable[..., Any]] = {
     np.ndarray: _collate_arrays,
     (np.bool_, np.number, np.object_): _collate_numbers,

@@ -1,27 +1,37 @@
-"""What has happened in a loader, whoever has worked for it."""
+"""Counters of a loader over all its iterators, and the statistics made of them.
+
+The main process owns the counters. Workers add their counts when they end. The counts of running workers are read
+on request.
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from dali_like.engine.pool.pool import WorkerPool
-from dali_like.engine.worker.meters import Meter, Reading
+from dali_like.engine.worker.meters import Meter, Reading, seconds_since
 from dali_like.monitor.loops import LoopMeter
+
+if TYPE_CHECKING:
+    from dali_like.data.loader_workers import LoaderWorkers
+    from dali_like.data.options import LoaderOptions
+    from dali_like.engine.pool.settings import ChosenSettings
+    from dali_like.monitor.statistics import Settings, Statistics
 
 
 class Counts(NamedTuple):
-    """What has happened among the workers of a loader.
+    """Counts of the workers of a loader.
 
     Attributes:
-        restarts: how often one that had died was replaced.
-        replaced: samples that were replaced.
-        batches, made_bytes: what they have made.
-        waited_ns: how long the loop has slept until one of them reported.
-        alive_s: for how long they have been there.
-        readings: of each worker.
+        restarts: number of replacements of dead workers.
+        replaced: number of samples that were replaced after an error.
+        batches, made_bytes: number and size of the finished batches.
+        waited_ns: time that the main process has waited for reports.
+        alive_s: time since the first sample.
+        readings: the meter of each worker.
     """
 
     restarts: int = 0
@@ -33,72 +43,114 @@ class Counts(NamedTuple):
     readings: tuple[Reading, ...] = ()
 
     def plus(self, other: Counts) -> Counts:
-        """These and others together."""
+        """Return the sums."""
         pairs = zip_longest(self.readings, other.readings, fillvalue=Reading())
         return Counts(
-            self.restarts + other.restarts,
-            self.replaced + other.replaced,
-            self.batches + other.batches,
-            self.made_bytes + other.made_bytes,
-            self.waited_ns + other.waited_ns,
-            self.alive_s + other.alive_s,
-            tuple(mine + others for mine, others in pairs),
+            restarts=self.restarts + other.restarts,
+            replaced=self.replaced + other.replaced,
+            batches=self.batches + other.batches,
+            made_bytes=self.made_bytes + other.made_bytes,
+            waited_ns=self.waited_ns + other.waited_ns,
+            alive_s=self.alive_s + other.alive_s,
+            readings=tuple(reading + other_reading for reading, other_reading in pairs),
         )
 
 
-class Counting(Protocol):
-    """Workers that count."""
-
-    @property
-    def counts(self) -> Counts:
-        """What has happened; nothing once it has been added to the counters."""
-
-    @property
-    def pool(self) -> WorkerPool:
-        """What they belong to."""
-
-    @property
-    def pids(self) -> Sequence[int]:
-        """Of each worker; 0 for those that have not started, or have ended."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory behind their batches."""
-
-
 class LoaderCounters:
-    """What has happened in a loader: among workers that have ended, by sum; among those that have not, by asking them.
+    """Counters of a loader.
 
     Attributes:
-        loop: measures the loop that asks for batches.
-        meter: measures the dataset where there are no workers.
-        samples: how many have been asked for, in batches that were begun.
-        batches, replaced: the batches that were made without workers, and how many samples were replaced in them.
+        loop: measures the program's loop over the batches.
+        meter: measures the dataset in the main process, without workers.
+        samples: number of samples in the batches that were begun.
+        batches: number of batches made without workers.
+        replaced: number of samples replaced in these.
     """
 
     def __init__(self) -> None:
         self.loop = LoopMeter()
         self.meter = Meter()
         self.samples = self.batches = self.replaced = 0
-        self._counts = Counts()
-        self._counting: weakref.WeakSet[Counting] = weakref.WeakSet()
+        self._ended = Counts()
+        self._running: weakref.WeakSet[LoaderWorkers] = weakref.WeakSet()
 
-    def watch(self, workers: Counting) -> None:
-        """Ask these, too, until they have been dropped."""
-        self._counting.add(workers)
+    def watch(self, workers: LoaderWorkers) -> None:
+        """Include the counts of these workers for as long as they exist."""
+        self._running.add(workers)
 
     def add(self, counts: Counts) -> None:
-        """Take note of counts for good. Finalizers may call this."""
-        self._counts = self._counts.plus(counts)
+        """Add the counts of workers that have ended. Finalizers may call this."""
+        self._ended = self._ended.plus(counts)
 
     @property
-    def worker_sets(self) -> list[Counting]:
-        """Those that are asked."""
-        return list(self._counting)
+    def worker_sets(self) -> list[LoaderWorkers]:
+        """The workers that exist, of all iterators."""
+        return list(self._running)
 
-    def total(self, worker_sets: Sequence[Counting]) -> Counts:
-        """All so far: with what some worker_sets say now."""
-        counts = Counts(0, self.replaced, self.batches)
-        for each in (self._counts, *(workers.counts for workers in worker_sets)):
+    def total(self, worker_sets: Sequence[LoaderWorkers]) -> Counts:
+        """Return all counts so far, including the counts of given workers that exist."""
+        counts = Counts(replaced=self.replaced, batches=self.batches)
+        for each in (self._ended, *(workers.counts for workers in worker_sets)):
             counts = counts.plus(each)
         return counts
+
+
+def statistics_of(
+    counters: LoaderCounters, options: LoaderOptions, chosen: ChosenSettings | None, *, memory: bool
+) -> Statistics:
+    """Return the statistics of a loader. Any thread may call this.
+
+    Args:
+        chosen: the current choice for arguments given as "auto".
+        memory: whether to read the memory use of the processes.
+    """
+    from dali_like.monitor.gathering import (  # noqa: PLC0415  # programs without statistics do not import them
+        loop_statistics,
+        measured,
+        ring_statistics,
+        worker_statistics,
+    )
+    from dali_like.monitor.process_memory import memory_of  # noqa: PLC0415
+    from dali_like.monitor.statistics import RingStatistics, SourceStatistics, Statistics  # noqa: PLC0415
+
+    worker_sets = counters.worker_sets
+    counts = counters.total(worker_sets)
+    running = next((workers for workers in worker_sets if any(workers.pids)), None)
+    dataset = SourceStatistics(
+        f"dataset {type(options.dataset).__qualname__}",
+        unit="batch" if options.batched and getattr(options.dataset, "__getitems__", None) else "sample",
+        place="workers" if counts.readings else "main process",
+        batches=counts.batches,
+        samples=counters.samples,
+        made_bytes=counts.made_bytes,
+        ring=RingStatistics() if running is None else ring_statistics(running.pool.assemblers[0], running.pool, 0),
+    )
+    statistics = Statistics(
+        seconds=seconds_since(counters.loop.begin_ns),
+        settings=_settings_of(options, chosen),
+        loop=loop_statistics(counters.loop, counts.waited_ns),
+        sources=(measured(dataset, (counters.meter.reading, *counts.readings)),),
+        workers=worker_statistics([counts.readings], () if running is None else running.pids, counts.alive_s),
+        worker_restarts=counts.restarts,
+        replaced_samples=counts.replaced,
+        held_bytes=sum(workers.held_bytes for workers in worker_sets),
+    )
+    if not memory:
+        return statistics
+    return replace(statistics, memory=memory_of([worker.pid for worker in statistics.workers if worker.pid]))
+
+
+def _settings_of(options: LoaderOptions, chosen: ChosenSettings | None) -> Settings:
+    from dali_like.monitor.gathering import num_cpus  # noqa: PLC0415
+    from dali_like.monitor.statistics import Settings  # noqa: PLC0415
+
+    return Settings(
+        kind="loader",
+        batch_size=options.samples_per_batch or 0,
+        num_workers=options.num_workers if chosen is None else chosen.num_workers,
+        start_method=options.start_method if options.num_workers else "",
+        num_threads=0,
+        prefetch=options.num_ahead if chosen is None else chosen.prefetch_depth,
+        num_cpus=num_cpus(),
+        chosen=chosen,
+    )

@@ -1,8 +1,8 @@
-"""Datasets: what samples there are, with the names, arguments and errors of ``torch.utils.data``.
+"""Datasets with the names, arguments and errors of ``torch.utils.data``.
 
-A map-style dataset gives the sample of a key (``__getitem__``), usually of an index below its length, and may give the
-samples of a list of keys at once (``__getitems__``). An iterable one is walked through. A dataset is copied to every worker
-process that loads from it.
+A map-style dataset returns the sample of a key (``__getitem__``), usually an index below its length. It may return the
+samples of a list of keys at once (``__getitems__``). An iterable dataset is iterated. Each worker process of a loader has a
+copy of the dataset.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class _Indexed(Protocol[T_co]):
     def __getitem__(self, index: Any, /) -> T_co: ...
 
 
-#: To type checkers, what loaders and subsets take: samples by their keys, or one after the other. Programs need not say it.
+#: The type of datasets for loaders and subsets: indexed or iterable. They need not derive from `Dataset`.
 Samples = _Indexed[T_co] | Iterable[T_co]
 
 
 class Dataset(Generic[T_co]):
-    """Base class of map-style datasets. They have a ``__getitem__``, and a ``__len__`` unless a sampler brings the keys.
+    """Base class of map-style datasets. They have ``__getitem__``, and ``__len__`` unless a sampler provides the keys.
 
-    A ``__getitems__`` that takes a list of keys and returns a list of samples is used where there is one.
+    If a dataset has ``__getitems__``, the loader calls it with a list of keys; it returns the list of samples.
 
     >>> class Squares(Dataset[int]):
     ...     def __getitem__(self, index): return index**2
@@ -62,10 +62,10 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Base class of datasets that are walked through. They have an ``__iter__``.
+    """Base class of iterable datasets. They have ``__iter__``.
 
-    Each worker walks through a copy of its own. `dali_like.get_worker_info` says which worker one is in, and how many there
-    are, so that each can take its part.
+    Each worker iterates over its own copy. To load only a part in each, call `dali_like.get_worker_info` in ``__iter__``: it
+    returns the number of the worker and the number of workers.
 
     >>> class Lines(IterableDataset[str]):
     ...     def __init__(self, text): self.text = text
@@ -79,14 +79,14 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 
 
 class ArrayDataset(Dataset[tuple[Any, ...]]):
-    """The rows of arrays: a sample is a tuple of one row of each. For arrays what ``TensorDataset`` is for tensors.
+    """The rows of arrays: a sample is a tuple of one row of each. The counterpart of ``TensorDataset``.
 
     Args:
-        arrays: arrays with the same number of rows, kept as they are: memory maps, tensors, or anything else that has a
-            ``shape`` and can be indexed. What has no shape, such as a list, becomes an array.
+        arrays: arrays with the same number of rows: memory maps, tensors, or other objects with a ``shape`` and an index
+            operator. They are not copied. Objects without a shape, such as lists, become arrays.
 
     Raises:
-        DatasetError: there is no array, one has no dimensions, or their numbers of rows differ.
+        DatasetError: there is no array, an array has no dimensions, or the numbers of rows differ.
 
     >>> dataset = ArrayDataset(np.arange(6).reshape(3, 2), [[7], [8], [9]])
     >>> dataset[1], len(dataset)
@@ -98,7 +98,7 @@ class ArrayDataset(Dataset[tuple[Any, ...]]):
         if not arrays:
             raise DatasetError("ArrayDataset needs at least one array")
         if not all(len(array.shape) for array in self.arrays):
-            raise DatasetError("ArrayDataset takes the rows of its arrays as samples, and one of them has no dimensions")
+            raise DatasetError("ArrayDataset takes the rows of arrays as samples, and an array has no dimensions")
         rows = [array.shape[0] for array in self.arrays]
         if len(set(rows)) > 1:
             raise DatasetError(f"Size mismatch between tensors: the arrays have {', '.join(map(str, rows))} rows")
@@ -114,11 +114,11 @@ class StackDataset(Dataset[Any]):
     """Several datasets side by side: a sample is a tuple, or a dict, of one sample of each.
 
     Args:
-        args: datasets of the same length, whose samples become tuples.
-        kwargs: or such datasets by name, whose samples become dicts.
+        args: datasets of the same length; samples are tuples.
+        kwargs: or datasets of the same length by name; samples are dicts.
 
     Raises:
-        ArgumentError: there are no datasets, both kinds of them, or their lengths differ.
+        ArgumentError: there are no datasets, there are both kinds, or their lengths differ.
 
     >>> StackDataset(image="ab", label=[3, 4])[1]
     {'image': 'b', 'label': 4}
@@ -142,10 +142,10 @@ class StackDataset(Dataset[Any]):
         return self._sample([dataset[index] for dataset in self._columns()])
 
     def __getitems__(self, indices: Sequence[Any]) -> list[Any]:
-        """The samples of several keys, by the ``__getitems__`` of the datasets that have one.
+        """Return the samples of several keys, by ``__getitems__`` of each dataset that has it.
 
         Raises:
-            ArgumentError: one of them returned too few or too many.
+            ArgumentError: a dataset returned too few or too many samples.
         """
         columns = [_samples(dataset, indices) for dataset in self._columns()]
         for column in columns:
@@ -167,10 +167,10 @@ class ConcatDataset(Dataset[T_co]):
     """Several map-style datasets one after the other.
 
     Args:
-        datasets: an iterable of them.
+        datasets: an iterable of datasets.
 
     Raises:
-        DatasetError: there are none, or one is an IterableDataset.
+        DatasetError: there are no datasets, or one is an IterableDataset.
 
     >>> dataset = ConcatDataset(["ab", "cde"])
     >>> dataset[2], dataset[-1], len(dataset), dataset.cumulative_sizes
@@ -186,11 +186,11 @@ class ConcatDataset(Dataset[T_co]):
         self.cumulative_sizes = list(itertools.accumulate(len(dataset) for dataset in self.datasets))
 
     def __getitem__(self, idx: int) -> T_co:
-        """The sample of an index; negative ones count from the end.
+        """Return the sample of an index; a negative one counts from the end.
 
         Raises:
-            ArgumentError: a negative index is before the first sample.
-            SampleIndexError: an index is behind the last one.
+            ArgumentError: a negative index is out of range.
+            SampleIndexError: the index is not below the length.
         """
         length = len(self)
         if idx < -length:
@@ -208,13 +208,13 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset[T_co]):
-    """Several iterable datasets one after the other. Each is begun when the one before has ended.
+    """Several iterable datasets one after the other. Each begins when the previous one has ended.
 
     Args:
-        datasets: an iterable of them. An iterator is used up by the first pass.
+        datasets: an iterable of datasets. An iterator is exhausted by the first epoch.
 
-    Raises, while it is walked through or measured:
-        DatasetError: one is no IterableDataset.
+    Raises, in ``iter`` and ``len``:
+        DatasetError: a dataset is no IterableDataset.
     """
 
     def __init__(self, datasets: Iterable[IterableDataset[T_co] | Dataset[T_co]]) -> None:
@@ -237,11 +237,11 @@ class Subset(Dataset[T_co]):
     """Chosen samples of a map-style dataset.
 
     Args:
-        dataset: the whole one.
+        dataset: the whole dataset.
         indices: the keys of the chosen samples.
 
     Raises:
-        MissingMethodError: a subclass has a ``__getitem__`` of its own and no ``__getitems__``, which would go past it.
+        MissingMethodError: a subclass overrides ``__getitem__`` and not ``__getitems__``, which would bypass it.
 
     >>> dataset = Subset("abcde", [4, 0])
     >>> dataset[0], dataset.__getitems__([1, 0]), len(dataset)
@@ -262,12 +262,12 @@ class Subset(Dataset[T_co]):
         self.indices = indices
 
     def __getitem__(self, idx: Any) -> T_co:
-        """The sample at a position of `indices`, or what the dataset has for a list of keys, given a list of positions."""
+        """Return the sample at a position of `indices`. For a list of positions, index the dataset with a list of keys."""
         sample: T_co = self.dataset[self._keys(idx) if isinstance(idx, list) else self.indices[idx]]
         return sample
 
     def __getitems__(self, indices: Sequence[int]) -> list[T_co]:
-        """The samples at several positions, by the ``__getitems__`` of the dataset if it has one."""
+        """Return the samples at several positions, by ``__getitems__`` of the dataset if it has it."""
         samples: list[T_co] = _samples(self.dataset, self._keys(indices))
         return samples
 
@@ -279,20 +279,20 @@ class Subset(Dataset[T_co]):
 
 
 def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = None) -> list[Subset[Any]]:
-    """Divide a dataset at random into subsets that have no sample in common.
+    """Divide a dataset at random into disjoint subsets.
 
     Args:
         dataset: a map-style dataset.
-        lengths: how many samples each subset has. Or fractions whose sum is 1: rounded down, and what is left goes to the
-            first ones, one to each.
-        generator: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``, which gives the subsets that
-            PyTorch makes of it. None: a new one, seeded from NumPy's global state.
+        lengths: the number of samples of each subset; or fractions with the sum 1. Their numbers of samples are rounded
+            down, and the remaining samples go to the first subsets, one to each.
+        generator: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``, which gives the same subsets as
+            in PyTorch. None: a new one, seeded from NumPy's global state.
 
     Raises:
-        ArgumentError: the lengths are not that of the dataset together, one is negative, or a fraction is not from 0 to 1.
-        ArgumentTypeError: a length is not an integer, or `generator` neither a generator nor a seed.
+        ArgumentError: the sum of the lengths is not the length of the dataset, or a length or fraction is out of range.
+        ArgumentTypeError: a length is not an integer, or `generator` is neither a generator nor a seed.
 
-    It warns of fractions that leave a subset without samples.
+    Warns about fractions that leave a subset without samples.
 
     >>> [len(subset) for subset in random_split("abcde", [0.5, 0.5])]
     [3, 2]
@@ -326,7 +326,7 @@ def _lengths_of_fractions(fractions: Sequence[float], dataset: Sized) -> list[in
 
 
 def _samples(dataset: Any, keys: Sequence[Any]) -> list[Any]:
-    """The samples of several keys, at once if the dataset can do that."""
+    """Return the samples of several keys, by one call if the dataset supports it."""
     getitems = getattr(dataset, "__getitems__", None)
     samples: list[Any] = getitems(keys) if callable(getitems) else [dataset[key] for key in keys]
     return samples

@@ -1,7 +1,7 @@
-"""Making batches of a dataset: what workers do for a loader, and the loader itself where it has none.
+"""Fetchers: compute samples and batches of a dataset, in workers, or in the main process of a loader without workers.
 
-Of a map-style dataset with the default collation, workers make samples, as many as a task has, and write them into the
-batch's slot. Everything else is made batch by batch: what the user's collation returns, what an iterable dataset gives.
+With the default collation, workers write the samples of a map-style dataset into rows of the batch's slot. With a user's
+collation, and for iterable datasets, a worker makes the whole batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from dali_like.data.array_backends import ArrayBackend, mixed_seed
 from dali_like.data.iterable_walk import Walk, told_by, walk_from
-from dali_like.data.messages import Keys, MadeSamples, Step, Whole
+from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
 from dali_like.data.sample_schema import SampleSchema, batch_of, schema_of
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.worker.exceptions import add_note
@@ -27,21 +27,21 @@ from dali_like.engine.worker.out_of_band import Reducers
 from dali_like.engine.worker.replacing import note_replacement
 from dali_like.engine.worker.requests import Request
 
-#: The global generators are seeded so often in a batch. A fixed number: what is random in a sample depends on it.
+#: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
 SEEDS_PER_BATCH = 8
 
-#: Walks through an iterable dataset that are under way at the same time: nested loops over one loader.
+#: Limit of simultaneous walks through an iterable dataset: nested loops over one loader.
 _MOST_WALKS = 16
 
-#: A step through an iterable dataset that fails more often than this is not tried again.
+#: Limit of failed attempts within one step of an iterable dataset.
 _MOST_FAILURES = 1000
 
-#: Messages name no more indices than this.
+#: Limit of indices in a message.
 _MOST_INDICES = 256
 
 
 class LocalRequest:
-    """In the place of a `Request`, where a batch is made for the calling process itself: what is used of one then."""
+    """Stands in for a `Request` in the main process of a loader without workers."""
 
     def __init__(self) -> None:
         self.cell = [0, 0]
@@ -50,17 +50,17 @@ class LocalRequest:
 
 @dataclass
 class Fetcher:
-    """Makes batches of a dataset; see `dali_like.engine.worker.requests.RequestHandler`.
+    """Computes batches of a dataset; see `dali_like.engine.worker.requests.RequestHandler`.
 
     Attributes:
-        dataset: map-style, or iterable.
-        collate_fn: makes a batch of samples; where no batches are made, is given the sample.
+        dataset: map-style or iterable.
+        collate_fn: makes a batch from a list of samples; without batches, it is called with each sample.
         array_backend: of the loader.
-        batched: whether batches are made.
-        seed_every: so many samples are made between two seeds of the global generators.
-        on_error: what happens when the dataset raises; see `DataLoader`.
+        batched: whether the loader makes batches.
+        seed_every: number of samples between two seeds of the global generators.
+        on_error: reaction to an exception of the dataset; see `DataLoader`.
         worker_init_fn: called in each worker with its number.
-        whole: whether batches are made as wholes. Becomes so when samples turn out to have no form.
+        as_batches: whether workers collate batches. Becomes true if the samples do not fit any schema.
     """
 
     dataset: Any
@@ -70,9 +70,9 @@ class Fetcher:
     seed_every: int | None
     on_error: str | Callable[[Any, Exception], Any]
     worker_init_fn: Callable[[int], Any] | None
-    whole: bool
+    as_batches: bool
     _schema: tuple[bytes, SampleSchema | None] = (b"", None)
-    _last_form: SampleSchema | None = None
+    _collate_schema: SampleSchema | None = None
     _seeders: tuple[Callable[[int], Any], ...] = ()
     _walks: OrderedDict[int, Walk] = field(default_factory=OrderedDict)
 
@@ -83,60 +83,62 @@ class Fetcher:
 
     @property
     def once(self) -> bool:
-        """Whether a worker cannot begin its walk anew: the dataset is its own iterator."""
+        """Whether a worker cannot iterate over the dataset again: it is its own iterator."""
         return isinstance(self.dataset, Iterator)
 
     @property
     def name(self) -> str:
-        """Of the dataset, for messages."""
+        """Name of the dataset for messages."""
         return f"dataset {type(self.dataset).__qualname__}"
 
     @property
     def getitems(self) -> Callable[[Any], Any] | None:
-        """What gives all samples of a batch at once, if the dataset has it and none of them may have to be replaced."""
+        """The dataset's ``__getitems__``, unless a failed sample would have to be replaced."""
         return (getattr(self.dataset, "__getitems__", None) or None) if self.on_error == "raise" else None
 
     # In the main process
 
     def learn(self, message: Any) -> SampleSchema | None:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
-        if isinstance(message, Whole) or not message.others:
+        if isinstance(message, BatchAnswer) or not message.others:
             return None
         schema = schema_of(message.others[0], self.array_backend)
-        self.whole = schema is None
+        self.as_batches = schema is None
         return schema
 
     def describe(self, key: BatchKey, sample: int) -> str:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
-        asked = pickle.loads(key.request)
-        if isinstance(asked, Step):
-            return f"batch {asked.number} of worker {asked.worker}"
-        return self.describe_keys(asked, sample)
+        batch_request = pickle.loads(key.request)
+        if isinstance(batch_request, ItemsRequest):
+            return f"batch {batch_request.number} of worker {batch_request.worker}"
+        return self.describe_keys(batch_request, sample)
 
-    def describe_keys(self, asked: Keys, sample: int) -> str:
-        """Which sample of a map-style dataset it is, for messages."""
+    def describe_keys(self, batch_request: SamplesRequest, sample: int) -> str:
+        """Describe a sample of a map-style dataset for messages."""
         if not self.batched:
-            return f"index {asked.keys!r}"
-        if asked.whole and (self.getitems is not None or sample >= len(asked.keys)):
-            return _described(asked)
-        return f"index {asked.keys[sample]!r} (sample {sample} of batch {asked.number})"
+            return f"index {batch_request.keys!r}"
+        if batch_request.as_batch and (self.getitems is not None or sample >= len(batch_request.keys)):
+            return _described(batch_request)
+        return f"index {batch_request.keys[sample]!r} (sample {sample} of batch {batch_request.number})"
 
     def describe_batch(self, key: BatchKey) -> str:
-        """Which batch it is, where none of its samples is to blame, for messages."""
-        asked = pickle.loads(key.request)
-        return _described(asked) if isinstance(asked, Keys) and self.batched else self.describe(key, 0)
+        """Describe a batch for messages about all of it."""
+        batch_request = pickle.loads(key.request)
+        if isinstance(batch_request, SamplesRequest) and self.batched:
+            return _described(batch_request)
+        return self.describe(key, 0)
 
     # In a worker
 
     def for_thread(self) -> Fetcher:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
-        return dataclasses.replace(self, _schema=(b"", None), _last_form=None, _seeders=(), _walks=OrderedDict())
+        return dataclasses.replace(self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict())
 
     def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
         """See `dali_like.engine.worker.requests.RequestHandler`; the notice is the base seed."""
         seed = int(notice) + worker
         info = WorkerInfo(worker, num_workers, seed, self.dataset)
-        shares_generators = is_worker_thread()  # with all of the program, whose affair they are then
+        shares_generators = is_worker_thread()  # with the program, which seeds them itself
         if shares_generators:
             set_worker_info(info)
         else:
@@ -144,52 +146,52 @@ class Fetcher:
         if self.worker_init_fn is not None:
             try:
                 self.worker_init_fn(worker)
-            except Exception as error:  # whatever the user's function does
+            except Exception as error:  # a user's function may raise any error
                 add_note(error, f"raised by worker_init_fn, in worker {worker}")
                 raise
         self._seeders = () if shares_generators else self.array_backend.seeders(seed)
 
-    def make(self, request: Request) -> MadeSamples | Whole | None:
+    def make(self, request: Request) -> SamplesAnswer | BatchAnswer | None:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
-        asked = pickle.loads(request.text)
+        batch_request = pickle.loads(request.text)
         request.cell[0] = request.start
-        if isinstance(asked, Step):
-            return self.step(asked, request)
-        if asked.whole:
-            return Whole(self.fetch(asked, request))
-        return self._fill(asked, request)
+        if isinstance(batch_request, ItemsRequest):
+            return self.step(batch_request, request)
+        if batch_request.as_batch:
+            return BatchAnswer(self.fetch(batch_request, request))
+        return self._fill(batch_request, request)
 
-    def put_back(self, request: Request, message: MadeSamples | Whole) -> None:
-        """See `dali_like.engine.worker.requests.RequestHandler`. Only walks cannot do a step again."""
-        asked = pickle.loads(request.text)
-        if isinstance(asked, Step) and isinstance(message, Whole):
-            self._walks[asked.walk].unplaced[asked.number] = message
+    def put_back(self, request: Request, message: SamplesAnswer | BatchAnswer) -> None:
+        """See `dali_like.engine.worker.requests.RequestHandler`. Only a walk cannot repeat a step."""
+        batch_request = pickle.loads(request.text)
+        if isinstance(batch_request, ItemsRequest) and isinstance(message, BatchAnswer):
+            self._walks[batch_request.iterator].unplaced[batch_request.number] = message
 
-    def _fill(self, asked: Keys, request: Request) -> MadeSamples | None:
-        """Make samples and write them into their rows, for as long as they are of the expected form."""
-        schema = self._form_of(request.schema)
+    def _fill(self, batch_request: SamplesRequest, request: Request) -> SamplesAnswer | None:
+        """Compute samples, and write them into their rows as long as they fit the schema."""
+        schema = self._schema_of(request.schema)
         texts: list[list[Any]] = [[] for _ in range(0 if schema is None else schema.num_texts)]
         others: list[Any] = []
         together = request.stop - request.start if schema is None else schema.together
         for begin in range(request.start, request.stop, together or 1):
             end = min(begin + together, request.stop)
-            samples = self._make_some(asked, begin, end, request)
+            samples = self._make_some(batch_request, begin, end, request)
             if schema is not None and not others:
                 rows = [rows[begin - request.start : end - request.start] for rows in request.rows]
                 samples = samples[schema.put(samples, rows, texts) :]
             others += samples
-            del samples  # so that the next ones get the same memory, which is in the cache
-        return MadeSamples(texts, others) if others or texts else None
+            del samples  # the next samples reuse the memory, which is in the CPU cache
+        return SamplesAnswer(texts, others) if others or texts else None
 
-    def _make_some(self, asked: Keys, begin: int, end: int, request: Request) -> list[Any]:
-        seed, number, keys, _ = asked
+    def _make_some(self, batch_request: SamplesRequest, begin: int, end: int, request: Request) -> list[Any]:
+        seed, number, keys, _ = batch_request
         samples = []
         cell = request.cell
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         for start, stop in self._spans(begin, end):
             if seed is not None and start % self.seed_every == 0:  # type: ignore[operator]
                 self._seed(seed, number, start)
-            # These loops are what a sample costs besides the dataset.
+            # These loops are the overhead per sample.
             if self.on_error == "raise":
                 for i in range(start, stop):
                     cell[0] = i
@@ -201,33 +203,33 @@ class Fetcher:
         return samples
 
     def _spans(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Some samples of a batch, divided where the generators are seeded."""
+        """Divide a range of samples where the generators are seeded."""
         assert self.seed_every is not None
         while begin < end:
             stop = min(begin - begin % self.seed_every + self.seed_every, end)
             yield begin, stop
             begin = stop
 
-    def _form_of(self, packed: bytes) -> SampleSchema | None:
+    def _schema_of(self, packed: bytes) -> SampleSchema | None:
         if packed != self._schema[0]:
             self._schema = packed, pickle.loads(packed) if packed else None
         return self._schema[1]
 
-    # Wherever batches are made
+    # In a worker or the main process
 
     def collate(self, samples: Any) -> Any:
-        """The batch of samples that are all there. The default collation makes it like those in rows, where it can."""
+        """Collate samples. The default collation writes them as into rows, if they fit a schema: that is faster."""
         if samples.__class__ is not list or not samples or not self.array_backend.is_default(self.collate_fn):
             return self.collate_fn(samples)
-        batch = None if self._last_form is None else batch_of(samples, self._last_form)
+        batch = None if self._collate_schema is None else batch_of(samples, self._collate_schema)
         if batch is None:
-            self._last_form = schema_of(samples[0], self.array_backend)
-            batch = None if self._last_form is None else batch_of(samples, self._last_form)
+            self._collate_schema = schema_of(samples[0], self.array_backend)
+            batch = None if self._collate_schema is None else batch_of(samples, self._collate_schema)
         return self.collate_fn(samples) if batch is None else batch
 
-    def fetch(self, asked: Keys, request: Request | LocalRequest) -> Any:
-        """Make a batch of a map-style dataset, or one sample."""
-        seed, number, keys, _ = asked
+    def fetch(self, batch_request: SamplesRequest, request: Request | LocalRequest) -> Any:
+        """Return a batch of a map-style dataset, or one sample without batches."""
+        seed, number, keys, _ = batch_request
         dataset = self.dataset if request.watch is None else _MeasuredDataset(self.dataset, request.watch)
         if not self.batched:
             self._seed(seed, number, 0)
@@ -245,7 +247,7 @@ class Fetcher:
         request.cell[0] = len(keys)
         return self.collate(samples)
 
-    def step(self, asked: Step, request: Request | LocalRequest) -> Whole:
+    def step(self, asked: ItemsRequest, request: Request | LocalRequest) -> BatchAnswer:
         """Take the next step of a walk through an iterable dataset.
 
         Raises:
@@ -253,7 +255,7 @@ class Fetcher:
         """
         walk = self._walk_of(asked)
         if asked.number in walk.unplaced:
-            unplaced: Whole = walk.unplaced.pop(asked.number)
+            unplaced: BatchAnswer = walk.unplaced.pop(asked.number)
             return unplaced
         while walk.steps < asked.number:  # in the place of another worker, or after going on from a state
             with contextlib.suppress(Exception):  # that has been raised before
@@ -262,7 +264,7 @@ class Fetcher:
         if walk.has_ended and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
             raise StopIteration
         told = told_by(walk, asked.worker, self.dataset)
-        return Whole(self.collate(samples) if self.batched else self.collate_fn(samples[0]), told)
+        return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), told)
 
     def open_walk(self, number: int, shared_seed: int | None, told: dict[str, Any] | None = None) -> Walk:
         """Begin a walk through an iterable dataset, or go on with one."""
@@ -277,18 +279,18 @@ class Fetcher:
         """Where a walk of this process is; see `dali_like.data.iterable_walk.told_by`."""
         return told_by(self._walks[number], 0, self.dataset)
 
-    def _walk_of(self, asked: Step) -> Walk:
-        walk = self._walks.get(asked.walk)
+    def _walk_of(self, asked: ItemsRequest) -> Walk:
+        walk = self._walks.get(asked.iterator)
         if walk is None or (walk.steps > asked.number and asked.number not in walk.unplaced):
             self._seed(asked.seed, asked.worker)
-            told = asked.told if asked.told is not None and asked.told["steps"] <= asked.number else None
-            walk = self.open_walk(asked.walk, asked.shared_seed, told)
-        self._walks.move_to_end(asked.walk)
+            told = asked.state if asked.state is not None and asked.state["steps"] <= asked.number else None
+            walk = self.open_walk(asked.iterator, asked.shared_seed, told)
+        self._walks.move_to_end(asked.iterator)
         if len(self._walks) > _MOST_WALKS:
             self._walks.popitem(last=False)
         return walk
 
-    def _take(self, walk: Walk, asked: Step, request: Request | LocalRequest) -> list[Any]:
+    def _take(self, walk: Walk, asked: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
         self._seed(asked.seed, asked.number, asked.worker)
         walk.steps += 1
         samples: list[Any] = []
@@ -325,15 +327,15 @@ class Fetcher:
             return self._get_another(keys, i, error, request)
 
     def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | LocalRequest) -> Any:
-        """The next sample of the batch that can be had.
+        """Return the next sample of the batch whose computation succeeds.
 
         Raises:
-            Exception: there is none.
+            Exception: every sample fails.
         """
         for key in itertools.chain(keys[i + 1 :], keys[:i]):
             try:
                 sample = self.dataset[key]
-            except Exception:  # that one too: on to the next
+            except Exception:  # try the next one
                 continue
             note_replacement(request.cell, f"sample {keys[i]!r}", f"sample {key!r}", error)
             return sample
@@ -344,7 +346,9 @@ class Fetcher:
         try:
             return self.on_error(key, error)
         except StopIteration as stop:
-            raise RuntimeError("on_error raised StopIteration; only the dataset ends the epoch") from stop
+            raise RuntimeError(
+                "on_error raised StopIteration, but only the dataset ends the epoch; return a sample or raise another error"
+            ) from stop
 
     def _seed(self, seed: int | None, *position: int) -> None:
         if seed is not None:
@@ -353,16 +357,16 @@ class Fetcher:
                 seeder(mixed)
 
 
-def _described(asked: Keys) -> str:
-    """A batch, with the indices of its samples: what collations say of samples counts them within the batch."""
-    if not isinstance(asked.keys, Collection):  # as a dataset with __getitems__ may be given them
-        return f"batch {asked.number}"
-    indices = ", ".join(map(repr, itertools.islice(asked.keys, _MOST_INDICES)))
-    return f"batch {asked.number} (indices {indices}{', ...' if len(asked.keys) > _MOST_INDICES else ''})"
+def _described(batch_request: SamplesRequest) -> str:
+    """Describe a batch with the indices of its samples: errors of a collation count samples within the batch."""
+    if not isinstance(batch_request.keys, Collection):  # a dataset with __getitems__ may support other keys
+        return f"batch {batch_request.number}"
+    indices = ", ".join(map(repr, itertools.islice(batch_request.keys, _MOST_INDICES)))
+    return f"batch {batch_request.number} (indices {indices}{', ...' if len(batch_request.keys) > _MOST_INDICES else ''})"
 
 
 class _MeasuredDataset:
-    """A map-style dataset whose samples are measured."""
+    """A map-style dataset that measures the time of each sample."""
 
     def __init__(self, dataset: Any, watch: Stopwatch) -> None:
         self._dataset = dataset
@@ -373,15 +377,15 @@ class _MeasuredDataset:
 
 
 def _measured(function: Callable[[Any], Any], request: Request | LocalRequest) -> Callable[[Any], Any]:
-    """A function; or one that is measured, if the request says so."""
+    """Return the function, with a time measurement if the request has a stopwatch."""
     return function if request.watch is None else request.watch.timed(function)
 
 
 def as_sequence(keys: Any) -> Sequence[Any]:
-    """The keys of a batch as a sequence, in whatever container a batch sampler has them."""
+    """Return the keys of a batch as a sequence: a batch sampler may yield any iterable."""
     return keys if isinstance(keys, (list, tuple)) else list(keys)
 
 
 def seed_every(batch_size: int) -> int:
-    """How many samples are made between two seeds of the global generators."""
+    """Return the number of samples between two seeds of the global generators."""
     return -(-batch_size // SEEDS_PER_BATCH)

@@ -1,4 +1,4 @@
-"""Whether copies of a dataset are still like the original: by a hash of its pickle, which itself is not kept."""
+"""Detects changes of a dataset whose copies are in kept workers, by a hash of its pickle."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import Any
 
 from dali_like.sources import by_value
 
-#: Arrays of at least so many bytes are left out: looking through them at each epoch would take too long.
+#: Larger arrays are left out: hashing them in each epoch would take too long.
 _LEAST_LARGE_BYTES = 1 << 16
-#: Containers of more parts are left out if one of them cannot be pickled, for the same reason.
+#: Larger containers are left out if a part cannot be pickled, for the same reason.
 _MOST_PARTS = 1000
 
 
 def fingerprint_of(value: Any) -> bytes:
-    """What is different when something in a value has changed, but for what cannot be pickled."""
+    """Return a hash that differs after a change of the value. It ignores parts that cannot be pickled."""
     return _fingerprint_of(value, set())
 
 
 def _fingerprint_of(value: Any, seen: set[int]) -> bytes:
     digest = _Digest()
-    with contextlib.suppress(Exception):  # whatever a user's class raises when it is pickled
+    with contextlib.suppress(Exception):  # pickling a user's class may raise any error
         by_value.dump(value, digest, _is_small)
         return digest.value
     if id(value) in seen:
@@ -34,7 +34,7 @@ def _fingerprint_of(value: Any, seen: set[int]) -> bytes:
 
 
 def _parts_of(value: Any) -> Sequence[Any]:
-    """What can be looked at separately of something that cannot be pickled: attributes and items, and their names."""
+    """Return the parts of a value that cannot be pickled: its items, or its attributes with their names."""
     if isinstance(value, (list, tuple)):
         return value if len(value) <= _MOST_PARTS else ()
     named = value if isinstance(value, dict) else getattr(value, "__dict__", {})
@@ -42,7 +42,7 @@ def _parts_of(value: Any) -> Sequence[Any]:
 
 
 class _Digest:
-    """A file of which only a hash is kept."""
+    """A file that keeps only the hash of its content."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-"""Datasets of files in folders, one folder for each class, with the names and arguments of ``torchvision.datasets``."""
+"""Datasets of files with one folder per class, with the names and arguments of ``torchvision.datasets``."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from dali_like.images.decode import decode_image
 
 __all__ = ["IMG_EXTENSIONS", "DatasetFolder", "ImageFolder", "default_loader"]
 
-#: The files that `ImageFolder` takes for images, in lower or upper case.
+#: Suffixes of image files for `ImageFolder`, in lower or upper case.
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 
-#: How files of the portable pixmap formats begin.
+#: The first bytes of files of the portable pixmap formats.
 _PIXMAPS = tuple(f"P{number}".encode() for number in range(1, 7))
 
 _IsValid = Callable[[str], bool]
 
 
 def default_loader(path: str) -> NDArray[np.uint8]:
-    """Read an image: an array (height, width, 3) of dtype uint8, RGB.
+    """Read an image as an RGB array of shape (height, width, 3) and dtype uint8.
 
-    Gray is repeated, alpha is dropped, and the orientation that EXIF data tell of is disregarded, as Pillow's
-    ``Image.open(path).convert("RGB")`` does it.
+    Gray is repeated, alpha is dropped, and the EXIF orientation is ignored, as in Pillow's
+    ``Image.open(path).convert("RGB")``.
 
     Args:
         path: a JPEG, PNG, WebP, BMP, TIFF, PPM or PGM file.
 
     Raises:
-        DecodeError: it cannot be decoded.
+        DecodeError: the image cannot be decoded.
         MissingExtraError: simplejpeg or OpenCV is not installed.
     """
     encoded = np.fromfile(path, np.uint8)
@@ -50,31 +50,31 @@ def default_loader(path: str) -> NDArray[np.uint8]:
 
 
 class DatasetFolder(Dataset[tuple[Any, Any]]):
-    """Files in folders: each folder in the root is a class, and all files in it, at any depth, are samples of that class.
+    """Files in folders: each folder in the root is a class, and the files in it, at any depth, are its samples.
 
-    A sample is what `loader` made of the file, and the number of the class. Classes are numbered in the order of their
-    names, and samples ordered by class and path.
+    A sample is a pair: the result of `loader`, and the number of the class. Classes are numbered in the order of their
+    names, and samples are ordered by class and path.
 
     Args:
         root: the folder.
-        loader: makes a sample of a path.
-        extensions: which files are taken, by the ends of their names in lower case, such as ``(".npy",)``.
-        transform: called with each sample; returns what takes its place.
-        target_transform: called with the number of the class; returns what takes its place.
-        is_valid_file: which files are taken, as a function of the path. Either this or `extensions`.
-        allow_empty: whether a class may be without files.
+        loader: returns the sample of a path.
+        extensions: suffixes of the files to use, in lower case, such as ``(".npy",)``.
+        transform: called with each sample; its result replaces the sample.
+        target_transform: called with the number of the class; its result replaces the number.
+        is_valid_file: returns whether to use the file of a path. Either this or `extensions`.
+        allow_empty: whether classes without files are allowed.
 
     Attributes:
         classes: the names of the classes, sorted.
-        class_to_idx: the number of each.
+        class_to_idx: the number of each class, by name.
         samples: the path and the number of the class of each sample.
         targets: the number of the class of each sample.
 
     Raises:
-        FolderError: there are no folders in the root; or one has no files, unless `allow_empty`.
+        FolderError: the root has no folders; or a folder has no files, without `allow_empty`.
         ArgumentError: both or none of `extensions` and `is_valid_file` are given.
 
-    ``find_classes`` and ``make_dataset`` may be overridden.
+    Subclasses may override ``find_classes`` and ``make_dataset``.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as root:
@@ -106,10 +106,10 @@ class DatasetFolder(Dataset[tuple[Any, Any]]):
         self.targets = [target for _, target in self.samples]
 
     def find_classes(self, directory: str | Path) -> tuple[list[str], dict[str, int]]:
-        """The names of the classes, and the number of each. A subclass may leave some out, or find them elsewhere.
+        """Return the names of the classes, and the number of each. Subclasses may omit some, or find them elsewhere.
 
         Raises:
-            FolderError: there are none.
+            FolderError: there are no classes.
         """
         classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
         if not classes:
@@ -124,7 +124,7 @@ class DatasetFolder(Dataset[tuple[Any, Any]]):
         is_valid_file: _IsValid | None = None,
         allow_empty: bool = False,
     ) -> list[tuple[str, int]]:
-        """The path and the number of the class of each sample.
+        """Return the path and the number of the class of each sample.
 
         Raises:
             FolderError, ArgumentError: see the class.
@@ -147,7 +147,7 @@ class DatasetFolder(Dataset[tuple[Any, Any]]):
                 sample = self.transform(sample)
         except Exception as error:
             if path not in str(error):
-                add_note(error, f"the sample is of the file {path}")
+                add_note(error, f"raised for the file {path}")
             raise
         if self.target_transform is not None:
             target = self.target_transform(target)
@@ -168,19 +168,19 @@ class ImageFolder(DatasetFolder):
 
     Args:
         root: the folder.
-        transform: called with each image, which is an array (height, width, 3) of dtype uint8, RGB; returns what takes its
-            place.
-        target_transform: called with the number of the class; returns what takes its place.
-        loader: makes an image of a path.
-        is_valid_file: which files are taken, as a function of the path. None: those with one of `IMG_EXTENSIONS`.
-        allow_empty: whether a class may be without images.
+        transform: called with each image, an RGB array of shape (height, width, 3) and dtype uint8; its result replaces the
+            image.
+        target_transform: called with the number of the class; its result replaces the number.
+        loader: returns the image of a path.
+        is_valid_file: returns whether to use the file of a path. None: use the suffixes in `IMG_EXTENSIONS`.
+        allow_empty: whether classes without images are allowed.
 
     Attributes:
-        classes: the names of the classes; for this and the others see `DatasetFolder`.
+        classes, class_to_idx, samples, targets: see `DatasetFolder`.
         imgs: the same as `samples`.
 
     Raises:
-        FolderError: there are no folders in the root; or one has no images, unless `allow_empty`.
+        FolderError: the root has no folders; or a folder has no images, without `allow_empty`.
     """
 
     def __init__(
@@ -204,12 +204,12 @@ def _decode_pixmap(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
     except cv2.error:
         pixels = None
     if pixels is None:
-        raise DecodeError(f"not a PPM or PGM image, though it begins like one: {encoded.size} bytes")
+        raise DecodeError(f"invalid PPM or PGM image of {encoded.size} bytes; its first bytes are those of the format")
     return np.ascontiguousarray(pixels[:, :, ::-1])
 
 
 def _files(directory: str) -> Iterator[str]:
-    """All files below a folder, sorted by folder and name; those behind symbolic links, too."""
+    """Yield the files below a folder, sorted by folder and name. Follow symbolic links."""
     for folder, _, names in sorted(os.walk(directory, followlinks=True)):
         for name in sorted(names):
             yield os.path.join(folder, name)

@@ -1,9 +1,7 @@
-"""Where samplers get their random numbers from: a generator of NumPy, or one of PyTorch, whose numbers are its own.
+"""Random numbers for samplers, from a generator of NumPy or of PyTorch.
 
-Samplers know a `Randomness`, which wraps a generator, and nothing of what is behind it. PyTorch is not imported for that:
-whoever has one of its generators has imported it.
-
-The state of a generator is given as numbers and text, so that it can be stored as JSON.
+Samplers use the `Randomness` protocol, which wraps a generator. PyTorch is not imported for it: a program with one of its
+generators has imported it. The state of a generator consists of numbers and text, so that JSON can store it.
 """
 
 from __future__ import annotations
@@ -25,33 +23,33 @@ _TORCH_MULTINOMIAL_LIMIT = 2**24
 
 
 class Randomness(Protocol):
-    """What samplers draw from."""
+    """A source of random numbers for samplers."""
 
     @classmethod
     def fresh(cls) -> Self:
-        """A new generator. Its seed is drawn from the library's global state, so that seeding that makes it reproducible."""
+        """Return a new generator, seeded from the library's global generator, which programs seed."""
 
     @classmethod
     def of_epoch(cls, seed: int, epoch: int) -> Self:
-        """A new generator that depends on these numbers alone."""
+        """Return a new generator that depends only on these numbers."""
 
     def permutation(self, length: int) -> NDArray[np.int64]:
-        """The numbers below `length` in random order."""
+        """Return the numbers below `length` in random order."""
 
     def integers(self, high: int, count: int) -> NDArray[np.int64]:
-        """So many numbers below `high`, each of them equally likely."""
+        """Draw `count` numbers below `high` from the uniform distribution."""
 
     def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
-        """So many positions of `weights`, each as likely as its weight says; without replacement, each at most once."""
+        """Draw `count` positions with probabilities proportional to `weights`; without replacement, each at most once."""
 
     def state(self) -> dict[str, Any]:
-        """The state of the generator, for `restore`."""
+        """Return the state of the generator, for `restore`."""
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Put the generator into a state that `state` has returned.
+        """Set the generator to a result of `state`.
 
         Raises:
-            CheckpointError: this is no state of such a generator.
+            CheckpointError: this is not the state of such a generator.
         """
 
 
@@ -63,12 +61,12 @@ class NumpyRandomness:
 
     @classmethod
     def fresh(cls) -> Self:
-        """A new generator, seeded with a number from NumPy's global state."""
+        """Return a new generator, seeded from NumPy's global generator."""
         return cls(np.random.default_rng(int(np.random.randint(2**63 - 1, dtype=np.int64))))
 
     @classmethod
     def of_epoch(cls, seed: int, epoch: int) -> Self:
-        """A new generator; no two pairs of seed and epoch share one. Negative numbers count from 2^64 downwards."""
+        """Return a new generator, different for each pair of seed and epoch. Negative numbers are taken modulo 2^64."""
         return cls(np.random.default_rng([seed % 2**64, epoch % 2**64]))
 
     def permutation(self, length: int) -> NDArray[np.int64]:
@@ -86,7 +84,7 @@ class NumpyRandomness:
         return _by_arrival(weights, self._generator.random(len(weights)), count)
 
     def state(self) -> dict[str, Any]:
-        """The state of the bit generator, its arrays as lists."""
+        """Return the state of the bit generator, with lists for arrays."""
         state: dict[str, Any] = _plain(self._generator.bit_generator.state)
         return state
 
@@ -100,7 +98,7 @@ class NumpyRandomness:
 
 
 class TorchRandomness:
-    """Draws from a ``torch.Generator`` by PyTorch's functions, as PyTorch's samplers do."""
+    """Draws from a ``torch.Generator`` with the functions that PyTorch's samplers use."""
 
     def __init__(self, generator: Any) -> None:
         self._torch = importlib.import_module("torch")
@@ -108,14 +106,14 @@ class TorchRandomness:
 
     @classmethod
     def fresh(cls) -> Self:
-        """A new generator, seeded with a number from PyTorch's global state, as its ``RandomSampler`` does it."""
+        """Return a new generator, seeded from PyTorch's global generator as in its ``RandomSampler``."""
         torch = importlib.import_module("torch")
         seed = int(torch.empty((), dtype=torch.int64).random_().item())
         return cls(torch.Generator().manual_seed(seed))
 
     @classmethod
     def of_epoch(cls, seed: int, epoch: int) -> Self:
-        """A new generator, seeded as in ``torch.utils.data.DistributedSampler``."""
+        """Return a new generator, seeded as in ``torch.utils.data.DistributedSampler``."""
         return cls(importlib.import_module("torch").Generator().manual_seed(seed + epoch))
 
     def permutation(self, length: int) -> NDArray[np.int64]:
@@ -127,7 +125,7 @@ class TorchRandomness:
         return self._array(self._torch.randint(high, (count,), dtype=self._torch.int64, generator=self._generator))
 
     def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
-        """See `Randomness.weighted`. Where ``torch.multinomial`` has too many weights, they are drawn as for NumPy."""
+        """See `Randomness.weighted`. If ``torch.multinomial`` cannot take so many weights, draw as for NumPy."""
         if len(weights) <= _TORCH_MULTINOMIAL_LIMIT:
             tensor = self._torch.from_numpy(weights)
             return self._array(self._torch.multinomial(tensor, count, replacement, generator=self._generator))
@@ -136,7 +134,7 @@ class TorchRandomness:
         return _by_arrival(weights, self._uniform(len(weights)), count)
 
     def state(self) -> dict[str, Any]:
-        """The bytes of the state, as hexadecimal text."""
+        """Return the bytes of the state as hexadecimal text."""
         return {"torch": self._generator.get_state().numpy().tobytes().hex()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -158,10 +156,10 @@ class TorchRandomness:
 
 
 def as_generator(generator: Any) -> Any:
-    """What a user gave as generator, as a generator: a seed becomes one of NumPy, and None stays None.
+    """Return the generator for a user's argument: a seed becomes a generator of NumPy, and None stays None.
 
     Raises:
-        ArgumentTypeError: it is neither a generator nor a seed.
+        ArgumentTypeError: the argument is neither a generator nor a seed.
     """
     if generator is None or _is_torch_generator(generator):
         return generator
@@ -174,7 +172,7 @@ def as_generator(generator: Any) -> Any:
 
 
 def randomness_of(generator: Any) -> Randomness:
-    """What draws from a generator that `as_generator` has returned."""
+    """Wrap a result of `as_generator`."""
     if _is_torch_generator(generator):
         return TorchRandomness(generator)
     return NumpyRandomness(as_generator(generator))
@@ -186,20 +184,20 @@ def _is_torch_generator(generator: Any) -> bool:
 
 
 def _by_cumulated_weights(weights: NDArray[np.float64], uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-    """For each number from [0, 1) a position: the weights side by side divide the interval."""
+    """Return a position for each number in [0, 1), which the weights side by side divide."""
     edges = np.cumsum(weights / weights.max())
     positions: NDArray[np.int64] = np.searchsorted(edges, uniform * edges[-1], side="right")
     return positions
 
 
 def _by_arrival(weights: NDArray[np.float64], uniform: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """The first positions of a race: each arrives at a random time, with a rate that is its weight.
+    """Draw without replacement: each position gets a random arrival time with its weight as the rate; return the first ones.
 
-    Who is first is as likely as the weight says, and so is who is next among those that are left (Efraimidis and Spirakis,
+    Each next arrival then has a probability proportional to its weight among the remaining ones (Efraimidis and Spirakis,
     "Weighted random sampling with a reservoir", 2006).
     """
     runners: NDArray[np.int64] = np.flatnonzero(weights)
-    with np.errstate(divide="ignore"):  # of the logarithm of 0: one arrives at once
+    with np.errstate(divide="ignore"):  # the logarithm of 0: an immediate arrival
         log_times = np.log(-np.log1p(-uniform[runners])) - np.log(weights[runners])
     first: NDArray[np.int64] = runners[np.argsort(log_times, kind="stable")[:count]]
     return first

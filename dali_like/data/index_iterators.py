@@ -1,8 +1,8 @@
-"""The iterators of this package's samplers: over indices that are known, computed or drawn, and over batches of them.
+"""The iterators of this library's samplers: over known, computed or drawn indices, and over batches of indices.
 
-See `dali_like.data.sampler_iterators`. What is drawn is drawn in blocks: a state holds the state of the random generator
-before the block that is under way, and how many of its indices have been taken. So one block is drawn again, and nothing is
-skipped one by one; and the generator is left as it was, so that later passes are the same, too.
+Random indices are drawn in blocks. A state holds the state of the random generator before the current block, and the number
+of indices taken from the block. Resuming draws one block again and skips nothing one by one. It restores the generator, so
+that later epochs are the same, too. See `dali_like.data.sampler_iterators`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class IndexIterator(SamplerIterator[T_co]):
-    """A pass over indices, which come in lists of any length as fast as one by one."""
+    """An iterator over indices that returns lists of them efficiently."""
 
     def __next__(self) -> T_co:
         for index in self.take(1):
@@ -36,7 +36,7 @@ class IndexIterator(SamplerIterator[T_co]):
 
 
 class SequenceIterator(IndexIterator[int]):
-    """A pass over indices that are known beforehand."""
+    """An iterator over known indices."""
 
     def __init__(self, indices: Sequence[int]) -> None:
         self._indices = indices
@@ -56,7 +56,7 @@ class SequenceIterator(IndexIterator[int]):
 
 
 class EpochIterator(IndexIterator[int]):
-    """A pass over indices that are a function of a seed and of the number of the epoch."""
+    """An iterator over indices that are a function of a seed and the number of the epoch."""
 
     def __init__(self, indices_of: Callable[[int, int], NDArray[np.int64]], seed: int, epoch: int) -> None:
         self._indices_of = indices_of
@@ -79,13 +79,13 @@ class EpochIterator(IndexIterator[int]):
 
 @dataclass(frozen=True)
 class Draws:
-    """What a pass over a random sampler draws.
+    """The random indices of one epoch.
 
     Attributes:
-        total: how many indices there are.
-        block: how many are drawn at once.
-        blocks: how often. There may be an empty block at the end, which is drawn all the same.
-        draw: makes a block of so many.
+        total: number of indices.
+        block: number of indices per block.
+        blocks: number of blocks. An empty block at the end is drawn, too.
+        draw: draws a block of a given size.
     """
 
     total: int
@@ -94,17 +94,17 @@ class Draws:
     draw: Callable[[Randomness, int], NDArray[np.int64]]
 
     def size(self, number: int) -> int:
-        """How many indices the block of this number has."""
+        """Return the size of a block."""
         return min(self.block, self.total - number * self.block)
 
 
 class DrawingIterator(IndexIterator[int]):
-    """A pass over indices that are drawn from a generator, block by block, when they are needed.
+    """An iterator over indices that it draws from a generator, block by block, when they are needed.
 
     Args:
-        draws: what is drawn.
-        generator: what it is drawn from. None: a fresh generator, made when the first number or the state is asked for.
-        kind: makes fresh generators.
+        draws: the blocks.
+        generator: the generator. None: a new one, made for the first index or the first `state_dict`.
+        kind: makes new generators.
     """
 
     def __init__(self, draws: Draws, generator: Any, kind: type[Randomness]) -> None:
@@ -140,7 +140,7 @@ class DrawingIterator(IndexIterator[int]):
         drawn = count_in(state_dict, "drawn", draws.blocks)
         taken = count_in(state_dict, "taken", draws.size(drawn - 1) if drawn else 0)
         if self._source is None:
-            self._source = self._kind.of_epoch(0, 0)  # a fresh one would take a number from the global state
+            self._source = self._kind.of_epoch(0, 0)  # a fresh one would draw from the global generator
         self._randomness().restore(part_in(state_dict, "generator", Mapping))
         self._block, self._taken, self._drawn = self._block[:0], 0, max(0, drawn - 1)
         if drawn:
@@ -148,7 +148,7 @@ class DrawingIterator(IndexIterator[int]):
             self._taken = taken
 
     def _draw(self) -> bool:
-        """Draw the next block, unless that was the last."""
+        """Draw the next block. Return False after the last one."""
         if self._drawn == self._draws.blocks:
             return False
         source = self._randomness()
@@ -164,7 +164,7 @@ class DrawingIterator(IndexIterator[int]):
 
 
 class ItemIterator(IndexIterator[T_co]):
-    """A pass over the items of a sequence whose positions another pass gives."""
+    """An iterator over the items of a sequence at the positions of another iterator."""
 
     def __init__(self, items: Sequence[T_co], positions: SamplerIterator[int]) -> None:
         self._items = items
@@ -184,9 +184,9 @@ class ItemIterator(IndexIterator[T_co]):
 
 
 class BatchIterator(SamplerIterator[list[T_co]]):
-    """A pass over lists of indices; each takes as many from another pass as it needs, and not before.
+    """An iterator over lists of indices from another iterator.
 
-    The other pass begins when something is asked for, as in PyTorch: until then its sampler may be changed.
+    The other iterator begins with the first request, as in PyTorch: until then, its sampler may change.
     """
 
     def __init__(self, begin: Callable[[], SamplerIterator[T_co]], batch_size: int, drop_last: bool) -> None:
@@ -217,4 +217,4 @@ class BatchIterator(SamplerIterator[list[T_co]]):
 def _check_total(state: Mapping[str, Any], total: int) -> None:
     of_state = count_in(state, "total")
     if of_state != total:
-        raise CheckpointError(f"Invalid state_dict: it is of a pass over {of_state} indices, this is one over {total}")
+        raise CheckpointError(f"Invalid state_dict: it is of an epoch of {of_state} indices, and this sampler has {total}")

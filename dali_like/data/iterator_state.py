@@ -1,58 +1,39 @@
-"""What a pass over a loader is to do, how far it has come, and whether what a user gives is a state of that."""
+"""The position of a loader iterator, and checks of the states that users load."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any
 
-from dali_like.data.array_backends import ArrayBackend, mixed_seed
+from dali_like.data.array_backends import mixed_seed
 from dali_like.data.iterable_walk import TOLD
 from dali_like.errors import CheckpointError
 
-STATE_VERSION = 1
-
-
-class Plan(NamedTuple):
-    """What a loader has been told, as it is when a pass begins; see `dali_like.data.options.LoaderOptions`."""
-
-    dataset: Any
-    is_iterable: bool
-    batched: bool
-    batch_size: int | None
-    drop_last: bool
-    index_sampler: Iterable[Any]
-    num_workers: int
-    num_ahead: int
-    timeout_s: float
-    in_order: bool
-    seeded_by_task: bool
-    pins: bool
-    announced_length: int | None
-    array_backend: ArrayBackend
+STATE_VERSION = 2
 
 
 @dataclass
 class IteratorState:
-    """How far a pass has come: all that there is to resume from.
+    """The position of a loader iterator: everything that is needed to resume it. JSON can store all of it.
 
     Attributes:
-        base_seed: what the random numbers of its samples depend on.
-        number: and this: which pass it is, of those with this base seed.
-        generator: the state of the loader's generator at its beginning; None if it has none.
-        sampler: the state of the pass over the sampler at its beginning; of an iterable dataset, None.
-        yielded: how many batches have been delivered, of which there is none missing.
-        ahead: the batches behind them that have been delivered already.
-        steps: of an iterable dataset, how many each worker has been asked for and has delivered or ended.
-        turn: of an iterable dataset, the worker whose batch comes next.
-        ended: of an iterable dataset, the workers that have come to the end.
-        shared_seed: what copies of the dataset have in common; see `ArrayBackend.draw_shared_seed`.
-        told: of an iterable dataset, what has been said last of the state of each worker's walk; see
+        base_seed: seeds the random numbers of the samples, together with `number`.
+        number: number of earlier iterators with the same base seed.
+        generator: state of the loader's generator at the beginning; None without one.
+        sampler: state of the sampler's iterator at the beginning; None for an iterable dataset.
+        yielded: number of yielded batches without a gap.
+        ahead: numbers of the batches behind a gap that were yielded out of order.
+        steps: for an iterable dataset, the number of answered requests of each worker.
+        turn: for an iterable dataset, the worker of the next batch.
+        ended: for an iterable dataset, the workers at their end.
+        shared_seed: see `ArrayBackend.draw_shared_seed`.
+        reported_states: for an iterable dataset, the last reported state of each worker; see
             `dali_like.data.iterable_walk`.
-        is_over: whether the pass has ended.
+        is_over: whether the iterator is at its end.
     """
 
     base_seed: int
@@ -65,63 +46,73 @@ class IteratorState:
     turn: int = 0
     ended: list[int] = field(default_factory=list)
     shared_seed: int | None = None
-    told: list[dict[str, Any]] = field(default_factory=list)
+    reported_states: list[dict[str, Any]] = field(default_factory=list)
     is_over: bool = False
 
     @property
     def seed(self) -> int:
-        """What the random numbers of its samples depend on."""
+        """The seed of this epoch."""
         return mixed_seed(self.base_seed, self.number)
 
     def deliver(self, number: int) -> None:
-        """Take note of a batch that has been delivered."""
+        """Record that a batch has been yielded."""
         self.ahead.append(number)
         while self.yielded in self.ahead:
             self.ahead.remove(self.yielded)
             self.yielded += 1
 
-    def tell(self, told: dict[str, Any] | None) -> None:
-        """Take note of what is said of the state of a worker's walk, if anything is."""
-        if told is not None:
-            self.told = [old for old in self.told if old["worker"] != told["worker"]] + [told]
+    def note_reported(self, state: dict[str, Any] | None) -> None:
+        """Record the reported state of a worker, if there is one."""
+        if state is not None:
+            self.reported_states = [old for old in self.reported_states if old["worker"] != state["worker"]] + [state]
 
-    def told_by(self, worker: int) -> dict[str, Any] | None:
-        """What has been said of the state of a worker's walk."""
-        return next((told for told in self.told if told["worker"] == worker), None)
+    def reported_by(self, worker: int) -> dict[str, Any] | None:
+        """Return the last reported state of a worker."""
+        return next((state for state in self.reported_states if state["worker"] == worker), None)
 
 
 def checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
-    """A loader's state, if it is one of this kind of loader.
+    """Return a copy of a loader's state, if this kind of loader can resume from it.
 
     Raises:
-        CheckpointError: it is not.
+        CheckpointError: it cannot.
     """
     if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
-        raise CheckpointError(f"Invalid state_dict: this is no state of a DataLoader: {state!r:.200}")
-    missing = {"iterable", "num_workers", "batch_size", "generator", "progress"} - set(state)
+        raise CheckpointError(
+            f"Invalid state_dict: this is not the state of a DataLoader in format {STATE_VERSION}: {state!r:.200}; "
+            "pass a result of DataLoader.state_dict()"
+        )
+    missing = {"iterable", "num_workers", "batch_size", "generator", "iterator"} - set(state)
     if missing:
-        raise CheckpointError(f"Invalid state_dict: it has no {', '.join(sorted(missing))}")
+        raise CheckpointError(
+            f"Invalid state_dict: {', '.join(sorted(missing))} is missing; pass a result of DataLoader.state_dict() as it is"
+        )
     if bool(state["iterable"]) != is_iterable:
         kinds = ("a map-style", "an iterable")
         raise CheckpointError(
-            f"Invalid state_dict: it is of {kinds[not is_iterable]} dataset, and this is {kinds[is_iterable]} one"
+            f"Invalid state_dict: it is of a loader with {kinds[not is_iterable]} dataset, and this loader has "
+            f"{kinds[is_iterable]} one; load it into a loader of the same kind"
         )
     if is_iterable and state["num_workers"] != num_workers:
         raise CheckpointError(
             f"Invalid state_dict: {state['num_workers']} workers had divided the iterable dataset among themselves, "
-            f"and this loader has {num_workers}"
+            f"and this loader has {num_workers}; use num_workers={state['num_workers']}"
         )
     if state["batch_size"] != batch_size:
         raise CheckpointError(
-            f"Invalid state_dict: it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}"
+            f"Invalid state_dict: it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}; "
+            f"use batch_size={state['batch_size']}"
         )
-    if not isinstance(state["generator"], (Mapping, NoneType)) or not _is_progress(state["progress"]):
-        raise CheckpointError("Invalid state_dict: its progress is not what a DataLoader has written")
+    if not isinstance(state["generator"], (Mapping, NoneType)) or not _is_iterator_state(state["iterator"]):
+        raise CheckpointError(
+            "Invalid state_dict: a field of 'iterator' or 'generator' has a wrong type; pass a result of "
+            "DataLoader.state_dict() as it is"
+        )
     return copy.deepcopy(dict(state))
 
 
-def _is_progress(state: Any) -> bool:
-    """Whether these may be the fields of a `IteratorState`, or there is none."""
+def _is_iterator_state(state: Any) -> bool:
+    """Return whether a value is None, or has the fields of an `IteratorState` with the right types."""
     if state is None:
         return True
     return (
@@ -131,20 +122,20 @@ def _is_progress(state: Any) -> bool:
         and all(isinstance(state[name], (list, tuple)) for name in ("ahead", "steps", "ended"))
         and all(_is_count(number) for name in ("ahead", "steps", "ended") for number in state[name])
         and all(isinstance(state[name], (Mapping, NoneType)) for name in ("generator", "sampler"))
-        and isinstance(state["told"], (list, tuple))
-        and all(map(_is_told, state["told"]))
+        and isinstance(state["reported_states"], (list, tuple))
+        and all(map(_is_reported_state, state["reported_states"]))
         and isinstance(state["is_over"], bool)
         and (state["shared_seed"] is None or _is_count(state["shared_seed"]))
     )
 
 
-def _is_told(told: Any) -> bool:
+def _is_reported_state(state: Any) -> bool:
     return (
-        isinstance(told, Mapping)
-        and set(told) == set(TOLD)
-        and all(isinstance(told[name], kind) for name, kind in TOLD.items())
-        and _is_count(told["worker"])
-        and _is_count(told["steps"])
+        isinstance(state, Mapping)
+        and set(state) == set(TOLD)
+        and all(isinstance(state[name], kind) for name, kind in TOLD.items())
+        and _is_count(state["worker"])
+        and _is_count(state["steps"])
     )
 
 

@@ -2,11 +2,239 @@
 
 from __future__ import annotations
 
-from dali_like.data.loading import Loading
-from dali_like.data.options import LoaderOptions, T_co
+import os
+from collections.abc import Callable, Iterable, Iterator, Sized
+from enum import IntEnum
+from multiprocessing.context import BaseContext
+from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["DataLoader"]
+from dali_like.common.notices import warn
+from dali_like.data.base_loader import BaseDataLoader
+from dali_like.data.collate import default_collate, default_convert
+from dali_like.data.datasets import Samples
+from dali_like.data.generators import as_generator
+from dali_like.data.options import (
+    OWN_NAMES,
+    PREFETCH_FACTOR,
+    OwnOptions,
+    check_batches,
+    check_no_order,
+    check_workers,
+    context_of,
+    is_iterable,
+    resolve_auto,
+)
+from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from dali_like.errors import ArgumentError
+
+__all__ = ["DataLoader", "DatasetKind"]
+
+T_co = TypeVar("T_co", covariant=True)
 
 
-class DataLoader(Loading, LoaderOptions[T_co]):
-    __doc__ = LoaderOptions.__doc__
+class DatasetKind(IntEnum):
+    """The kind of a dataset, with PyTorch's numbers."""
+
+    MAP = 0
+    ITERABLE = 1
+
+
+#: Attributes that cannot be set on an existing loader. All others may change, and count from the next iterator on.
+_LOCKED = {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers", *OWN_NAMES}
+
+
+class DataLoader(BaseDataLoader, Generic[T_co]):
+    """Loads batches of a dataset through worker processes or threads, with the interface of PyTorch's ``DataLoader``.
+
+    Arguments are attributes, too. On an existing loader, these cannot be set: dataset, batch_size, sampler, batch_sampler,
+    drop_last, persistent_workers, and this library's own arguments. All others may change, and count from the next iterator
+    on.
+
+    Args:
+        dataset: the source of samples. An `IterableDataset`, of this library or of PyTorch, is iterated; other datasets are
+            indexed.
+        batch_size: samples per batch. None: no batches, the loader yields single samples.
+        shuffle: whether to load the samples in a random order, which is different in each epoch.
+        sampler: an iterable of the indices to load, instead of `shuffle`.
+        batch_sampler: an iterable of lists of indices, one list per batch, instead of `batch_size`, `shuffle`, `sampler` and
+            `drop_last`.
+        num_workers: number of workers. 0: the main process loads, while the program waits. "auto": a few workers, and more
+            if the times of samples and of the loop show that they help; `statistics` has the current number. See
+            docs/performance.md.
+        collate_fn: makes a batch of a list of samples; default `default_collate`. Without batches it is called with each
+            sample; default `default_convert`.
+        pin_memory: whether to put batches into page-locked memory, for faster copies to a GPU. "copy": by copying them; see
+            `dali_like.plugin.pytorch.loader.DataLoader`.
+        drop_last: whether to drop a last batch that is smaller.
+        timeout: seconds that a batch may take in the workers. 0: no limit.
+        worker_init_fn: called in each worker with its number, before the worker loads samples. Seeds that it sets are
+            overwritten for each sample, unless `worker_seeding` is "torch".
+        multiprocessing_context: a start method's name, or a context of `multiprocessing`. "thread": workers are threads of
+            this process and share the dataset, for datasets that release the GIL. Threads do not seed the global random
+            generators.
+        generator: used by `shuffle`: a `numpy.random.Generator`, a seed for one, or a ``torch.Generator``.
+        prefetch_factor: number of batches that each worker computes ahead; default 2. Requires workers. "auto": as many as
+            the workers and the slower samples need.
+        persistent_workers: whether to keep the workers at the end of an epoch. Requires workers.
+        pin_memory_device: deprecated, without effect.
+        in_order: whether to yield the batches of workers in order. False: yield each as soon as it is ready.
+        worker_seeding: the source of random numbers in workers. "tasks": they depend on the samples only. They are the same
+            with any number of workers, after the death of a worker, and after resuming. "torch": they depend on the worker
+            and its earlier samples, and equal PyTorch's bit for bit. The generators of the workers start again after the
+            death of a worker, and after resuming within an epoch.
+        on_error: reaction to an exception of the dataset. "raise": the iterator raises it. "skip": another sample replaces
+            the failed one. A callable: its result replaces the failed sample.
+        worker_restarts: how many dead workers to replace per minute. 0: none; None: all.
+        prefetch_epochs: whether workers begin the next epoch before the program does. The sampler is iterated earlier then,
+            and later changes to it have no effect on that epoch.
+        max_held_bytes: limit of the memory for all batches, including batches held by the program. None: half the memory.
+        worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. None: do not change them.
+
+    Raises:
+        ArgumentError: an argument has a wrong value, or conflicts with another one.
+        ArgumentTypeError: an argument has a wrong type.
+
+    Source: https://pytorch.org/docs/stable/data.html
+
+    >>> loader = DataLoader(range(10), batch_size=4)
+    >>> len(loader), list(loader.batch_sampler)
+    (3, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
+    """
+
+    _is_complete = False
+
+    def __init__(
+        self,
+        dataset: Samples[T_co],
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int | str = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool | str = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: str | BaseContext | None = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | str | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        worker_seeding: str = "tasks",
+        on_error: str | Callable[[Any, Exception], Any] = "raise",
+        worker_restarts: int | None = 3,
+        prefetch_epochs: bool = False,
+        max_held_bytes: int | None = None,
+        worker_threads: int | None = 1,
+    ) -> None:
+        # The checks follow PyTorch's order, which decides about the message if several arguments are wrong.
+        workers, factor, self._auto = resolve_auto(num_workers, prefetch_factor)
+        check_workers(num_workers=workers, timeout=timeout, prefetch_factor=factor, persistent_workers=persistent_workers)
+        self.dataset: Any = dataset
+        self.num_workers: int = workers
+        self.prefetch_factor: int | None = PREFETCH_FACTOR if workers > 0 and factor is None else factor
+        self.pin_memory = pin_memory
+        self.pin_memory_device = pin_memory_device
+        self.timeout = timeout
+        self.worker_init_fn = worker_init_fn
+        self.multiprocessing_context = multiprocessing_context
+        self.in_order = in_order
+
+        self._dataset_kind = DatasetKind.ITERABLE if is_iterable(dataset) else DatasetKind.MAP
+        if self._dataset_kind is DatasetKind.ITERABLE:
+            check_no_order(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
+        check_batches(
+            batch_size=batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, drop_last=drop_last
+        )
+        self.generator = as_generator(generator)
+        self.sampler = self._make_sampler(shuffle) if sampler is None else sampler
+        self.batch_size = batch_size if batch_sampler is None else None
+        self.drop_last = drop_last if batch_sampler is None else False
+        if self.batch_size is not None:
+            batch_sampler = BatchSampler(self.sampler, self.batch_size, drop_last)
+        self.batch_sampler = batch_sampler
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self.persistent_workers = persistent_workers
+
+        own = OwnOptions.checked(
+            worker_seeding=worker_seeding,
+            on_error=on_error,
+            worker_restarts=worker_restarts,
+            prefetch_epochs=prefetch_epochs,
+            max_held_bytes=max_held_bytes,
+            worker_threads=worker_threads,
+        )
+        for name, value in own._asdict().items():
+            setattr(self, name, value)
+        self._is_complete = True
+        self._IterableDataset_len_called: int | None = None
+        self._iterator = None
+        self.check_worker_number_rationality()
+
+    @property
+    def multiprocessing_context(self) -> BaseContext | None:
+        """The context that starts workers; None for the default. A start method's name can be assigned."""
+        return self._multiprocessing_context
+
+    @multiprocessing_context.setter
+    def multiprocessing_context(self, context: str | BaseContext | None) -> None:
+        self._multiprocessing_context = None if context is None else context_of(context, self.num_workers)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._is_complete and name in _LOCKED:
+            raise ArgumentError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
+        super().__setattr__(name, value)
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch. For an iterable dataset, it follows from the length of the dataset.
+
+        Raises:
+            TypeError: the sampler, or the iterable dataset, has no length.
+        """
+        if self._dataset_kind is DatasetKind.MAP:
+            return len(cast(Sized, self._index_sampler))
+        # An iterator warns if it yields more samples than this, as PyTorch's does.
+        length = self._IterableDataset_len_called = len(self.dataset)
+        if self.batch_size is None:
+            return length
+        return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn if there are more workers than CPUs that this process may use."""
+        suggested = len(os.sched_getaffinity(0))
+        if self.num_workers and self.num_workers > suggested:
+            warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
+                f"worker in current system is {suggested}, which is smaller than what this DataLoader is going to create. "
+                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
+                "worker number to avoid potential slowness/freeze if necessary.",
+                UserWarning,
+            )
+
+    @property
+    def _auto_collation(self) -> bool:
+        """Whether the loader makes batches."""
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Iterable[Any]:
+        """Yields lists of indices if the loader makes batches, single indices otherwise."""
+        return self.sampler if self.batch_sampler is None else self.batch_sampler
+
+    def _make_sampler(self, shuffle: bool | None) -> Sampler[Any]:
+        if self._dataset_kind is DatasetKind.ITERABLE:
+            return _InfiniteConstantSampler()
+        return RandomSampler(self.dataset, generator=self.generator) if shuffle else SequentialSampler(self.dataset)
+
+
+class _InfiniteConstantSampler(Sampler[None]):
+    """The sampler of an iterable dataset, which has no indices. It has PyTorch's name."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None

@@ -1,4 +1,4 @@
-"""Passes over a loader, the iterators that deliver its batches: what they have in common, whoever makes the batches."""
+"""The common part of the iterators over a loader, with and without workers. They run in the main process."""
 
 from __future__ import annotations
 
@@ -8,32 +8,36 @@ from typing import Any, Self
 
 from dali_like.common.notices import warn
 from dali_like.data.counters import LoaderCounters
-from dali_like.data.iterator_state import IteratorState, Plan
-from dali_like.data.messages import Keys, Step
+from dali_like.data.iterator_state import IteratorState
+from dali_like.data.messages import ItemsRequest, SamplesRequest
+from dali_like.data.options import LoaderOptions
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.errors import CheckpointError, IteratorPicklingError
 
 
 class LoaderIterator(Iterator[Any]):
-    """One pass over a loader.
+    """Yields the batches of one epoch.
 
     Attributes:
-        progress: how far it has come.
-        on_next: what calls the function that makes the next batch, while the loader is traced.
+        state: the position of the iterator, from which a loader can resume.
+        on_next: calls the function that returns the next batch, while the loader is traced.
     """
 
     on_next: Callable[[Callable[[], Any]], Any] | None = None
 
-    def __init__(self, plan: Plan, progress: IteratorState, indices: SamplerIterator[Any], counters: LoaderCounters) -> None:
-        self.progress = progress
-        self._plan = plan
+    def __init__(
+        self, options: LoaderOptions, state: IteratorState, indices: SamplerIterator[Any], counters: LoaderCounters
+    ) -> None:
+        self.state = state
+        self._options = options
         self._counters = counters
         self._loop = counters.loop
         self._indices = indices
-        self._has_begun = plan.is_iterable
+        self._has_begun = options.is_iterable
+        self._pins_memory = options.pins_memory
         self._recorded_as = f"enumerate(DataLoader)#{type(self).__name__}.__next__"
-        #: PyTorch's iterators have it, and some programs look at it.
-        self._num_yielded = progress.yielded + len(progress.ahead)
+        #: PyTorch's iterators have this attribute, and some programs read it.
+        self._num_yielded = state.yielded + len(state.ahead)
 
     def __iter__(self) -> Self:
         return self
@@ -41,12 +45,12 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         self._loop.begin()
         try:
-            with self._plan.array_backend.recording(self._recorded_as):
+            with self._options.array_backend.recording(self._recorded_as):
                 batch = self._next() if self.on_next is None else self.on_next(self._next)
             self._num_yielded += 1
-            self._warn_of_length()
-            if self._plan.pins:
-                batch = self._plan.array_backend.pin(batch)
+            self._warn_about_length()
+            if self._pins_memory:
+                batch = self._options.array_backend.pin(batch)
         except BaseException as error:
             self._loop.fail(error)
             raise
@@ -54,54 +58,56 @@ class LoaderIterator(Iterator[Any]):
         return batch
 
     def __len__(self) -> int:
-        return len(self._plan.index_sampler)  # type: ignore[arg-type]
+        return len(self._options.index_sampler)  # type: ignore[arg-type]
 
     def __getstate__(self) -> Any:
         raise IteratorPicklingError("{} cannot be pickled", type(self).__name__)
 
     @abc.abstractmethod
     def _next(self) -> Any:
-        """The next batch."""
+        """Return the next batch."""
 
-    def _count(self, asked: Keys | Step) -> None:
-        """Take note of the samples of a batch that is begun."""
-        if isinstance(asked, Step):
-            self._counters.samples += asked.size or 1
+    def _count(self, request: SamplesRequest | ItemsRequest) -> None:
+        """Count the samples of a batch that begins."""
+        if isinstance(request, ItemsRequest):
+            self._counters.samples += request.size or 1
         else:
-            self._counters.samples += len(asked.keys) if self._plan.batched else 1
+            self._counters.samples += len(request.keys) if self._options.batched else 1
 
     def _shutdown_workers(self) -> None:
-        """End the pass, and its workers even if the loader keeps them: some programs do that with PyTorch's iterators."""
+        """End the iterator and its workers, even kept ones. Some programs call this method of PyTorch's iterators."""
         self.end()
 
     def end(self) -> None:
-        """End the pass. Workers end with it, unless the loader keeps them."""
+        """End the iterator, and its workers unless the loader keeps them."""
 
     def begin(self) -> None:
-        """Go to where the pass is to begin, unless it is there. From then on its progress says which samples will come."""
+        """Move the sampler to the first batch, once. From then on, the state determines the indices."""
         if self._has_begun:
             return
         self._has_begun = True
-        if self.progress.sampler is None:
-            self.progress.sampler = self._indices.state_dict()
+        if self.state.sampler is None:
+            self.state.sampler = self._indices.state_dict()
             return
-        self._indices.load_state_dict(self.progress.sampler)
+        self._indices.load_state_dict(self.state.sampler)
         try:
-            self._indices.skip(self.progress.yielded)
+            self._indices.skip(self.state.yielded)
         except StopIteration:
             raise CheckpointError(
-                f"Invalid state_dict: {self.progress.yielded} batches had been delivered, and the sampler has fewer"
+                f"Invalid state_dict: {self.state.yielded} batches had been delivered, and the sampler of this loader has "
+                "fewer; load the state into a loader with the same dataset and sampler"
             ) from None
 
-    def _warn_of_length(self) -> None:
-        plan = self._plan
-        if not plan.is_iterable or plan.announced_length is None or self._num_yielded <= plan.announced_length:
+    def _warn_about_length(self) -> None:
+        options = self._options
+        announced = options.announced_length
+        if not options.is_iterable or announced is None or self._num_yielded <= announced:
             return
         message = (
-            f"Length of IterableDataset {plan.dataset} was reported to be {plan.announced_length}(when accessing "
+            f"Length of IterableDataset {options.dataset} was reported to be {announced}(when accessing "
             f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
         )
-        if plan.num_workers:
+        if options.num_workers:
             message += (
                 "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset "
                 "replica at each worker. Please see https://pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset"

@@ -1,4 +1,8 @@
-"""The workers of a loader: they have a copy of its dataset, or share it, and make what passes over it ask for."""
+"""The workers of a loader, seen from the main process.
+
+Workers have a copy of the dataset, or as threads share it, and compute the requests of the loader's iterators. All methods
+run in the main process, in any of its threads. The workers own nothing there: batches lie in the shared space of the pool.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,17 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dali_like.common.interrupts import InterruptSafeLock
+from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
-from dali_like.data.starts import Starts
-from dali_like.data.worker_handles import WorkerHandle
 from dali_like.engine.backends.pools import make_pool
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import enough_descriptors
+from dali_like.engine.memory.limits import read_file
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
@@ -36,95 +39,88 @@ from dali_like.errors import ClosedError, ForkedError, WorkerDiedError, WorkerSt
 from dali_like.sources.fork_hazards import announce_local_classes_of
 
 if TYPE_CHECKING:
-    from dali_like.device.interface import Pinning
+    from dali_like.data.options import LoaderOptions
 
 _REMEDY = (
     "Make it in the worker instead (in worker_init_fn, in __setstate__ or when it is first used), or use "
     'multiprocessing_context="fork"'
 )
 
+#: How often `WorkerHandle.join` checks whether a worker has ended.
+_JOIN_INTERVAL_S = 0.002
+
 
 class LoaderWorkers:
-    """Workers, and the pool that they belong to; passes over the loader are worked for from `begin_pass` to `end_pass`.
+    """Workers and their pool. They serve a loader iterator from `begin_iterator` to `end_iterator`.
 
     Args:
-        fetcher: what they do.
-        base_seed: what their global generators depend on.
-        batch_size: samples in the largest batch; None where batches are made as wholes.
-        is_bound: whether each batch is to be made by one certain worker.
-        is_kept: whether they go on when a pass ends.
-        counters: of the loader; what has happened is added to it in the end.
-        pinning: page-locks what they write batches to; None: nothing does.
-        tuner: chooses how many there are, and how many batches ahead they work; None: nothing does.
+        options: of the loader when the workers start.
+        fetcher: computes the requests in the workers.
+        base_seed: the global generators of the workers depend on it.
+        counters: of the loader; the counts are added to them at the end.
+        tuner: chooses the number of workers and of batches ahead; None: both are fixed.
 
     Attributes:
-        fetcher: the main process's.
-        start_method: how the workers have been started.
-        is_resting: whether the workers have ended, but not what starts them.
-        capacity: samples in the largest batch that can be made sample by sample.
-        counters: as given.
-        failure: what has ended the workers for good, and is to be raised for each batch that they owe; None: nothing.
+        fetcher: the copy of the main process.
+        start_method: "thread", "fork" or "spawn".
+        is_bound: whether each batch must come from one particular worker.
+        is_resting: whether the workers have ended while their forkserver still runs.
+        capacity: samples in the largest batch that is made sample by sample.
+        failure: the error that has ended the workers; every batch that they still owe raises it.
     """
 
     def __init__(
         self,
+        options: LoaderOptions,
         fetcher: Fetcher,
         base_seed: int,
-        *,
-        num_workers: int,
-        batch_size: int | None,
-        is_bound: bool,
-        is_kept: bool,
-        start_method: str,
-        threads: int | None,
-        restarts: int | None,
-        max_held_bytes: int | None,
         counters: LoaderCounters,
-        pinning: Pinning | None = None,
         tuner: Tuner | None = None,
     ) -> None:
         self.fetcher = fetcher
-        self.capacity = batch_size or 1
-        self.num_workers = num_workers
-        self.is_bound = is_bound
         self.base_seed = base_seed
-        self._is_kept = is_kept
-        self.start_method = start_method
-        self._can_rest = start_method == "spawn"
-        self.is_resting = False
-        self._is_changed = False
         self.counters = counters
+        self.num_workers = options.num_workers
+        self.start_method = options.start_method
+        self.is_bound = options.binds_batches
+        self.capacity = 1 if fetcher.as_batches else options.batch_size or 1
+        self.is_resting = False
+        self.failure: BaseException | None = None
+        self._is_kept = options.keeps_workers
+        self._can_rest = self.start_method == "spawn"
+        self._has_new_fetcher = False
         self._is_counted = False
         self._has_warned = False
-        self._num_passes = 0
-        self.failure: BaseException | None = None
         self._turns = itertools.count()
-        self._walks = itertools.count()
+        self._iterators = _ActiveIterators()
+        self._starts = _Starts()
         self._lock = InterruptSafeLock()
-        self._ended_passes: deque[list[Batch]] = deque()
-        self._starts = Starts()
         self._pid = os.getpid()
         self._tuner = tuner
-        most, first = (num_workers, None) if tuner is None else (tuner.most_workers, tuner.settings.num_workers)
-        options = WorkerOptions(
-            most, start_method, threads, None, restarts, _pickled, first_workers=first, measures=tuner is not None
-        )
+        pins = options.pins_memory and options.pin_memory != "copy"
+        pinning = fetcher.array_backend.pinning() if pins else None
         with self._lock, enough_descriptors("a loader"):
-            if start_method == "fork":
+            if self.start_method == "fork":
                 is_default = fetcher.array_backend.is_default(fetcher.collate_fn)
                 announce_local_classes_of(fetcher.dataset if is_default else (fetcher.dataset, fetcher.collate_fn))
-            space = self._space = SharedSpace.create(max_held_bytes)
-            notice = str(base_seed).encode()
-            self._pool = make_pool([(self._source(fetcher), ())], self.capacity, space, options, notice, tuner)
+            self._space = SharedSpace.create(options.max_held_bytes)
+            self._pool = make_pool(
+                [(self._source(fetcher), ())],
+                self.capacity,
+                self._space,
+                _worker_options(options, tuner),
+                start_message=str(base_seed).encode(),
+                tuner=tuner,
+            )
             self._expect_starts()
             if pinning is not None:
                 from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
 
-                space.observer = PinnedMemory(pinning, fenced=True)
+                self._space.observer = PinnedMemory(pinning, fenced=True)
 
     @property
-    def workers(self) -> list[WorkerHandle]:
-        """As PyTorch's iterators have them; threads are not shown, whose ids are no process's."""
+    def handles(self) -> list[WorkerHandle]:
+        """The worker processes, as PyTorch's iterators have them. Threads have no handles."""
         if self._pid != os.getpid() or self.start_method == "thread":
             return []
         pids = self._pool.worker_pids
@@ -135,190 +131,184 @@ class LoaderWorkers:
 
     @property
     def pool(self) -> WorkerPool:
-        """What they belong to."""
+        """The pool of the workers."""
         return self._pool
 
     @property
     def has_failed(self) -> bool:
-        """Whether it cannot make batches any more, in this process at least."""
+        """Whether the workers cannot serve this process anymore."""
         return self._pool.has_failed or self._pid != os.getpid()
 
     @property
     def counts(self) -> Counts:
-        """What has happened; nothing once it has been added to the counters."""
+        """The counts so far; zero once they have been added to the counters of the loader."""
         if self._is_counted:
             return Counts()
         pool, assembler = self._pool, self._pool.assemblers[0]
         readings = pool.readings
         return Counts(
-            pool.num_restarts,
-            pool.num_replaced,
-            assembler.num_batches,
-            assembler.made_bytes,
-            pool.waited_ns,
-            seconds_since(first_made_ns(readings)),
-            tuple(readings[0]),
+            restarts=pool.num_restarts,
+            replaced=pool.num_replaced,
+            batches=assembler.num_batches,
+            made_bytes=assembler.made_bytes,
+            waited_ns=pool.waited_ns,
+            alive_s=seconds_since(first_made_ns(readings)),
+            readings=tuple(readings[0]),
         )
 
     @property
     def pids(self) -> Sequence[int]:
-        """Of each worker; 0 for those that have not started, or have ended."""
+        """The process of each worker; 0 for a worker that has not started, or has ended."""
         return self._pool.pid_of_each
 
     @property
     def held_bytes(self) -> int:
-        """Memory behind their batches."""
+        """Memory of their batches."""
         return self._space.used_bytes
-
-    def warn_of_restarts(self) -> None:
-        """Warn, once, if a worker has been replaced, where random numbers depend on what the same worker has made before."""
-        if self._pool.num_restarts and not self._has_warned:
-            self._has_warned = True
-            warn(
-                'A worker has died and been replaced. With worker_seeding="torch", random generators of the new one begin '
-                "anew, so that the random numbers of this epoch are not those of a run in which no worker dies. With "
-                'worker_seeding="tasks" they would be.',
-                UserWarning,
-            )
 
     @property
     def num_ahead(self) -> int | None:
-        """How many batches are to be on their way; None: as many as the loader says."""
+        """Number of batches to compute ahead, if a tuner chooses it."""
         return None if self._tuner is None else self._tuner.settings.prefetch_depth
 
-    def next_turn(self) -> int:
-        """The turn of the next batch: those that are asked for first are made first."""
-        return next(self._turns)
+    @property
+    def is_in_use(self) -> bool:
+        """Whether they serve an iterator."""
+        return self._iterators.are_active
 
-    def begin_pass(self) -> int:
-        """Another pass is to be worked for, until `end_pass`; a number for it."""
-        self._num_passes += 1
-        return next(self._walks)
+    def can_serve_another(self, is_kept: bool) -> bool:
+        """Return whether they can serve another iterator: they are kept or at rest, and have not failed."""
+        return not (self.has_failed or self._pool.is_closed) and (self.is_resting or (is_kept and self._is_kept))
+
+    # Batches
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Nobody else may use the workers in such a context, and Ctrl-C waits for its end, or for where it may come.
+        """Exclude other threads from the workers, and defer Ctrl-C to the end or to an interruptible point.
 
         Raises:
             ClosedError: the workers have been ended.
-            ForkedError: this process has been forked from the one that the workers belong to.
+            ForkedError: the workers belong to the parent of this process.
         """
         if self._pid != os.getpid():
             raise ForkedError(
-                f"the workers of this iterator belong to process {self._pid}, which this one was forked from; "
+                f"the workers of this iterator belong to process {self._pid}, from which this process was forked; "
                 "begin another iterator here"
             )
         with self._lock:
-            self._settle()
+            self._cancel_abandoned()
             try:
                 yield
             except ClosedError:
                 raise ClosedError("the workers of this iterator have been ended; begin another iterator") from None
 
+    def next_turn(self) -> int:
+        """Return the turn of the next batch. Workers compute batches in the order of their requests."""
+        return next(self._turns)
+
     def submit(self, key: BatchKey, pending: Any) -> None:
-        """Begin a batch, and add it to those of a pass."""
+        """Begin a batch, and append it to a collection."""
         with self.lock():
             pending.append(self._pool.submit(key))
 
     def wait_for(self, batches: Sequence[Batch], timeout_s: float) -> Batch | None:
-        """Wait until one of several batches is there; None if that takes too long (0: nothing does).
+        """Wait until one of several batches is ready; return None after a timeout (0: no timeout).
 
         Raises:
-            Exception: what the user's code has raised where workers start.
+            Exception: the error of the user's code that runs when workers start.
             WorkerError: workers have died, or cannot start.
         """
         deadline_s = time.monotonic() + timeout_s if timeout_s > 0 else math.inf
         try:
             with self.lock():
-                self._pool.poll()  # what is there counts, however short the time, and however many are ready besides
+                self._pool.poll()  # a batch that is ready counts, however short the timeout
                 batch = self._pool.wait_for(batches, deadline_s)
-                return batch if batch is None or self._starts.see_one(self._pool, deadline_s) else None
+                return batch if batch is None or self._starts.wait_for_one(self._pool, deadline_s) else None
         except WorkerStartError as error:
             self.failure = error if error.__cause__ is None else error.__cause__
         except WorkerDiedError as error:
-            self.failure = _in_words_of_torch(error)
-        self.close()  # now: its traceback keeps the workers for as long as somebody keeps the error
+            self.failure = _with_torch_text(error)
+        self.close()  # now: a program that keeps the error would keep the workers by its traceback
         raise self.failure
 
     def take(self, batch: Batch) -> Any:
-        """What has become of a batch that is there: a response, or an exception."""
+        """Return the outcome of a batch that is ready: a response, or an exception."""
         with self.lock():
             try:
                 return self._pool.take(batch)
             except Exception as error:
                 if error is not batch.outcome:
                     raise
-                error.__traceback__ = None  # whoever raises it decides what its frames hold
-                return _in_words_of_torch(error) if isinstance(error, WorkerDiedError) else error
+                error.__traceback__ = None  # its frames would keep the iterator
+                return _with_torch_text(error) if isinstance(error, WorkerDiedError) else error
 
-    def note_schema(self, is_different: bool, messages: dict[int, Any]) -> None:
-        """Take note of whether the samples of a batch were of the form that was expected."""
+    def note_schema(self, is_different: bool, messages: Mapping[int, Any]) -> None:
+        """Record whether the samples of a batch had a schema other than the expected one."""
         assembler = self._pool.assemblers[0]
         assert isinstance(assembler, RequestAssembler)
         with self.lock():
             assembler.note_schema(is_different, next((message for message in messages.values() if message.others), None))
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
-        """For each worker that is on a batch, or else on others: which, what it is making, and its Python stack."""
+        """Describe the workers that compute a batch, or else all busy ones: their samples and their Python stacks."""
         with self.lock():
             started = f"{len(self._pool.worker_pids)} of {self._pool.num_workers}"
-            nobody = [f"no worker is on anything; {started} have started, which the timeout includes"]
-            return self._pool.describe_workers_on(batch) or nobody
+            idle = [f"no worker is busy; {started} have started, and the timeout includes their start"]
+            return self._pool.describe_workers_on(batch) or idle
 
-    def end_pass(self, pending: Iterable[Batch]) -> None:
-        """A pass has ended, and will not ask for what is still pending. The workers end, unless they are kept.
+    def warn_about_restarts(self) -> None:
+        """Warn once if a worker has been replaced, with random numbers that depend on the worker."""
+        if self._pool.num_restarts and not self._has_warned:
+            self._has_warned = True
+            warn(
+                'A worker has died and been replaced. With worker_seeding="torch", the random generators of the new worker '
+                "start again, so this epoch has other random numbers than a run without the death. To make them independent "
+                'of workers, use worker_seeding="tasks".',
+                UserWarning,
+            )
 
-        Finalizers call this, at any instruction and in any thread: workers that others may be using at this moment hear of
-        it when they are used next.
+    # Iterators, and the end
+
+    def begin_iterator(self) -> int:
+        """Serve another iterator until `end_iterator`. Return its number."""
+        return self._iterators.begin()
+
+    def end_iterator(self, pending: Iterable[Batch]) -> None:
+        """End the service of an iterator, which does not need its pending batches. Workers end too, unless they are kept.
+
+        Finalizers call this at any instruction and in any thread. If another thread is using the workers, it cancels the
+        batches the next time that it takes the lock.
         """
         if self._pid != os.getpid():
             return
-        self._ended_passes.append(list(pending))
+        self._iterators.end(pending)
         if self._is_kept or self.is_in_use:
             return
-        # If somebody has the lock, it is to wait for what nobody will make.
+        # A thread that holds the lock may wait for a batch that nobody computes anymore: closing wakes it.
         can_rest = self._can_rest and not (self.has_failed or self._pool.is_closed)
         if not (can_rest and self._lock.take_unless(lambda: True)):
             self.close()
             return
         try:
-            self._settle()
+            self._cancel_abandoned()
             self.rest()
         finally:
             self._lock.__exit__(*sys.exc_info())
 
-    def _settle(self) -> None:
-        """Cancel what passes that have ended had begun."""
-        while self._ended_passes:
-            pending = self._ended_passes.popleft()
-            self._num_passes -= 1
-            for batch in pending:
-                if not self._pool.is_closed:
-                    self._pool.cancel(batch)
-
-    def let_go(self) -> None:
-        """The loader will not need it any more. It is closed when no pass does."""
+    def release(self) -> None:
+        """End the workers as soon as they serve no iterator."""
         self._is_kept = self._can_rest = False
         if not self.is_in_use:
             self.close()
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether there are passes that it works for."""
-        return self._num_passes > len(self._ended_passes)
-
-    def can_go_on(self, is_kept: bool) -> bool:
-        """Whether it can work for another pass: it has not failed, and is at rest or kept."""
-        return not (self.has_failed or self._pool.is_closed) and (self.is_resting or (is_kept and self._is_kept))
-
     def rest(self, fetcher: Fetcher | None = None) -> None:
-        """End the workers, but not what starts them.
+        """End the workers, but not their forkserver.
 
         Args:
-            fetcher: what they do from now on, if that has changed.
+            fetcher: replaces the fetcher of workers that start later.
         """
         if fetcher is not None:
-            self.fetcher, self._is_changed = fetcher, True
+            self.fetcher, self._has_new_fetcher = fetcher, True
         with self._lock:
             self._pool.rest()
             self.is_resting = True
@@ -326,14 +316,14 @@ class LoaderWorkers:
     def wake(self, base_seed: int) -> None:
         """Start workers after a rest."""
         self.base_seed = base_seed
-        sources = [self._source(self.fetcher)] if self._is_changed else None
+        sources = [self._source(self.fetcher)] if self._has_new_fetcher else None
         with self._lock:
             self._pool.wake(str(base_seed).encode(), sources)
             self._expect_starts()
-            self.is_resting = self._is_changed = False
+            self.is_resting = self._has_new_fetcher = False
 
     def close(self) -> None:
-        """End the workers. Whoever waits for a batch of theirs raises ClosedError."""
+        """End the workers. A thread that waits for one of their batches gets a ClosedError."""
         if self._pid != os.getpid():
             return
         self._pool.stop_waiting()
@@ -341,6 +331,11 @@ class LoaderWorkers:
             self._pool.close()
             counts, self._is_counted = self.counts, True
             self.counters.add(counts)
+
+    def _cancel_abandoned(self) -> None:
+        for batch in self._iterators.abandoned():
+            if not self._pool.is_closed:
+                self._pool.cancel(batch)
 
     def _expect_starts(self) -> None:
         if self.fetcher.worker_init_fn is not None:
@@ -356,16 +351,134 @@ class LoaderWorkers:
         )
 
 
+class _ActiveIterators:
+    """Counts the iterators that workers serve, and collects the pending batches of ended iterators.
+
+    Finalizers call `end` at any instruction: it is one append to a deque. `abandoned` requires the lock of the workers.
+    """
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count()
+        self._num_begun = 0
+        self._ended: deque[list[Batch]] = deque()
+
+    @property
+    def are_active(self) -> bool:
+        return self._num_begun > len(self._ended)
+
+    def begin(self) -> int:
+        self._num_begun += 1
+        return next(self._numbers)
+
+    def end(self, pending: Iterable[Batch]) -> None:
+        self._ended.append(list(pending))
+
+    def abandoned(self) -> Iterator[Batch]:
+        """Yield the pending batches of ended iterators, once."""
+        while self._ended:
+            pending = self._ended.popleft()
+            self._num_begun -= 1
+            yield from pending
+
+
+#: Dummy batch, never completed. Waiting for it processes worker events.
+_NEVER = Batch(BatchKey(0, 0, 0, 0, 1))
+
+
+class _Starts:
+    """Waits for the starts of workers whose ``worker_init_fn`` may raise. Requires the lock of the workers.
+
+    PyTorch's workers compute one batch each in turn, so the batch of a worker that cannot start is missed. Here, any free
+    worker computes a batch, and the first to start may compute all of a short epoch. So with each batch, the iterator also
+    waits for the start of one more worker.
+    """
+
+    def __init__(self) -> None:
+        self._unseen: deque[int] = deque()
+
+    def expect(self, num_workers: int) -> None:
+        """Wait for the starts of all workers from now on."""
+        self._unseen = deque(range(num_workers))
+
+    def wait_for_one(self, pool: WorkerPool, deadline_s: float) -> bool:
+        """Wait for the start of one more worker, if any has not been seen. Return False at the deadline.
+
+        Raises:
+            WorkerStartError: a worker cannot start.
+        """
+        interval_s = 0.001
+        while self._unseen and not pool.pid_of_each[self._unseen[0]]:
+            if (now_s := time.monotonic()) >= deadline_s:
+                return False
+            pool.wait_for((_NEVER,), min(deadline_s, now_s + interval_s))  # a failure wakes it, a start does not
+            interval_s = min(2 * interval_s, POLL_INTERVAL_S)
+        if self._unseen:
+            self._unseen.popleft()
+        return True
+
+
+class WorkerHandle:
+    """A worker process, with some attributes of `multiprocessing.Process`, for programs that inspect PyTorch's workers."""
+
+    def __init__(self, pid: int, name: str, exitcodes: Mapping[int, int]) -> None:
+        self.pid = pid
+        self.name = name
+        self._exitcodes = exitcodes
+
+    @property
+    def exitcode(self) -> int | None:
+        """The exit status, or minus the number of the signal that ended it; None while it runs."""
+        return self._exitcodes.get(self.pid)
+
+    def is_alive(self) -> bool:
+        """Return whether it runs."""
+        if self.pid in self._exitcodes:
+            return False
+        return read_file(f"/proc/{self.pid}/stat").rpartition(") ")[2][:1] not in ("", "Z", "X")
+
+    def terminate(self) -> None:
+        """Send SIGTERM, if it runs."""
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL, if it runs."""
+        self._signal(signal.SIGKILL)
+
+    def join(self, timeout: float | None = None) -> None:
+        """Wait until it has ended."""
+        deadline_s = math.inf if timeout is None else time.monotonic() + timeout
+        while self.is_alive() and time.monotonic() < deadline_s:
+            time.sleep(_JOIN_INTERVAL_S)  # it is no child of this process, so there is nothing to wait on
+
+    def _signal(self, number: int) -> None:
+        if self.is_alive():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+def _worker_options(options: LoaderOptions, tuner: Tuner | None) -> WorkerOptions:
+    return WorkerOptions(
+        num_workers=options.num_workers if tuner is None else tuner.most_workers,
+        start_method=options.start_method,
+        threads=options.worker_threads,
+        timeout_s=None,
+        restarts=options.worker_restarts,
+        pickle_source=_pickle_source,
+        first_workers=None if tuner is None else tuner.settings.num_workers,
+        measures=tuner is not None,
+    )
+
+
 def _task_size(capacity: int, num_workers: int) -> int:
-    """How many samples make a task: as many as are made between some seeds of the generators."""
+    """Return the number of samples per task: a multiple of the samples between two seeds of the generators."""
     chunk = seed_every(capacity)
     num_chunks = -(-capacity // chunk)
     return chunk * -(-num_chunks // (TASKS_PER_WORKER * num_workers))
 
 
-def _pickled(parts: dict[str, Any], name: str) -> PickledSource:
-    """What `dali_like.sources.callback_pickler` makes of a fetcher, with messages in terms of the loader's arguments."""
-    from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # what is forked is not pickled
+def _pickle_source(parts: dict[str, Any], name: str) -> PickledSource:
+    """Pickle a fetcher for spawned workers. Error messages name the arguments of the loader."""
+    from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # forked workers need no pickle
 
     fetcher: Fetcher = parts["source"]
     innards = {
@@ -377,14 +490,14 @@ def _pickled(parts: dict[str, Any], name: str) -> PickledSource:
     return pickling.dumps(parts, f"the loader of {name}", innards=innards, remedy=_REMEDY)
 
 
-def _in_words_of_torch(error: WorkerDiedError) -> WorkerDiedError:
-    """The error, with the words first by which programs recognise PyTorch's."""
+def _with_torch_text(error: WorkerDiedError) -> WorkerDiedError:
+    """Return the error with PyTorch's text in front, by which programs recognize it."""
     if error.exitcode < 0:
         how = f"is killed by signal: {signal.strsignal(-error.exitcode)}."
     else:
         how = f"exited unexpectedly with exit code {error.exitcode}."
-    told = WorkerDiedError(f"DataLoader worker (pid {error.pid}) {how} {error}", error.pid, error.exitcode)
+    renamed = WorkerDiedError(f"DataLoader worker (pid {error.pid}) {how} {error}", error.pid, error.exitcode)
     for note in getattr(error, "__notes__", ()):
-        told.add_note(note)
-    told.__cause__ = error.__cause__
-    return told
+        renamed.add_note(note)
+    renamed.__cause__ = error.__cause__
+    return renamed

@@ -1,64 +1,64 @@
-"""What passes over a loader ask whoever makes its batches for, and what these answer."""
+"""Requests of a loader's iterators to its workers, and the answers. Pickled; see `dali_like.engine.worker.requests`."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 
-class Keys(NamedTuple):
-    """A request for the samples of a map-style dataset.
+class SamplesRequest(NamedTuple):
+    """Requests samples of a map-style dataset.
 
     Attributes:
-        seed: of the epoch; None: the global generators are left alone.
+        seed: of the epoch; None: leave the global generators alone.
         number: of the batch in the epoch.
-        keys: of the samples, or where no batches are made, the key.
-        whole: whether the batch is made as one, by the user's collation.
+        keys: of the samples; without batches, the single key.
+        as_batch: whether the answer is the batch, made by the collation. Otherwise it is samples.
     """
 
     seed: int | None
     number: int
     keys: Any
-    whole: bool
+    as_batch: bool
 
 
-class Step(NamedTuple):
-    """A request for the next samples of an iterable dataset.
+class ItemsRequest(NamedTuple):
+    """Requests the next items of an iterable dataset from one worker, as a batch.
 
     Attributes:
-        seed: see `Keys`.
-        walk: which walk through the dataset.
-        worker: whose step it is.
-        number: how many steps the worker has taken before.
-        size: samples to be taken; None: one, which is not made a batch.
-        drop_last: whether a batch that cannot be filled is dropped.
+        seed: of the epoch; None: leave the global generators alone.
+        iterator: number of the loader iterator.
+        worker: number of the worker whose part of the dataset it is.
+        number: number of the worker's earlier requests in this epoch.
+        size: number of items; None: one, which is not collated to a batch.
+        drop_last: whether to drop a batch that is smaller.
         shared_seed: see `dali_like.data.array_backends.ArrayBackend.draw_shared_seed`.
-        told: what has been said last of the state of the worker's walk; see `dali_like.data.iterable_walk.told_by`.
+        state: the last reported state of the worker's iterator; see `dali_like.data.iterable_walk.told_by`.
     """
 
     seed: int | None
-    walk: int
+    iterator: int
     worker: int
     number: int
     size: int | None
     drop_last: bool
     shared_seed: int | None
-    told: dict[str, Any] | None
+    state: dict[str, Any] | None
 
 
-class MadeSamples(NamedTuple):
-    """What a task has to say of the samples that it has made.
+class SamplesAnswer(NamedTuple):
+    """The samples of a task that are not completely in their rows.
 
     Attributes:
-        texts: the texts of those that are in their rows: a list for each text of the form.
-        others: the samples from the first on that has another form.
+        texts: the texts of the samples in rows: one list for each text of the schema.
+        others: all samples from the first one on that does not fit the schema.
     """
 
     texts: list[list[Any]]
     others: list[Any]
 
 
-class Whole(NamedTuple):
-    """A batch that is made; and behind it, what `dali_like.data.iterable_walk.told_by` says."""
+class BatchAnswer(NamedTuple):
+    """A batch; and the reported state of the worker's iterator after it, for iterable datasets."""
 
     batch: Any
-    told: dict[str, Any] | None = None
+    state: dict[str, Any] | None = None

@@ -1,12 +1,12 @@
-"""Permutations of any length that need no memory: each position is computed by itself, and so is the way back.
+"""Permutations of any length that need no memory: each position, and its inverse, is computed independently.
 
-An epoch of 10^12 samples is shuffled as easily as one of 10^4, and every worker of every rank sees the same order, since
-that follows from the seed and the epoch alone.
+An epoch of 10^12 samples is shuffled as easily as one of 10^4. Every worker of every rank sees the same order, which depends
+only on the seed and the epoch.
 
-A long permutation is a Feistel network over the pairs of a quotient and a remainder, which are added to, in turn, what a
-hash makes of the other one (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). There are a few more pairs
-than positions; one that is none is sent through again, which leads to one that is (cycle-walking). Short permutations are
-NumPy's: a network over few pairs does not reach all of them equally often.
+A long permutation is a Feistel network over pairs of a quotient and a remainder: each round adds a hash of one to the other
+(Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). There are a few more pairs than positions; a result that
+is no position goes through the network again until it is one (cycle-walking). Short permutations are NumPy's: a network over
+few pairs would not produce all permutations equally often.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from dali_like.errors import ArgumentError
 
 __all__ = ["BlockPermutation", "Permutation"]
 
-#: Up to this length a permutation is a table.
+#: Permutations up to this length are tables.
 _MOST_IN_TABLE = 1 << 12
 _MOST_LENGTH = 1 << 62
-#: With fewer, neighbours that are a quotient apart are not independent.
+#: With fewer rounds, neighbors at the distance of a quotient are not independent.
 _ROUNDS = 4
 
-# The hash: two steps of that of SplitMix64 (Steele, Lea and Flood, 2014), which a multiplication and a shift each make up.
+# The hash: two steps of SplitMix64 (Steele, Lea and Flood, 2014), each a multiplication and a shift.
 _FACTOR_1 = 0xBF58476D1CE4E5B9
 _FACTOR_2 = 0x94D049BB133111EB
 _SHIFT_1 = 29
@@ -41,14 +41,14 @@ _WORD = (1 << 64) - 1
 class Permutation:
     """The numbers below `length` in random order, as a sequence that takes no memory.
 
-    A position costs about a microsecond; an array of positions, 0.1 us for each.
+    A position costs about 1 us, and 0.1 us in an array of positions.
 
     Args:
         length: up to 2^62.
-        seed, epoch: what the order depends on, and nothing else: whole numbers from 0 on.
+        seed, epoch: integers from 0 on, which alone determine the order.
 
     Raises:
-        ArgumentError: `length` is none of a permutation, or `seed` or `epoch` is negative.
+        ArgumentError: `length` is out of range, or `seed` or `epoch` is negative.
 
     >>> order = Permutation(10**12, seed=1)
     >>> order.index(order[5])
@@ -82,10 +82,10 @@ class Permutation:
     def __getitem__(self, position: NDArray[Any]) -> NDArray[np.int64]: ...
 
     def __getitem__(self, position: int | NDArray[Any]) -> int | NDArray[np.int64]:
-        """The number at a position, or those at an array of positions, of the same shape, as int64.
+        """Return the number at a position, or an int64 array of the numbers at an array of positions.
 
         Raises:
-            IndexError: there is no such position. Negative ones count from the end.
+            IndexError: a position is out of range. A single negative position counts from the end.
         """
         index = _wrapped(position, self._length)
         if isinstance(index, np.ndarray):
@@ -93,10 +93,10 @@ class Permutation:
         return self._advance(index) if self._table is None else int(self._table[index])
 
     def index(self, number: int | NDArray[Any]) -> Any:
-        """The position of a number, or of an array of numbers.
+        """Return the position of a number, or of an array of numbers.
 
         Raises:
-            ValueError: the permutation does not have it.
+            ValueError: a number is out of range.
         """
         try:
             numbers = _wrapped(np.asarray(number), self._length)
@@ -114,7 +114,7 @@ class Permutation:
         num_quotients, num_remainders = self._num_quotients, self._num_remainders
         while True:
             quotient, remainder = divmod(index, num_remainders)
-            for key_1, key_2 in self._keys:  # twice the same, in place of calls
+            for key_1, key_2 in self._keys:  # the hash twice, inlined for speed
                 word = ((remainder ^ key_1) * _FACTOR_1) & _WORD
                 word = ((word ^ (word >> _SHIFT_1)) * _FACTOR_2) & _WORD
                 quotient = (quotient + (word >> _SHIFT_2)) % num_quotients
@@ -131,13 +131,13 @@ class Permutation:
         if table is not None:
             return table[positions]
         numbers = positions.ravel().astype(np.uint64)
-        astray: Any = slice(None)
-        while numbers[astray].size:
-            numbers[astray] = self._pass(numbers[astray], backwards)
-            astray = np.flatnonzero(numbers >= self._length)
+        outside: Any = slice(None)
+        while numbers[outside].size:
+            numbers[outside] = self._send_through(numbers[outside], backwards)
+            outside = np.flatnonzero(numbers >= self._length)
         return numbers.astype(np.int64).reshape(positions.shape)
 
-    def _pass(self, numbers: NDArray[np.uint64], backwards: bool) -> NDArray[np.uint64]:
+    def _send_through(self, numbers: NDArray[np.uint64], backwards: bool) -> NDArray[np.uint64]:
         """Send numbers through the network once."""
         num_quotients, num_remainders = np.uint64(self._num_quotients), np.uint64(self._num_remainders)
         quotients, remainders = np.divmod(numbers, num_remainders)
@@ -156,15 +156,15 @@ class Permutation:
 class BlockPermutation:
     """The numbers below `length`, shuffled for data that is read in blocks: files, record batches, chunks.
 
-    The blocks are put in random order, and in this order some at a time are shuffled together. So whoever goes through the
-    positions in order needs as many blocks at a time as are shuffled together, and each block once. Then a position costs
-    one to two microseconds, and one of an array that lies in few groups a tenth of one; to go to another group costs twenty.
+    The blocks are put in random order; then groups of `together` consecutive blocks are shuffled. A program that goes
+    through the positions in order reads each block once, and has the blocks of one group open at a time. A position costs
+    1 to 2 us in this order, 0.1 us in an array over few groups, and 20 us more at the beginning of another group.
 
     Args:
         length: up to 2^62.
-        block_size: numbers in a block; the last one may have fewer.
-        together: blocks that are shuffled together.
-        seed, epoch: what the order depends on; see `Permutation`.
+        block_size: numbers per block; the last block may have fewer.
+        together: number of blocks that are shuffled together.
+        seed, epoch: determine the order; see `Permutation`.
 
     Raises:
         ArgumentError: as `Permutation`; or `block_size` or `together` is not positive.
@@ -182,7 +182,7 @@ class BlockPermutation:
         self._together = together
         self._entropy = (seed, epoch)
         self._blocks = Permutation(-(-length // block_size), seed, epoch)
-        #: By so many numbers the last block is shorter than the others; and where it has come to.
+        #: The last block lacks this many numbers; its place in the order of blocks follows.
         self._num_missing = len(self._blocks) * block_size - length
         self._short_place = self._blocks.index(len(self._blocks) - 1) if length else 0
         self._latest = _Group(-1, 0, 0, Permutation(0), {})
@@ -197,10 +197,10 @@ class BlockPermutation:
     def __getitem__(self, position: NDArray[Any]) -> NDArray[np.int64]: ...
 
     def __getitem__(self, position: int | NDArray[Any]) -> int | NDArray[np.int64]:
-        """The number at a position, or those at an array of positions, of the same shape, as int64.
+        """Return the number at a position, or an int64 array of the numbers at an array of positions.
 
         Raises:
-            IndexError: there is no such position. Negative ones count from the end.
+            IndexError: a position is out of range. A single negative position counts from the end.
         """
         latest = self._latest
         if position.__class__ is int and latest.begin <= position < latest.end:
@@ -209,7 +209,7 @@ class BlockPermutation:
         else:
             index = _wrapped(position, self._length)
             group_size = self._together * self._block_size
-            # As if all blocks were full: what comes behind the short one's group moves to the right.
+            # As if all blocks were full: positions behind the group of the short block move to the right.
             group = self._filled(index, (self._short_group + 1) * group_size) // group_size
             begin = self._begin(group)
             place = begin + self._in_groups(group, index - begin, Permutation.__getitem__)
@@ -219,10 +219,10 @@ class BlockPermutation:
         return number
 
     def index(self, number: int | NDArray[Any]) -> Any:
-        """The position of a number, or of an array of numbers.
+        """Return the position of a number, or of an array of numbers.
 
         Raises:
-            ValueError: the permutation does not have it.
+            ValueError: a number is out of range.
         """
         try:
             index: Any = _wrapped(number, self._length, first=0)
@@ -236,7 +236,7 @@ class BlockPermutation:
         return begin + self._in_groups(group, index - begin, Permutation.index)
 
     def _in_groups(self, group: Any, index: Any, look_up: Callable[[Permutation, Any], Any]) -> Any:
-        """What the orders of groups have at an index, or at each of an array in its group."""
+        """Look up an index in the order of its group, or each index of an array."""
         if not isinstance(group, np.ndarray):
             return look_up(self._order_in(group), index)
         found = np.empty_like(index)
@@ -250,15 +250,15 @@ class BlockPermutation:
         return self._short_place // self._together
 
     def _filled(self, index: Any, end: int) -> Any:
-        """Where a position would be if the short block, which with others of its group ends at `end` then, were full."""
+        """Return the position if the short block were full. `end` is the end of its group in that case."""
         return index + self._num_missing * (index >= end - self._num_missing)
 
     def _begin(self, group: Any) -> Any:
-        """The first position of a group."""
+        """Return the first position of a group."""
         return group * self._together * self._block_size - self._num_missing * (group > self._short_group)
 
     def _first(self, block: Any) -> Any:
-        """The first number of the block at a place among the blocks. Those of the latest group are kept, too."""
+        """Return the first number of the block at a place. Cached for the blocks of the latest group."""
         if isinstance(block, np.ndarray):
             return self._blocks[block] * self._block_size
         firsts = self._latest.firsts
@@ -268,8 +268,8 @@ class BlockPermutation:
         return first
 
     def _order_in(self, group: int) -> Permutation:
-        """The order of the positions of a group, of which the one that is asked for is kept: it will be asked for again."""
-        latest = self._latest  # another thread may put its own there at any time
+        """Return the order of the positions of a group. The latest one is cached for neighboring positions."""
+        latest = self._latest  # another thread may replace it at any time
         if latest.number != group:
             begin, end = self._begin(group), min(self._begin(group + 1), self._length)
             (seed,) = np.random.SeedSequence([*self._entropy, group]).generate_state(1, np.uint64).tolist()
@@ -281,10 +281,10 @@ class _Group(NamedTuple):
     """Blocks that are shuffled together.
 
     Attributes:
-        number: which.
+        number: of the group.
         begin, end: its positions.
-        order: of these, counted from `begin`.
-        firsts: the first numbers of those of its blocks that have been asked for, by place.
+        order: of the positions, relative to `begin`.
+        firsts: cache of the first numbers of its blocks, by place.
     """
 
     number: int
@@ -303,10 +303,10 @@ def _wrapped(position: NDArray[Any], length: int, first: int | None = None) -> N
 
 
 def _wrapped(position: int | NDArray[Any], length: int, first: int | None = None) -> int | NDArray[np.int64]:
-    """A position from 0 on, or an array of them. One alone may count from the end, unless `first` is 0.
+    """Check a position or an array of positions. A single one may count from the end, unless `first` is 0.
 
     Raises:
-        IndexError: there is no such position.
+        IndexError: a position is out of range.
     """
     if isinstance(position, np.ndarray):
         if position.dtype.kind not in "iu":
@@ -323,7 +323,7 @@ def _wrapped(position: int | NDArray[Any], length: int, first: int | None = None
 
 
 def _hashed(words: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """Random numbers of 48 bits."""
+    """Return hashes of 48 bits."""
     words = (words ^ np.uint64(key)) * np.uint64(_FACTOR_1)
     words = (words ^ (words >> np.uint64(_SHIFT_1))) * np.uint64(_FACTOR_2)
     return words >> np.uint64(_SHIFT_2)

@@ -1,12 +1,11 @@
-"""What the samples of a dataset are like: which containers, and what is in them.
+"""Sample schemas: the nesting of a dataset's samples, and the dtypes and shapes of their leaves.
 
-Most datasets give samples of one form for ever: an image and its label, or a dict of arrays. Once the form is known, workers
-write the parts of samples straight into rows of the batch's slot, and the batch is put together of arrays that are there
-already. What comes out is what the default collation would have made of the samples. A sample that has another form is left
-to that.
+Most datasets return samples of one schema: an image and its label, or a dict of arrays. Once the schema is known, workers
+write the leaves of samples directly into rows of the batch's slot. The main process then builds the batch from arrays that
+are already there. The result equals that of the default collation, which handles samples that do not fit the schema.
 
-A form is a tree of nodes: containers, and leaves that have a row each. Texts have none, and travel in lists beside. Samples
-are taken apart some at a time: what Python and NumPy take to look at a part and to write it is then shared by many of them.
+A schema is a tree of nodes: containers, and leaves with one row each. Texts have no rows; they travel in lists. Several
+samples are written at a time, to share the overhead of Python and NumPy among them.
 """
 
 from __future__ import annotations
@@ -25,37 +24,37 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.protocol import DTYPE_CODES, DTYPES, MAX_NDIM
 from dali_like.engine.memory.slot_layout import OutputSchema
 
-#: Rows: an array for each number, whose first dimension counts the samples.
+#: For each row number, an array of that row of all samples.
 Rows = Sequence[NDArray[Any]]
-#: For each text of a form, that of one sample after the other.
+#: For each text of a schema, a list of the texts of all samples.
 Texts = Sequence[list[Any]]
 
 _NUMBERS: dict[type, str] = {bool: "?", int: "i8", float: "f8"}
 
-#: Arrays of no more than this are joined, and written together: 0.04 us for each instead of 0.2.
+#: Arrays up to this size are joined and written together: 0.04 us for each instead of 0.2 us.
 _MOST_JOINED_BYTES = 1 << 12
-#: Samples of about so much are taken apart together: they stay in the cache until they are written.
+#: Samples of about this size are written at a time: they stay in the CPU cache until then.
 _TOGETHER_BYTES = 1 << 19
 
 
 class Node(abc.ABC):
-    """A part of a form."""
+    """A part of a schema."""
 
     @abc.abstractmethod
     def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
-        """Write this part of some samples; False if one is not of this form, and then what has been written is void."""
+        """Write this part of several samples. Return False if one does not fit; the written data is then void."""
 
     @abc.abstractmethod
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
-        """The batch of such parts, as the default collation makes it; its texts in a tuple or a list, as they come there."""
+        """Return the batch of this part, as from the default collation, with texts in a tuple or a list as there."""
 
     @abc.abstractmethod
     def sample(self, rows: Rows, texts: Texts, i: int) -> Any:
-        """The part of one sample, as the dataset gave it."""
+        """Return this part of one sample, as from the dataset."""
 
 
 class Leaf(Node):
-    """A part that lies in a row of its own.
+    """A part with its own row.
 
     Attributes:
         number: of the row.
@@ -79,7 +78,7 @@ class ArrayLeaf(Leaf):
         for value in values:
             if value.__class__ is not np.ndarray or value.shape != shape:
                 return False
-            if value.dtype is not dtype and value.dtype != dtype:  # those of unpickled arrays are copies
+            if value.dtype is not dtype and value.dtype != dtype:  # unpickled arrays have equal copies of a dtype
                 return False
         _write(values, place)
         return True
@@ -92,7 +91,7 @@ class ArrayLeaf(Leaf):
 
 
 class ComplexLeaf(ArrayLeaf):
-    """A NumPy array of complex numbers, which travel as pairs."""
+    """A NumPy array of complex numbers. Its row has pairs of real numbers."""
 
     def __init__(self, array: NDArray[Any]) -> None:
         self.dtype = array.dtype
@@ -158,7 +157,7 @@ class TextLeaf(Node):
 
 
 class Container(Node):
-    """A container of a fixed number of parts."""
+    """A tuple or list with a fixed number of parts."""
 
     def __init__(self, kind: type, parts: Sequence[Node]) -> None:
         self.kind = kind
@@ -195,7 +194,7 @@ class Dict(Node):
         self._keys = tuple(parts)
 
     def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
-        # The order of keys counts: batches have that of their first sample.
+        # The order of keys matters: a batch has the order of its first sample.
         if not _are(dict, values) or any(tuple(value) != self._keys for value in values):
             return False
         columns = zip(*(value.values() for value in values), strict=True)
@@ -209,7 +208,7 @@ class Dict(Node):
 
 
 class Dataclass(Dict):
-    """A dataclass whose instances have its fields and nothing else."""
+    """A dataclass whose instances have no other attributes than its fields."""
 
     def __init__(self, kind: type, parts: Mapping[Any, Node]) -> None:
         super().__init__(parts)
@@ -226,17 +225,18 @@ class Dataclass(Dict):
 
     def _made(self, fields: dict[str, Any]) -> Any:
         value: Any = object.__new__(self.kind)
-        vars(value).update(fields)  # also if it is frozen; and no __post_init__ sees batches
+        vars(value).update(fields)  # works for frozen classes, and does not run __post_init__
         return value
 
 
 class SampleSchema:
-    """The form of the samples of a dataset; see `dali_like.engine.worker.requests.Form`.
+    """The schema of the samples of a dataset; see `dali_like.engine.worker.requests.Schema`.
 
     Attributes:
         root: the tree.
-        num_texts: how many texts a sample has.
-        together: how many samples are best put together.
+        layouts: of all rows.
+        num_texts: number of texts per sample.
+        together: number of samples to write at a time.
     """
 
     def __init__(self, root: Node, leaves: Sequence[Leaf], num_texts: int) -> None:
@@ -248,11 +248,11 @@ class SampleSchema:
 
     @functools.cached_property
     def packed(self) -> bytes:
-        """The form, for workers."""
+        """The pickled schema, for workers."""
         return pickle.dumps(self, pickle.HIGHEST_PROTOCOL)
 
     def put(self, samples: Sequence[Any], rows: Rows, texts: Texts) -> int:
-        """Write samples; returns how many, up to the first that has another form."""
+        """Write samples up to the first one that does not fit. Return how many were written."""
         before = [len(column) for column in texts]
         if self.root.put(samples, rows, texts):
             return len(samples)
@@ -260,12 +260,12 @@ class SampleSchema:
             if not self.root.put([sample], [row[i : i + 1] for row in rows], texts):
                 break
         for column, length in zip(texts, before, strict=True):
-            del column[length + i :]  # what all together have left begins like what one after the other has added
+            del column[length + i :]  # the texts of the first, failed attempt begin with the same
         return i
 
 
 def batch_of(samples: Sequence[Any], schema: SampleSchema) -> Any:
-    """The batch of samples that lie anywhere, put together as if they lay in rows; None if one is of another form."""
+    """Return the batch of samples that are not in rows; None if one does not fit the schema."""
     rows = [np.empty((len(samples), *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
     texts: list[list[Any]] = [[] for _ in range(schema.num_texts)]
     return schema.root.batch(rows, texts, False) if schema.root.put(samples, rows, texts) else None
@@ -276,7 +276,7 @@ def _are(kind: type, values: Sequence[Any]) -> bool:
 
 
 def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
-    """Write arrays of the right dtype and shape, one after the other."""
+    """Write arrays of the right dtype and shape into consecutive rows."""
     if 0 < place.nbytes <= _MOST_JOINED_BYTES * len(arrays):
         buffers: Sequence[Any] = arrays
         try:
@@ -291,17 +291,17 @@ def _write(arrays: Sequence[NDArray[Any]], place: NDArray[Any]) -> None:
 
 
 class SchemaBackend(Protocol):
-    """What the schemas of samples depend on besides the samples."""
+    """The part of an array backend that schemas depend on."""
 
     def leaf_of(self, value: Any) -> Leaf | None:
-        """A leaf for what is neither a container nor text; None where the default collation is to see it itself."""
+        """Return a leaf for a value that is no container or text; None if only the default collation handles it."""
 
     def is_collated_specially(self, value: Any) -> bool:
-        """Whether the default collation has since been given another function for such a part of a sample."""
+        """Return whether the program has registered its own collation for values of this type."""
 
 
 def numpy_leaf(value: Any) -> Leaf | None:
-    """A leaf for an array or a number."""
+    """Return a leaf for an array or a number; None for other values."""
     if type(value) is np.ndarray:
         return array_leaf(value)
     if type(value) in _NUMBERS or (isinstance(value, np.generic) and value.dtype in DTYPE_CODES):
@@ -310,7 +310,7 @@ def numpy_leaf(value: Any) -> Leaf | None:
 
 
 def array_leaf(array: NDArray[Any]) -> Leaf | None:
-    """A leaf for an array, if its elements can travel in rows."""
+    """Return a leaf for an array; None if rows cannot hold its elements."""
     if array.ndim > MAX_NDIM - 1:
         return None
     if array.dtype in DTYPE_CODES:
@@ -319,12 +319,12 @@ def array_leaf(array: NDArray[Any]) -> Leaf | None:
 
 
 def layout_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> OutputSchema:
-    """The row of a leaf."""
+    """Return the layout of a leaf's row."""
     return OutputSchema(DTYPE_CODES[dtype], len(shape), shape)
 
 
 def schema_of(sample: Any, array_backend: SchemaBackend) -> SampleSchema | None:
-    """The form of a sample; None if some part of it has to be collated by itself.
+    """Return the schema of a sample; None if a part of it does not fit any schema.
 
     >>> from dali_like.data.array_backends import NumpyBackend
     >>> schema_of((np.zeros(3), 5, "cat"), NumpyBackend()).num_texts
@@ -342,7 +342,7 @@ def schema_of(sample: Any, array_backend: SchemaBackend) -> SampleSchema | None:
 
 
 class UnfitError(Exception):
-    """A part of a sample has no form, and is to be collated by itself."""
+    """A part of a sample does not fit any schema."""
 
 
 def _node_of(value: Any, array_backend: SchemaBackend, leaves: list[Leaf], texts: list[TextLeaf]) -> Node:

@@ -1,15 +1,15 @@
-"""Passes over samplers: iterators that can say where they are, and can be put there again.
+"""Iterators over samplers that can be stored and resumed.
 
-The protocol is that of PyTorch's ``torchdata``: ``state_dict()`` says where an iterator is, and after ``load_state_dict`` a
-new iterator of the same sampler goes on from there. With this package's samplers, whose iterators are in
-`dali_like.data.index_iterators`, that is exact, and cheap enough to be asked for after every batch. A state consists of
-numbers and text, and can be stored as JSON.
+The protocol is that of PyTorch's ``torchdata``: ``state_dict()`` returns the position of an iterator, and after
+``load_state_dict`` a new iterator of the same sampler continues from there. With this library's samplers, whose iterators
+are in `dali_like.data.index_iterators`, the state is exact, and cheap enough for every batch. It consists of numbers and
+text, so that JSON can store it.
 
-A loader asks `resumable` for an iterator of any sampler, of its own or of another library::
+A loader calls `resumable` for an iterator of any sampler, of this library or another one::
 
     indices = resumable(sampler)
     ...
-    state = indices.state_dict()        # together with what has been made of the indices so far
+    state = indices.state_dict()        # saved together with the results for the indices so far
 
     indices = resumable(same_sampler)   # later, in another process
     indices.load_state_dict(state)
@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class SamplerIterator(Iterator[T_co]):
-    """One pass over a sampler, which can be stored and resumed at any point."""
+    """An iterator over a sampler that can be stored and resumed at any point."""
 
     def __iter__(self) -> Self:
         return self
@@ -40,42 +40,42 @@ class SamplerIterator(Iterator[T_co]):
     def __next__(self) -> T_co: ...
 
     def take(self, count: int) -> list[T_co]:
-        """The next so many; fewer where the pass ends before."""
+        """Return the next `count` items; fewer at the end."""
         return list(itertools.islice(self, count))
 
     def skip(self, count: int) -> None:
-        """Go past so many.
+        """Skip `count` items.
 
         Raises:
-            StopIteration: the pass ends before.
+            StopIteration: there are fewer.
         """
         for _ in range(count):
             next(self)
 
     def finish(self) -> None:
-        """Go to the end, and leave the sampler as a whole pass leaves it."""
+        """Go to the end, and leave the sampler in its state after a whole epoch."""
         for _ in self:
             pass
 
     @abc.abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """How far the pass has come, as numbers and text."""
+        """Return the position, as numbers and text."""
 
     @abc.abstractmethod
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from where an iterator of the same sampler was when it returned this state.
+        """Continue from the position at which an iterator of the same sampler returned this state.
 
         Raises:
-            CheckpointError: this is no state of such an iterator.
+            CheckpointError: this is not the state of such an iterator.
         """
 
 
 def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
-    """Begin a pass over any iterable that can be resumed.
+    """Return an iterator over any iterable that can be resumed.
 
-    The samplers of this package give such iterators themselves. Those of others are resumed by ``state_dict`` and
-    ``load_state_dict`` of their iterators, or else of the samplers, where there are these methods. All else is counted, and
-    skipped up to where it was: that is exact if it gives the same items in each process.
+    The samplers of this library return such iterators themselves. Samplers of other libraries are resumed by
+    ``state_dict`` and ``load_state_dict`` of their iterators, or else of the samplers. Without these methods, items are
+    counted, and skipped to resume: that is exact if the iterable yields the same items in each process.
 
     >>> letters = resumable("abcdef")
     >>> letters.take(2), letters.state_dict()
@@ -95,9 +95,9 @@ def resumable(sampler: Iterable[T_co]) -> SamplerIterator[T_co]:
 
 
 def changes_sampler(state: Any) -> bool:
-    """Whether the pass of which this is a state goes on from where the one before has left the sampler.
+    """Return whether the iterators of a sampler depend on the earlier ones, given a state of such an iterator.
 
-    It draws from a generator; or the sampler, or its iterator, is one of another library that knows its state.
+    They do if they draw from a generator, or if the state is from a sampler or iterator of another library.
     """
     while isinstance(state, Mapping) and "iterator" not in state:
         if "taken" in state:
@@ -115,7 +115,7 @@ def _state_of(sampler: Any) -> Any:
 
 
 class _Foreign(SamplerIterator[T_co]):
-    """An iterator of another library that knows its state."""
+    """Wraps an iterator of another library that has ``state_dict``."""
 
     def __init__(self, iterator: Any) -> None:
         self._iterator = iterator
@@ -132,7 +132,7 @@ class _Foreign(SamplerIterator[T_co]):
 
 
 class _Counted(SamplerIterator[T_co]):
-    """An iterator of which nothing is known but how many items it has given."""
+    """Wraps an iterator without ``state_dict``: counts its items, and skips them to resume."""
 
     def __init__(self, iterable: Iterable[T_co], iterator: Iterator[T_co]) -> None:
         self._iterable = iterable
@@ -159,14 +159,14 @@ class _Counted(SamplerIterator[T_co]):
         self._taken = sum(1 for _ in itertools.islice(self._iterator, taken))
         if self._taken < taken:
             raise CheckpointError(
-                f"Invalid state_dict: {taken} items had been taken, and this pass ends after {self._taken}"
+                f"Invalid state_dict: {taken} items had been taken, and this sampler has only {self._taken}"
             )
 
 
 class _CountedFrom(_Counted[T_co]):
-    """An iterator of a sampler that knows its state: what that was when the iterator began, and the items since then.
+    """Wraps an iterator of a sampler with ``state_dict``: the state at the beginning, and the number of items since then.
 
-    What the sampler says later would be of no use: it does not know which of its items have been made batches of.
+    Later states of the sampler would be wrong: it does not know how many of its items are in delivered batches.
     """
 
     def __init__(self, sampler: Any, iterator: Iterator[T_co], before: Any) -> None:

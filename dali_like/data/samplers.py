@@ -1,11 +1,11 @@
-"""Samplers: which samples of a dataset come next, with the names, arguments and errors of ``torch.utils.data``.
+"""Samplers: the order of the samples of a dataset, with the names, arguments and errors of ``torch.utils.data``.
 
-A sampler is an iterable of indices, or of lists of indices. Each ``iter()`` begins a pass over it, which draws nothing
-before it is asked for an index, and can be stored and resumed (see `dali_like.data.sampler_iterators`).
+A sampler is an iterable of indices, or of lists of indices. Its iterators can be stored and resumed (see
+`dali_like.data.sampler_iterators`); they draw random numbers only when they need them.
 
-The random ones take a ``generator``: a `numpy.random.Generator`; a seed for one; or a ``torch.Generator``, from which they
-draw what PyTorch's samplers draw, index for index. Successive passes go on with the same generator. Without one, each pass
-makes its own, whose seed comes from NumPy's global state: ``numpy.random.seed`` makes that reproducible.
+Random samplers take a ``generator``: a `numpy.random.Generator`; a seed for one; or a ``torch.Generator``, from which they
+draw the same indices as PyTorch's samplers. Successive epochs continue with the same generator. Without one, each iterator
+makes its own, with a seed from NumPy's global generator; ``numpy.random.seed`` makes that reproducible.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ __all__ = [
 
 T_co = TypeVar("T_co", covariant=True)
 
-#: Numbers with replacement are drawn so many at once, as in PyTorch: a pass that is given up has drawn few in vain.
+#: With replacement, blocks of this many numbers are drawn, as in PyTorch: an abandoned iterator wastes few.
 _BLOCK = 32
 
 
 class Sampler(Generic[T_co]):
-    """Base class of samplers. They have an ``__iter__``, and usually a ``__len__``.
+    """Base class of samplers. They have ``__iter__``, and usually ``__len__``.
 
-    A pass is resumed exactly if ``__iter__`` returns an iterator with ``state_dict`` and ``load_state_dict``, or gives the
-    same indices in each process.
+    A loader can resume a sampler exactly if the iterators have ``state_dict`` and ``load_state_dict``, or if ``__iter__``
+    yields the same indices in each process.
 
     >>> class EvenSampler(Sampler[int]):
     ...     def __init__(self, data_source): self.data_source = data_source
@@ -58,8 +58,8 @@ class Sampler(Generic[T_co]):
     [0, 2, 4]
     """
 
-    #: What random samplers draw from where they are given no generator, and what `DistributedSampler` makes its orders with.
-    #: With `TorchRandomness`, a subclass has the orders of PyTorch's sampler.
+    #: The random numbers of samplers without a generator, and of `DistributedSampler`. With `TorchRandomness`, a subclass
+    #: yields the indices of PyTorch's sampler.
     randomness: ClassVar[type[Randomness]] = NumpyRandomness
 
     def __iter__(self) -> Iterator[T_co]:
@@ -67,10 +67,10 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """All indices in their order.
+    """All indices in order.
 
     Args:
-        data_source: what has a length.
+        data_source: an object with a length.
 
     >>> list(SequentialSampler("abc"))
     [0, 1, 2]
@@ -90,14 +90,14 @@ class RandomSampler(Sampler[int]):
     """Indices in random order.
 
     Args:
-        data_source: what has a length.
-        replacement: whether an index may come again before all others have come.
-        num_samples: how many indices a pass has; None: as many as the data source. Without replacement, more than that are
-            one permutation after the other.
+        data_source: an object with a length.
+        replacement: whether to draw with replacement.
+        num_samples: number of indices per epoch; None: the length of the data source. Without replacement, larger numbers
+            are made of several permutations.
         generator: see `dali_like.data.samplers`.
 
     Raises:
-        ArgumentTypeError: `replacement` is no bool, or `generator` neither a generator nor a seed.
+        ArgumentTypeError: `replacement` is no bool, or `generator` is neither a generator nor a seed.
         ArgumentError: `num_samples` is no positive integer, or the data source is empty.
 
     >>> sorted(RandomSampler("abcde"))
@@ -119,7 +119,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices a pass has. Without the argument this is the current length of the data source."""
+        """Number of indices per epoch: the argument, or the current length of the data source."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> DrawingIterator:
@@ -128,7 +128,7 @@ class RandomSampler(Sampler[int]):
         if self.replacement:
             draws = Draws(total, _BLOCK, total // _BLOCK + 1, lambda source, count: source.integers(length, count))
         else:
-            # The last permutation is drawn even if nothing of it is used: so does PyTorch, whose next pass depends on it.
+            # The last permutation is drawn even if unused, as in PyTorch: the next epoch depends on it.
             draws = Draws(total, length, total // length + 1, lambda source, count: source.permutation(length)[:count])
         return DrawingIterator(draws, self.generator, self.randomness)
 
@@ -142,10 +142,10 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[T_co]):
-    """The given indices in random order, each once.
+    """Given indices in random order, each once.
 
     Args:
-        indices: the indices to choose from.
+        indices: the indices.
         generator: see `dali_like.data.samplers`.
 
     >>> sorted(SubsetRandomSampler([3, 5, 8]))
@@ -166,19 +166,19 @@ class SubsetRandomSampler(Sampler[T_co]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Positions of a list of weights, each as likely as its weight says.
+    """Indices with probabilities proportional to weights.
 
     Args:
-        weights: a number for each sample; their sum may be any.
-        num_samples: how many indices a pass has.
-        replacement: whether an index may come again.
+        weights: a number for each sample; they need not sum to 1.
+        num_samples: number of indices per epoch.
+        replacement: whether to draw with replacement.
         generator: see `dali_like.data.samplers`.
 
     Raises:
-        ArgumentError: `num_samples` is no positive integer, `replacement` no bool, or the weights are not one-dimensional.
+        ArgumentError: `num_samples` is no positive integer, `replacement` is no bool, or the weights are not a 1d sequence.
         ArgumentTypeError: `generator` is neither a generator nor a seed.
-        ArgumentClashError: a weight is negative or not finite; none is positive; or, without replacement, fewer of them are
-            than there are to be samples. PyTorch notices that in the first pass, and the last not always.
+        ArgumentClashError: a weight is negative or not finite; no weight is positive; or, without replacement, fewer than
+            `num_samples` weights are positive. PyTorch raises these errors in the first epoch, and the last one not always.
 
     >>> list(WeightedRandomSampler([0, 0.5, 0], 3))
     [1, 1, 1]
@@ -196,7 +196,7 @@ class WeightedRandomSampler(Sampler[int]):
         self._check_weights()
 
     def __iter__(self) -> DrawingIterator:
-        self._check_weights()  # which may have been changed
+        self._check_weights()  # the array is mutable
         draws = Draws(self.num_samples, self.num_samples, 1, self._draw)
         return DrawingIterator(draws, self.generator, self.randomness)
 
@@ -220,15 +220,15 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[T_co]]):
-    """Lists of indices that another sampler gives.
+    """Lists of indices from another sampler.
 
     Args:
-        sampler: any iterable of indices.
-        batch_size: how many make a batch.
-        drop_last: whether a last batch that is smaller is left out.
+        sampler: an iterable of indices.
+        batch_size: number of indices per batch.
+        drop_last: whether to drop a last batch that is smaller.
 
     Raises:
-        ArgumentError: `batch_size` is no positive integer, or `drop_last` no bool.
+        ArgumentError: `batch_size` is no positive integer, or `drop_last` is no bool.
 
     >>> list(BatchSampler(SequentialSampler("abcde"), batch_size=2, drop_last=False))
     [[0, 1], [2, 3], [4]]
@@ -245,7 +245,7 @@ class BatchSampler(Sampler[list[T_co]]):
         return BatchIterator(lambda: resumable(self.sampler), self.batch_size, self.drop_last)
 
     def __len__(self) -> int:
-        """The number of batches.
+        """Return the number of batches.
 
         Raises:
             TypeError: the sampler has no length.
@@ -255,25 +255,25 @@ class BatchSampler(Sampler[list[T_co]]):
 
 
 class DistributedSampler(Sampler[int]):
-    """The share of one process in the indices of a dataset; all have the same number.
+    """The part of one process in the indices of a dataset. All processes have equally many.
 
-    Process `rank` takes every `num_replicas`-th index, beginning with that of its rank. If they do not divide evenly, the
-    first ones come again at the end, or with `drop_last` the last ones are left out.
+    Process `rank` takes every `num_replicas`-th index, beginning at position `rank`. If the length is not divisible, the
+    first indices are repeated at the end, or with `drop_last` the last ones are dropped.
 
-    The order depends on the seed and the epoch alone. Call `set_epoch` before each pass, or all have the same order; a pass
-    keeps the epoch that it began with.
+    The order depends only on the seed and the epoch. Call `set_epoch` before each epoch, or all epochs have the same order.
+    An iterator keeps the epoch of its beginning.
 
     Args:
-        dataset: what has a length. It may grow between passes.
-        num_replicas: how many processes share. None: the world size of ``torch.distributed``, which has to be initialised.
-        rank: the number of this process. None: its rank in ``torch.distributed``.
+        dataset: an object with a length, which may grow between epochs.
+        num_replicas: number of processes. None: the world size of ``torch.distributed``, which must be initialized.
+        rank: number of this process. None: its rank in ``torch.distributed``.
         shuffle: whether the order is random.
         seed: must be the same in all processes.
-        drop_last: whether indices are left out rather than repeated.
+        drop_last: whether to drop indices instead of repeating some.
 
     Raises:
-        ArgumentError: `rank` is none of the ranks.
-        ArgumentClashError: one of them is not given, and ``torch.distributed`` is not imported or not initialised.
+        ArgumentError: `rank` is not below `num_replicas`, or is negative.
+        ArgumentClashError: an argument is None, and ``torch.distributed`` is not imported or not initialized.
 
     >>> [list(DistributedSampler(range(5), num_replicas=2, rank=rank, shuffle=False)) for rank in (0, 1)]
     [[0, 2, 4], [1, 3, 0]]
@@ -304,17 +304,17 @@ class DistributedSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices each process has."""
+        """Number of indices of each process."""
         length = len(self.dataset)
         return length // self.num_replicas if self.drop_last else -(-length // self.num_replicas)
 
     @property
     def total_size(self) -> int:
-        """How many indices all processes have together."""
+        """Number of indices of all processes together."""
         return self.num_samples * self.num_replicas
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next pass belongs to."""
+        """Set the epoch of the next iterator."""
         self.epoch = epoch
 
     def __iter__(self) -> EpochIterator:
@@ -330,7 +330,7 @@ class DistributedSampler(Sampler[int]):
 
 
 def _process_group(argument: str) -> Any:
-    """``torch.distributed``, if it can be asked. It is not imported: who uses it has."""
+    """Return ``torch.distributed``. It is not imported here: a program that uses it has imported it."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available():
         raise ArgumentClashError(f"Requires distributed package to be available, or {argument} to be given")

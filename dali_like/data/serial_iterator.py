@@ -1,4 +1,4 @@
-"""Passes that make their batches themselves, in the calling process, when they are asked for."""
+"""The iterator of a loader without workers: the main process computes each batch when the program asks for it."""
 
 from __future__ import annotations
 
@@ -6,83 +6,100 @@ from typing import Any
 
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, LocalRequest, as_sequence
-from dali_like.data.iterator_state import IteratorState, Plan
+from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
-from dali_like.data.messages import Keys, Step
+from dali_like.data.messages import ItemsRequest, SamplesRequest
+from dali_like.data.options import LoaderOptions
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.meters import Interval
 
 
 class SerialIterator(LoaderIterator):
-    """A pass that makes one batch after the other."""
+    """Computes its batches itself, one after the other."""
 
     def __init__(
-        self, plan: Plan, progress: IteratorState, indices: SamplerIterator[Any], fetcher: Fetcher, counters: LoaderCounters
+        self,
+        options: LoaderOptions,
+        state: IteratorState,
+        indices: SamplerIterator[Any],
+        fetcher: Fetcher,
+        counters: LoaderCounters,
     ) -> None:
-        super().__init__(plan, progress, indices, counters)
+        super().__init__(options, state, indices, counters)
         self._fetcher = fetcher
-        if plan.is_iterable:
-            self._fetcher.open_walk(0, progress.shared_seed, progress.told_by(0))
-            progress.tell(fetcher.told(0))
-        elif progress.sampler is not None:
+        if options.is_iterable:
+            self._fetcher.open_walk(0, state.shared_seed, state.reported_by(0))
+            state.note_reported(fetcher.told(0))
+        elif state.sampler is not None:
             self.begin()
 
     def _next(self) -> Any:
-        if self.progress.is_over:
+        if self.state.is_over:
             raise StopIteration
         self.begin()
-        number = self.progress.yielded
+        number = self.state.yielded
         try:
             return self._make(number)
         except StopIteration:
-            self.progress.is_over = True
-            if self._plan.is_iterable:
-                self.progress.tell(self._fetcher.told(0))
+            self.state.is_over = True
+            if self._options.is_iterable:
+                self.state.note_reported(self._fetcher.told(0))
             raise
         finally:
-            if not self.progress.is_over:
-                self._note(number)
+            if not self.state.is_over:
+                self._note_delivered(number)
 
     def _make(self, number: int) -> Any:
-        fetcher, asked, request = self._fetcher, self._ask(number), LocalRequest()
-        self._count(asked)
+        fetcher, request, local = self._fetcher, self._request_for(number), LocalRequest()
+        self._count(request)
         meter = self._counters.meter
-        request.watch = watch = meter.begin()
+        local.watch = watch = meter.begin()
         try:
-            batch = self._step(asked, request) if isinstance(asked, Step) else fetcher.fetch(asked, request)
+            batch = self._items(request, local) if isinstance(request, ItemsRequest) else fetcher.fetch(request, local)
         except StopIteration:
             raise
         except Exception as error:
-            where = fetcher.describe_keys(asked, request.cell[0]) if isinstance(asked, Keys) else f"batch {number}"
+            if isinstance(request, SamplesRequest):
+                where = fetcher.describe_keys(request, local.cell[0])
+            else:
+                where = f"batch {number}"
             add_note(error, f"raised by {fetcher.name} for {where}")
             raise
         else:
             self._counters.batches += 1
             return batch
         finally:
-            meter.end(watch, lambda: Interval(self.progress.number, number, -1, 1))
+            meter.end(watch, lambda: Interval(self.state.number, number, -1, 1))
             meter.note()
-            self._counters.replaced += request.cell[1]
+            self._counters.replaced += local.cell[1]
 
-    def _step(self, asked: Step, request: LocalRequest) -> Any:
-        made = self._fetcher.step(asked, request)
-        self.progress.tell(made.told)
-        return made.batch
+    def _items(self, request: ItemsRequest, local: LocalRequest) -> Any:
+        answer = self._fetcher.step(request, local)
+        self.state.note_reported(answer.state)
+        return answer.batch
 
-    def _ask(self, number: int) -> Keys | Step:
-        plan, progress = self._plan, self.progress
-        if plan.is_iterable:
-            told = progress.told_by(0)
-            return Step(None, 0, 0, number, plan.batch_size, plan.drop_last, progress.shared_seed, told)
+    def _request_for(self, number: int) -> SamplesRequest | ItemsRequest:
+        options, state = self._options, self.state
+        if options.is_iterable:
+            return ItemsRequest(
+                seed=None,
+                iterator=0,
+                worker=0,
+                number=number,
+                size=options.samples_per_batch,
+                drop_last=options.drop_last,
+                shared_seed=state.shared_seed,
+                state=state.reported_by(0),
+            )
         keys = next(self._indices)
-        if plan.batched and self._fetcher.getitems is None:
+        if options.batched and self._fetcher.getitems is None:
             keys = as_sequence(keys)
-        return Keys(None, number, keys, True)
+        return SamplesRequest(None, number, keys, True)
 
-    def _note(self, number: int) -> None:
-        """Take note of a batch that has been delivered, and go past those behind it that had been before."""
-        self.progress.deliver(number)
-        if not self._plan.is_iterable:
-            for _ in range(number + 1, self.progress.yielded):
+    def _note_delivered(self, number: int) -> None:
+        """Record a delivered batch, and skip later batches that were delivered out of order before."""
+        self.state.deliver(number)
+        if not self._options.is_iterable:
+            for _ in range(number + 1, self.state.yielded):
                 next(self._indices, None)

@@ -1,4 +1,4 @@
-"""The batches of one rank, in an order that all ranks share and that takes no memory."""
+"""Batches of one rank, in a common order of all ranks that needs no memory."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ __all__ = ["ShardedBatchSampler"]
 
 
 class ShardedBatchSampler(Sampler[list[int]]):
-    """Lists of indices for one of several ranks, for a loader's ``batch_sampler``: what sources with shards deliver.
+    """Lists of indices for one of several ranks: a loader's ``batch_sampler`` with the batches of sharded sources.
 
-    In iteration i, rank r has batch ``i * num_shards + r`` of the epoch: see `dali_like.sources.sharding`. Over all ranks, a
-    batch consists of the same samples as with `DistributedSampler` and equally shuffled indices, which deals them out one by
-    one. But each rank computes the indices that it needs, from the seed and the epoch alone, at any length. And a state is
-    good
-    for any number of ranks that together take as many samples at once: the loader that is given it goes on with the batch
-    that comes next.
+    In iteration i, rank r has batch ``i * num_shards + r`` of the epoch; see `dali_like.sources.sharding`. All ranks
+    together have the same samples in an iteration as with a `DistributedSampler` of the same order. In contrast to it, each
+    rank computes only its own indices, from the seed and the epoch, for any length. A state can be loaded with another
+    number of ranks, if all ranks together have as many samples per iteration: the loader continues with the next batch.
 
     Args:
-        dataset: what has a length.
+        dataset: an object with a length.
         batch_size: samples in a batch of one rank.
         shuffle: whether the order is random; see `Permutation`.
         seed: must be the same on all ranks.
-        shard_id, num_shards: which rank this is, and of how many. None: see `dali_like.sources.ranks.detect_shard`.
-        shard_rest: what becomes of the samples at the end that do not fill a batch on each rank: "drop", "pad" or "uneven",
-            as for ``fn.external_source``.
+        shard_id, num_shards: number of this rank, and number of ranks. None: see `dali_like.sources.ranks.detect_shard`.
+        shard_rest: how to treat the last samples if they do not fill a batch on each rank: "drop", "pad" or "uneven", as for
+            ``fn.external_source``.
 
     Raises:
-        ArgumentError, ArgumentTypeError: an argument has a value that is not allowed.
+        ArgumentError, ArgumentTypeError: an argument has a wrong value or type.
 
     >>> [list(ShardedBatchSampler("abcdef", 2, False, shard_id=i, num_shards=2, shard_rest="pad")) for i in range(2)]
     [[[0, 1], [4, 5]], [[2, 3], [0, 1]]]
@@ -67,14 +65,14 @@ class ShardedBatchSampler(Sampler[list[int]]):
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next pass belongs to. One that has begun keeps its epoch."""
+        """Set the epoch of the next iterator. An iterator keeps the epoch of its beginning."""
         self.epoch = not_negative("epoch", epoch)
 
     def __iter__(self) -> SamplerIterator[list[int]]:
         return _Batches(self._division, self.shuffle, self.seed, self.epoch)
 
     def __len__(self) -> int:
-        """The number of batches of this rank."""
+        """Return the number of batches of this rank."""
         return self._division.sizes().num_batches
 
     @property
@@ -83,7 +81,7 @@ class ShardedBatchSampler(Sampler[list[int]]):
 
 
 class _Batches(SamplerIterator[list[int]]):
-    """A pass over the batches of a rank."""
+    """An iterator over the batches of a rank."""
 
     def __init__(self, division: Division, shuffle: bool, seed: int, epoch: int) -> None:
         self._division = division
@@ -108,13 +106,13 @@ class _Batches(SamplerIterator[list[int]]):
         return indices
 
     def skip(self, count: int) -> None:
-        # Ranks that have fewer batches than others are at their end when those have taken their last one.
+        # With "uneven", a state may be behind the last batch of this rank, and before that of another one.
         if self._taken + count > -(-self._division.length // self._global_batch):
             raise StopIteration
         self._taken += count
 
     def state_dict(self) -> dict[str, Any]:
-        """It has nothing that depends on the number of ranks, unless all together take as many samples at once."""
+        """Return the position. It only depends on the samples per iteration of all ranks, not on their number."""
         return {
             "total": self._division.length,
             "global_batch": self._global_batch,
@@ -127,8 +125,8 @@ class _Batches(SamplerIterator[list[int]]):
         expected = {"total": self._division.length, "global_batch": self._global_batch}
         for name, here in expected.items():
             if (there := count_in(state_dict, name)) != here:
-                what = "over so many samples" if name == "total" else "of ranks that together take so many samples at once"
-                raise CheckpointError(f"Invalid state_dict: it is of a pass {what}: {there}, and here are {here}")
+                quantity = "samples in an epoch" if name == "total" else "samples per iteration of all ranks together"
+                raise CheckpointError(f"Invalid state_dict: it is of a sampler with {there} {quantity}, and this has {here}")
         taken = count_in(state_dict, "taken")
         self._begin(count_in(state_dict, "seed"), count_in(state_dict, "epoch"))
         self._taken = taken

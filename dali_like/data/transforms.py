@@ -1,12 +1,12 @@
-"""Transforms of images, with the names, arguments and defaults of ``torchvision.transforms``, on NumPy arrays.
+"""Transforms of images as NumPy arrays, with the names, arguments and defaults of ``torchvision.transforms``.
 
-An image is an array (height, width) or (height, width, channels), as `ImageFolder` gives it, until `ToTensor` makes
-(channels, height, width) of it; `Normalize` comes after that, all others before. What is no array, but has the array
-interface, such as an image of Pillow, is taken as one.
+An image is an array (height, width) or (height, width, channels), as from `ImageFolder`. `ToTensor` converts it to
+(channels, height, width) for `Normalize`; all other transforms come before. Other objects with the array interface, such as
+Pillow's images, are converted to arrays.
 
-The random ones draw from NumPy's global state, unless a `generator` is given: a `numpy.random.Generator`, or a seed for one.
-In worker processes the global state is the better choice: a loader seeds it differently in each, while a generator is
-copied to each of them as it is, and all copies draw the same.
+Random transforms draw from NumPy's global generator, or from a `generator`: a `numpy.random.Generator`, or a seed for one.
+Prefer the global one in worker processes: a loader seeds it differently in each. A `generator` is copied to all workers,
+which then draw the same numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "ToTensor",
 ]
 
-#: How often a part is drawn that may not fit into the image.
+#: Attempts to draw a part that fits into the image.
 _CROP_TRIES = 10
 
 
@@ -40,7 +40,7 @@ class Compose:
     """Several transforms, one after the other.
 
     Args:
-        transforms: the callables; each is given what the one before has returned.
+        transforms: the callables; each gets the result of the previous one.
 
     >>> Compose([CenterCrop(2), ToTensor()])(np.zeros((4, 4, 3), np.uint8)).shape
     (3, 2, 2)
@@ -59,11 +59,11 @@ class Compose:
 
 
 class ToTensor:
-    """Makes an array (channels, height, width) of an image: uint8 becomes float32 in [0, 1], other dtypes are kept.
+    """Converts an image to an array (channels, height, width): uint8 becomes float32 in [0, 1], other dtypes are kept.
 
-    Raises:
-        ArgumentTypeError: what is given is no array.
-        ArgumentError: it has neither two nor three dimensions.
+    Raises, when called:
+        ArgumentTypeError: the image is no array.
+        ArgumentError: the image does not have two or three dimensions.
 
     >>> ToTensor()(np.full((1, 2, 3), 255, np.uint8))[0]
     array([[1., 1.]], dtype=float32)
@@ -86,17 +86,17 @@ class ToTensor:
 
 
 class Normalize:
-    """Subtracts a mean from each channel and divides it by a standard deviation. It comes after `ToTensor`.
+    """Subtracts a mean from each channel, and divides it by a standard deviation. Comes after `ToTensor`.
 
     Args:
         mean: a number for each channel, or one for all.
-        std: likewise.
-        inplace: whether the array that is given is changed.
+        std: the same.
+        inplace: whether to write the result into the given array.
 
-    Raises:
-        ArgumentTypeError: what is given is no array of floating-point numbers.
-        ArgumentError: it is not (..., channels, height, width); it has another number of channels; or, in its dtype, a
-            standard deviation is 0.
+    Raises, when called:
+        ArgumentTypeError: the image is no array of floating-point numbers.
+        ArgumentError: the image is not (..., channels, height, width), it has another number of channels, or a standard
+            deviation is 0 in its dtype.
 
     >>> Normalize(mean=[0.5], std=[0.25])(np.ones((1, 1, 2), np.float32))
     array([[[2., 2.]]], dtype=float32)
@@ -135,13 +135,13 @@ class Normalize:
 
 
 class CenterCrop:
-    """Cuts out the middle of an image; where it is too small, it is surrounded with zeros.
+    """Cuts out the center of an image. Pads a smaller image with zeros.
 
     Args:
         size: height and width, or one number for both.
 
     Raises:
-        ArgumentError: `size` has neither one nor two numbers.
+        ArgumentError: `size` does not have one or two numbers.
 
     >>> CenterCrop(2)(np.arange(16).reshape(4, 4))
     array([[ 5,  6],
@@ -163,22 +163,22 @@ class CenterCrop:
 
 
 class Resize:
-    """Gives an image another size, by OpenCV.
+    """Resizes an image with OpenCV.
 
     Args:
-        size: height and width; or one number, which the shorter edge gets, while the longer one keeps the proportion.
-        interpolation: how pixels are computed.
-        max_size: the longer edge gets no more than this, if `size` is one number.
-        antialias: whether an edge that becomes shorter is averaged, which is what BOX does, rather than interpolated at
-            distances. The other modes than NEAREST and NEAREST_EXACT do so. The result is close to that of Pillow, whose
-            filters differ, and not the same.
+        size: height and width; or one number for the shorter edge, with the same aspect ratio.
+        interpolation: the interpolation mode.
+        max_size: limit of the longer edge, if `size` is one number.
+        antialias: whether to average over pixels along an edge that becomes shorter, as BOX does, instead of interpolating
+            between distant pixels. Without effect for NEAREST and NEAREST_EXACT. The result is close to Pillow's, and not
+            equal: the filters differ.
 
     Raises:
-        ArgumentTypeError: `size` or `interpolation` is of a wrong type. When called: the image is none, or OpenCV does not
-            resize its dtype or so many channels.
-        ArgumentError: `size` has neither one nor two numbers, or `max_size` is not greater than it. When called: there are
-            no pixels before or after.
-        ArgumentClashError: `max_size` goes with one number alone.
+        ArgumentTypeError: `size` or `interpolation` has a wrong type. When called: the argument is no image, or OpenCV does
+            not support its dtype or number of channels.
+        ArgumentError: `size` does not have one or two numbers, or `max_size` is not greater. When called: the image or the
+            result has no pixels.
+        ArgumentClashError: `max_size` is given, and `size` has two numbers.
 
     >>> Resize(2)(np.zeros((4, 6, 3), np.uint8)).shape
     (2, 3, 3)
@@ -243,14 +243,14 @@ class Resize:
 
 
 class RandomHorizontalFlip:
-    """Mirrors an image, left to right, or does not.
+    """Flips an image left to right, with a given probability.
 
     Args:
-        p: the probability that it does.
+        p: the probability.
         generator: see `dali_like.data.transforms`.
 
     Raises:
-        ArgumentError: `p` is not from 0 to 1.
+        ArgumentError: `p` is not in [0, 1].
 
     >>> RandomHorizontalFlip(p=1)(np.array([[1, 2]]))
     array([[2, 1]])
@@ -271,22 +271,22 @@ class RandomHorizontalFlip:
 
 
 class RandomResizedCrop:
-    """Cuts out a part of an image of random size and shape, at a random place, and gives it a fixed size.
+    """Cuts out a random part of an image, and resizes it to a fixed size.
 
-    If ten times such a part does not fit into the image, the middle of the image is taken.
+    If ten attempts to draw a part do not fit into the image, the center of the image is used.
 
     Args:
         size: height and width of the result, or one number for both.
-        scale: from what to what part of the area of the image is cut out.
-        ratio: from what to what proportion of width to height.
+        scale: range of the part's area, relative to the area of the image.
+        ratio: range of the part's aspect ratio, width to height.
         interpolation, antialias: see `Resize`.
         generator: see `dali_like.data.transforms`.
 
     Raises:
-        ArgumentError: `size` has neither one nor two numbers.
-        ArgumentTypeError: `scale` or `ratio` is no sequence, or `interpolation` of a wrong type.
+        ArgumentError: `size` does not have one or two numbers.
+        ArgumentTypeError: `scale` or `ratio` is no sequence, or `interpolation` has a wrong type.
 
-    It warns of a `scale` or `ratio` whose second number is smaller than its first.
+    Warns about a `scale` or `ratio` whose second number is smaller than its first.
 
     >>> RandomResizedCrop(8, generator=1)(np.zeros((10, 20, 3), np.uint8)).shape
     (8, 8, 3)
@@ -329,7 +329,7 @@ class RandomResizedCrop:
         )
 
     def _part(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """What is cut out: top, left, height, width."""
+        """Draw a part: top, left, height, width."""
         for _ in range(_CROP_TRIES):
             area = height * width * self._between(*self.scale)
             ratio = math.exp(self._between(math.log(self.ratio[0]), math.log(self.ratio[1])))

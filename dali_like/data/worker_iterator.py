@@ -1,7 +1,10 @@
-"""Passes whose batches are made by workers.
+"""The iterator of a loader with workers. It runs in the main process, and the workers compute its batches.
 
-As many batches are kept on their way as PyTorch's loader keeps. The indices of each are drawn from the sampler when it is
-begun, and they are delivered in that order, unless the loader has been told otherwise.
+1. `_fill` draws the indices of a batch from the sampler and posts a request. It keeps as many batches on their way as
+   PyTorch's loader does.
+2. Workers compute samples into the rows of a slot, or a whole batch; see `dali_like.data.fetcher`.
+3. `_take_next` waits for the next batch: in the order of the requests, or the first that is ready with ``in_order=False``.
+4. `_batch_of` turns the answers into the batch for the program.
 """
 
 from __future__ import annotations
@@ -11,63 +14,66 @@ import sys
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dali_like.common.interrupts import interruptible
 from dali_like.data.fetcher import as_sequence
-from dali_like.data.iterator_state import IteratorState, Plan
+from dali_like.data.iterator_state import IteratorState
 from dali_like.data.loader_iterator import LoaderIterator
-from dali_like.data.messages import Keys, Step
-from dali_like.data.responses import batch_of_response
+from dali_like.data.messages import BatchAnswer, ItemsRequest, SamplesAnswer, SamplesRequest
+from dali_like.data.options import LoaderOptions
 from dali_like.data.sampler_iterators import SamplerIterator
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
 from dali_like.engine.worker.exceptions import add_note
+from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
 
 if TYPE_CHECKING:
-    from dali_like.data.loader_workers import LoaderWorkers
-    from dali_like.data.worker_handles import WorkerHandle
+    from dali_like.data.loader_workers import LoaderWorkers, WorkerHandle
 
 
 class WorkerIterator(LoaderIterator):
-    """A pass that has its batches made by workers."""
+    """Requests its batches from workers."""
 
-    def __init__(self, plan: Plan, progress: IteratorState, indices: SamplerIterator[Any], workers: LoaderWorkers) -> None:
+    def __init__(
+        self, options: LoaderOptions, state: IteratorState, indices: SamplerIterator[Any], workers: LoaderWorkers
+    ) -> None:
+        # `__del__` needs these attributes even if the constructor fails below.
         self._pending: deque[Batch] = deque()
-        self._walk = workers.begin_pass()
+        self._number = workers.begin_iterator()
         self._loader_workers: LoaderWorkers | None = workers
         self._last_workers = weakref.ref(workers)
         self._handles: list[WorkerHandle] = []
-        super().__init__(plan, progress, indices, workers.counters)
-        self._seed = progress.seed if plan.seeded_by_task else None
+        super().__init__(options, state, indices, workers.counters)
+        self._seed = state.seed if options.seeds_by_task else None
         self._on_last_batch: Callable[[], None] | None = None
-        self._begun = progress.yielded
-        self._exhausted = False
+        self._num_begun = state.yielded
+        self._is_exhausted = False
         self._sampler_error: Exception | None = None
         self._sampler_was_interrupted = False
-        progress.steps = progress.steps or [0] * plan.num_workers
-        self._steps = list(progress.steps)
-        self._turn = progress.turn
+        state.steps = state.steps or [0] * options.num_workers
+        self._num_requests = list(state.steps)
+        self._turn = state.turn
         self.begin()
         with workers.lock():
-            self._fill(workers, workers.num_ahead or plan.num_ahead)
+            self._fill(workers, workers.num_ahead or options.num_ahead)
 
     @property
     def _workers(self) -> list[WorkerHandle]:
-        """The workers, also when the pass has ended: PyTorch's iterators have such a list."""
-        return self._handles if self._loader_workers is None else self._loader_workers.workers
+        """The worker processes, also after the end: PyTorch's iterators have such a list."""
+        return self._handles if self._loader_workers is None else self._loader_workers.handles
 
     def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not is_finalizing():  # then the workers have been ended already
+        if not is_finalizing():  # at exit, the workers have been ended before
             self._leave()
 
     def call_on_last_batch(self, callback: Callable[[], None]) -> None:
-        """Call this when the last batch has been begun; now, if it has been."""
+        """Call a function when the last batch has begun; at once, if it has."""
         self._on_last_batch = callback
-        if self._exhausted:
+        if self._is_exhausted:
             callback()
 
     def _shutdown_workers(self) -> None:
@@ -78,13 +84,13 @@ class WorkerIterator(LoaderIterator):
 
     def end(self) -> None:
         if self._loader_workers is not None:
-            self._handles = self._loader_workers.workers
+            self._handles = self._loader_workers.handles
         self._leave()
 
     def _leave(self) -> None:
         workers, self._loader_workers = getattr(self, "_loader_workers", None), None
         if workers is not None:
-            workers.end_pass(self._pending)
+            workers.end_iterator(self._pending)
             self._pending.clear()
 
     def _next(self) -> Any:
@@ -95,62 +101,62 @@ class WorkerIterator(LoaderIterator):
             key, outcome = self._take_next(workers)
             if isinstance(outcome, Response):
                 try:
-                    return batch_of_response(outcome, workers, self.progress)
+                    return self._batch_of(outcome, workers)
                 except Exception as error:
                     add_note(
                         error,
-                        f"raised by the main process for {workers.fetcher.describe_batch(key)}, which workers have made",
+                        f"raised in the main process, for {workers.fetcher.describe_batch(key)} from the workers",
                     )
                     raise
             if not isinstance(outcome, StopIteration):
                 try:
                     raise outcome
-                finally:  # what its traceback holds must not hold it: the pass would not end when it is dropped
+                finally:  # break the cycle through the traceback, which would keep a dropped iterator
                     del outcome
-            if not self._plan.is_iterable:
+            if not self._options.is_iterable:
                 self._raise_end()
 
     def _take_next(self, workers: LoaderWorkers) -> tuple[BatchKey, Any]:
-        """The next batch and what has become of it. Where that is interrupted, the next call goes on with it."""
+        """Return the next batch and its outcome. After an interrupt, the next call returns the same batch."""
         with workers.lock():
             while True:
                 batch = self._wait(workers)
-                if self._plan.is_iterable:
-                    self._note_step(batch)
-                self._fill(workers, (workers.num_ahead or self._plan.num_ahead) + 1)
+                if self._options.is_iterable:
+                    self._note_items(batch)
+                self._fill(workers, (workers.num_ahead or self._options.num_ahead) + 1)
                 place = self._pending.index(batch)
                 del self._pending[place]
                 outcome = workers.take(batch)
-                if not (isinstance(outcome, SampleTypeError) and self._begin_as_one(batch, place, workers)):
+                if not (isinstance(outcome, SampleTypeError) and self._request_as_batch(batch, place, workers)):
                     break
-            if not self._plan.is_iterable:
-                self.progress.deliver(batch.key.iteration)
+            if not self._options.is_iterable:
+                self.state.deliver(batch.key.iteration)
             return batch.key, outcome
 
-    def _begin_as_one(self, batch: Batch, place: int, workers: LoaderWorkers) -> bool:
-        """Begin a batch again whose samples cannot be pickled, to be collated where they are; False if it has been.
+    def _request_as_batch(self, batch: Batch, place: int, workers: LoaderWorkers) -> bool:
+        """Let the worker collate a batch whose samples cannot be pickled, and all later ones. Return False if it did.
 
-        A ``sqlite3.Row`` cannot, say, and the batch of many is a list of tensors, which can.
+        For example, a ``sqlite3.Row`` cannot be pickled; a batch of many is a list of tensors, which can.
         """
-        asked = pickle.loads(batch.key.request)
-        if not isinstance(asked, Keys) or asked.whole:
+        request = pickle.loads(batch.key.request)
+        if not isinstance(request, SamplesRequest) or request.as_batch:
             return False
-        workers.fetcher.whole = True  # and so are those to come
-        text = pickle.dumps(asked._replace(whole=True), pickle.HIGHEST_PROTOCOL)
-        begun: list[Batch] = []
-        workers.submit(batch.key._replace(size=1, parts=len(asked.keys) + 1, request=text), begun)
-        self._pending.insert(place, *begun)
+        workers.fetcher.as_batches = True
+        text = pickle.dumps(request._replace(as_batch=True), pickle.HIGHEST_PROTOCOL)
+        submitted: list[Batch] = []
+        workers.submit(batch.key._replace(size=1, parts=len(request.keys) + 1, request=text), submitted)
+        self._pending.insert(place, *submitted)
         return True
 
     def _raise_end(self) -> NoReturn:
-        """End the pass.
+        """End the iterator.
 
         Raises:
-            Exception: what the sampler has raised.
-            StopIteration: nothing.
+            Exception: the error of the sampler.
+            StopIteration: there is none.
         """
         error, self._sampler_error = self._sampler_error, None
-        self.progress.is_over = True
+        self.state.is_over = True
         self.end()
         try:
             raise error or StopIteration
@@ -158,94 +164,95 @@ class WorkerIterator(LoaderIterator):
             del error
 
     def _wait(self, workers: LoaderWorkers) -> Batch:
-        """Wait for the next batch, or for any.
+        """Wait for the next batch, or for any with ``in_order=False``.
 
         Raises:
-            LoaderTimeoutError: that takes too long. The next call goes on waiting.
+            LoaderTimeoutError: the timeout is over. The next call waits again.
         """
-        plan = self._plan
-        if workers.failure is not None:  # for who goes on after errors: all that were on their way fail, and the pass ends
+        options = self._options
+        if workers.failure is not None:  # each call raises it for one pending batch; then the iterator ends
             self._pending.popleft()
             raise workers.failure
-        candidates = (self._pending[0],) if plan.in_order else tuple(self._pending)
-        batch = workers.wait_for(candidates, plan.timeout_s)
+        candidates = (self._pending[0],) if options.in_order else tuple(self._pending)
+        batch = workers.wait_for(candidates, options.timeout_s)
         if batch is None:
             raise LoaderTimeoutError(
                 "\n".join(
-                    [f"DataLoader timed out after {plan.timeout_s} seconds", *workers.describe_workers_on(candidates[0])]
+                    [f"DataLoader timed out after {options.timeout_s} seconds", *workers.describe_workers_on(candidates[0])]
                 )
             )
-        if not plan.seeded_by_task:
-            workers.warn_of_restarts()
+        if not options.seeds_by_task:
+            workers.warn_about_restarts()
         return batch
 
-    def _note_step(self, batch: Batch) -> None:
-        """Take note of a worker's step through an iterable dataset."""
-        progress, worker = self.progress, batch.key.worker
-        progress.steps[worker] += 1
-        progress.turn = (worker + 1) % self._plan.num_workers
+    def _note_items(self, batch: Batch) -> None:
+        """Record that a worker has answered a request for items."""
+        state, worker = self.state, batch.key.worker
+        state.steps[worker] += 1
+        state.turn = (worker + 1) % self._options.num_workers
         if not isinstance(batch.outcome, StopIteration):
-            progress.yielded += 1
-        elif worker not in progress.ended:
-            progress.ended.append(worker)
+            state.yielded += 1
+        elif worker not in state.ended:
+            state.ended.append(worker)
 
     def _fill(self, workers: LoaderWorkers, most: int) -> None:
-        """Begin batches until so many are on their way. An error of the sampler is kept until its turn comes."""
-        while len(self._pending) < most and not self._exhausted:
+        """Begin batches until enough are on their way. An error of the sampler is raised after the batches before it."""
+        while len(self._pending) < most and not self._is_exhausted:
             try:
-                asked = self._next_step() if self._plan.is_iterable else self._next_keys(workers)
-                text = pickle.dumps(asked, pickle.HIGHEST_PROTOCOL)
+                request = self._items_request() if self._options.is_iterable else self._samples_request(workers)
+                text = pickle.dumps(request, pickle.HIGHEST_PROTOCOL)
             except Exception as error:
-                self._exhausted = True
+                self._is_exhausted = True
                 if not isinstance(error, StopIteration):
-                    self._sampler_error = _for_later(error)
+                    self._sampler_error = _without_traceback(error)
                 if self._on_last_batch is not None:
                     self._on_last_batch()
                 return
-            if self._begun not in self.progress.ahead:
-                workers.submit(self._key_of(asked, text, workers), self._pending)
-                self._count(asked)
-            self._begun += 1
+            if self._num_begun not in self.state.ahead:
+                workers.submit(self._key_of(request, text, workers), self._pending)
+                self._count(request)
+            self._num_begun += 1
 
-    def _key_of(self, asked: Keys | Step, text: bytes, workers: LoaderWorkers) -> BatchKey:
-        """The batch that is asked for, as the pool sees it."""
+    def _key_of(self, request: SamplesRequest | ItemsRequest, text: bytes, workers: LoaderWorkers) -> BatchKey:
+        """Return the key of a requested batch for the pool."""
         size = parts = 1
         worker = ANY_WORKER
-        if isinstance(asked, Step):
-            worker = asked.worker
+        if isinstance(request, ItemsRequest):
+            worker = request.worker
         else:
             if workers.is_bound:
-                worker = asked.number % self._plan.num_workers
-            if not asked.whole:
-                size = len(asked.keys)
-            elif self._plan.batched and workers.fetcher.getitems is None:
-                parts = len(asked.keys) + 1  # the last is their collation
-        return BatchKey(0, self._walk, self._begun, 0, size, worker, workers.next_turn(), text, parts)
+                worker = request.number % self._options.num_workers
+            if not request.as_batch:
+                size = len(request.keys)
+            elif self._options.batched and workers.fetcher.getitems is None:
+                parts = len(request.keys) + 1  # the last part is the collation
+        return BatchKey(0, self._number, self._num_begun, 0, size, worker, workers.next_turn(), text, parts)
 
-    def _next_keys(self, workers: LoaderWorkers) -> Keys:
-        """What the next batch is made of."""
-        keys = self._draw_keys(workers)
-        if not self._plan.batched or workers.fetcher.getitems is not None:
-            return Keys(self._seed, self._begun, keys, True)
-        return Keys(self._seed, self._begun, keys, workers.fetcher.whole or not 0 < len(keys) <= workers.capacity)
+    def _samples_request(self, workers: LoaderWorkers) -> SamplesRequest:
+        """Return the request for the next batch of a map-style dataset."""
+        keys, fetcher = self._draw_keys(workers), workers.fetcher
+        if not self._options.batched or fetcher.getitems is not None:
+            return SamplesRequest(self._seed, self._num_begun, keys, True)
+        as_batch = fetcher.as_batches or not 0 < len(keys) <= workers.capacity
+        return SamplesRequest(self._seed, self._num_begun, keys, as_batch)
 
     def _draw_keys(self, workers: LoaderWorkers) -> Any:
-        """What the sampler gives next. Its code can be interrupted, which a generator does not survive.
+        """Return the next item of the sampler. Ctrl-C may interrupt the sampler, which ends a generator.
 
         Raises:
-            LostItemError: it ends where it has been interrupted.
+            LostItemError: the sampler ends after an interrupt.
         """
         try:
             with interruptible():
                 keys = next(self._indices)
-                if self._plan.batched and workers.fetcher.getitems is None:
+                if self._options.batched and workers.fetcher.getitems is None:
                     keys = as_sequence(keys)
         except StopIteration:
             if not self._sampler_was_interrupted:
                 raise
             raise LostItemError(
-                "the sampler was interrupted and has ended, as generators do, so that the rest of this epoch is lost; an "
-                "iterator with a __next__ of its own would go on"
+                "the sampler was interrupted, and ended as generators do: the rest of this epoch is lost. An iterator class "
+                "with a __next__ method would continue after an interrupt"
             ) from None
         except KeyboardInterrupt:
             self._sampler_was_interrupted = True
@@ -253,28 +260,79 @@ class WorkerIterator(LoaderIterator):
         self._sampler_was_interrupted = False
         return keys
 
-    def _next_step(self) -> Step:
-        """The next worker's step: each takes one in turn, and those that have ended are left out.
+    def _items_request(self) -> ItemsRequest:
+        """Return the next request for items of an iterable dataset.
 
-        Out of order, it is one of those that have fewest to take: a slow one would have all, and the others nothing to do.
+        The workers take turns; those at their end are left out. With ``in_order=False``, the next is one with the fewest
+        pending requests: otherwise all requests would wait at a slow worker.
 
         Raises:
-            StopIteration: all have ended.
+            StopIteration: all workers are at the end.
         """
-        plan, progress = self._plan, self.progress
-        turns = (place % plan.num_workers for place in range(self._turn, self._turn + plan.num_workers))
-        going = [worker for worker in turns if worker not in progress.ended]
-        if not going:
+        options, state = self._options, self.state
+        turns = (place % options.num_workers for place in range(self._turn, self._turn + options.num_workers))
+        active = [worker for worker in turns if worker not in state.ended]
+        if not active:
             raise StopIteration
-        worker = going[0] if plan.in_order else min(going, key=lambda worker: self._steps[worker] - progress.steps[worker])
-        self._turn = (worker + 1) % plan.num_workers
-        number = self._steps[worker]
-        self._steps[worker] += 1
-        told = progress.told_by(worker)
-        return Step(self._seed, self._walk, worker, number, plan.batch_size, plan.drop_last, progress.shared_seed, told)
+        if options.in_order:
+            worker = active[0]
+        else:
+            worker = min(active, key=lambda worker: self._num_requests[worker] - state.steps[worker])
+        self._turn = (worker + 1) % options.num_workers
+        number = self._num_requests[worker]
+        self._num_requests[worker] += 1
+        return ItemsRequest(
+            seed=self._seed,
+            iterator=self._number,
+            worker=worker,
+            number=number,
+            size=options.samples_per_batch,
+            drop_last=options.drop_last,
+            shared_seed=state.shared_seed,
+            state=state.reported_by(worker),
+        )
+
+    def _batch_of(self, response: Response, workers: LoaderWorkers) -> Any:
+        """Return the batch of a response. Record the schema of its samples, and the reported state."""
+        answers = response.messages()
+        first = answers.get(0)
+        if isinstance(first, BatchAnswer):
+            self.state.note_reported(first.state)
+            return first.batch
+        schema: Any = response.schema
+        if any(answer.others for answer in answers.values()):
+            workers.note_schema(True, answers)
+            return workers.fetcher.collate(_samples_of(response, answers))
+        workers.note_schema(False, answers)
+        rows = [row if row.nbytes >= LEAST_BUFFER_BYTES else row.copy() for row in response.rows]
+        return schema.root.batch(rows, _joined_texts(answers, schema), False)
 
 
-def _for_later(error: Exception) -> Exception:
-    """An error that a pass keeps for a while. Its traceback, which would keep the pass, becomes a note."""
+def _joined_texts(answers: Mapping[int, SamplesAnswer], schema: Any) -> list[list[Any]]:
+    """Return the texts of all samples of a batch, for each text of the schema."""
+    columns: list[list[Any]] = [[] for _ in range(schema.num_texts)]
+    for _, answer in sorted(answers.items()):
+        for column, texts in zip(columns, answer.texts, strict=True):
+            column.extend(texts)
+    return columns
+
+
+def _samples_of(response: Response, answers: Mapping[int, SamplesAnswer]) -> list[Any]:
+    """Return the samples of a batch as the dataset returned them."""
+    schema: Any = response.schema
+    samples: list[Any] = []
+    for task, begin in enumerate(range(0, response.size, response.task_size)):
+        end = min(begin + response.task_size, response.size)
+        answer = answers.get(task, SamplesAnswer([], []))
+        in_rows = range(begin, end - len(answer.others))
+        if in_rows:
+            texts = [[None] * begin + column for column in answer.texts]
+            samples += [schema.root.sample(response.rows, texts, i) for i in in_rows]
+        samples += answer.others
+    return samples
+
+
+def _without_traceback(error: Exception) -> Exception:
+    """Return an error to raise later. Its traceback would keep the iterator, so it becomes a note."""
     add_note(error, f"raised by the sampler:\n{''.join(traceback.format_tb(error.__traceback__))}")
     return error.with_traceback(None)

@@ -1,17 +1,13 @@
-"""Which workers a loader has.
+"""Starts, reuses and replaces the workers of a loader.
 
-A loader without workers makes its batches itself. One with workers has a workers for each pass, or if it is told to keep it,
-one for all; passes over it may then be nested. Kept workers are made anew when the dataset, or what else they have a copy
-of, has changed.
+Workers serve one iterator, or with ``persistent_workers`` or ``prefetch_epochs`` all of them, which may be nested. Kept
+workers are restarted when the dataset, or another object that they have a copy of, has changed.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
-from dali_like.data.array_backends import ArrayBackend, NumpyBackend
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
 from dali_like.data.fingerprints import fingerprint_of
@@ -19,155 +15,110 @@ from dali_like.data.loader_workers import LoaderWorkers
 from dali_like.engine.memory.limits import available_cpus
 from dali_like.engine.pool.tuner import Tuner
 
+if TYPE_CHECKING:
+    from dali_like.data.options import LoaderOptions
+    from dali_like.engine.pool.settings import ChosenSettings
 
-class Staffed:
-    """The workers, for a class that has a loader's attributes; see `dali_like.data.options.LoaderOptions`."""
 
-    dataset: Any
-    batch_size: int | None
-    num_workers: int
-    prefetch_factor: int | None
-    collate_fn: Callable[[Any], Any]
-    worker_init_fn: Callable[[int], Any] | None
-    persistent_workers: bool
-    multiprocessing_context: Any
-    worker_seeding: str
-    on_error: Any
-    worker_restarts: int | None
-    max_held_bytes: int | None
-    pin_memory: Any
-    worker_threads: int | None
-    prefetch_epochs: bool
+class WorkerManager:
+    """Owns the workers of one loader.
 
-    _dataset_kind: Any
-    _auto_collation: bool
-    _pins_memory: bool
-    _chosen: dict[str, int]
+    Attributes:
+        workers: kept for the next iterator, running or at rest; None if there are none to keep.
+    """
 
-    _array_backend: ArrayBackend = NumpyBackend()
-    _workers: LoaderWorkers | None = None
-    _fingerprint: bytes | None = None
-    _tuner: Tuner | None = None
-
-    def _drop_ahead(self) -> None:
-        """Let the next pass go if it has been begun ahead of time."""
+    def __init__(self, counters: LoaderCounters) -> None:
+        self.workers: LoaderWorkers | None = None
+        self._counters = counters
+        self._fingerprint: bytes | None = None
+        self._tuner: Tuner | None = None
 
     @property
-    def _counters(self) -> LoaderCounters:
-        counters: LoaderCounters = vars(self).setdefault("_counts", LoaderCounters())
-        return counters
+    def settings(self) -> ChosenSettings | None:
+        """The current choice for arguments given as "auto"."""
+        return None if self._tuner is None else self._tuner.settings
 
-    @property
-    def _is_iterable(self) -> bool:
-        return int(self._dataset_kind) == 1
+    def note_objects(self, options: LoaderOptions) -> bool:
+        """Return whether the objects that workers copy have changed since the last call."""
+        can_reuse = options.num_workers > 0 and options.can_reuse_workers
+        copied = (options.dataset, options.collate_fn, options.worker_init_fn)
+        previous, self._fingerprint = self._fingerprint, fingerprint_of(copied) if can_reuse else None
+        return self._fingerprint != previous
 
-    @property
-    def _keeps_workers(self) -> bool:
-        """Whether they go on when a pass ends."""
-        return self.num_workers > 0 and (self.persistent_workers or self.prefetch_epochs)
+    def can_serve(self, options: LoaderOptions, has_changed: bool) -> bool:
+        """Return whether the kept workers can serve another iterator, after a restart if their objects have changed."""
+        workers = self.workers
+        assert workers is not None
+        are_alike = (workers.num_workers, workers.start_method) == (options.num_workers, options.start_method)
+        if not are_alike or not workers.can_serve_another(options.keeps_workers):
+            return False
+        return not has_changed or (options.start_method == "spawn" and not workers.is_in_use)
 
-    def _look_for_changes(self) -> None:
-        """Let the workers of earlier passes go that are not wanted any more, or whose copies are not like the originals."""
-        can_have = self.num_workers > 0 and (self._keeps_workers or self._start_method == "spawn")
-        copied = (self.dataset, self.collate_fn, self.worker_init_fn)
-        fingerprint = fingerprint_of(copied) if can_have else None
-        is_changed, self._fingerprint = fingerprint != self._fingerprint, fingerprint
-        workers = self._workers
+    def renew(self, options: LoaderOptions) -> None:
+        """End the workers. The next ones start with copies of the current objects."""
+        assert self.workers is not None
+        self.workers.rest(make_fetcher(options))
+
+    def workers_for(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
+        """Return workers that are seeded with a base seed: the kept ones, restarted if necessary, or new ones."""
+        workers = self.workers
         if workers is None:
-            return
-        if is_changed:
-            self._drop_ahead()
-        are_alike = (workers.num_workers, workers.start_method) == (self.num_workers, self._start_method)
-        can_go_on = are_alike and workers.can_go_on(self._keeps_workers)
-        if not can_go_on or (is_changed and (workers.is_in_use or self._start_method != "spawn")):
-            self._drop_workers()
-        elif is_changed:
-            workers.rest(self._make_maker())
-
-    def _workers_for(self, base_seed: int) -> LoaderWorkers:
-        """Those of earlier passes, or others."""
-        workers = self._workers
-        if workers is not None and workers.base_seed != base_seed and workers.is_in_use:
-            self._drop_workers()
-            workers = None
-        if workers is None:
-            return self._make_workers(base_seed)
+            return self._start(options, base_seed)
         if workers.base_seed != base_seed:
             workers.rest()
         if workers.is_resting:
             workers.wake(base_seed)
         return workers
 
-    def _make_workers(self, base_seed: int) -> LoaderWorkers:
-        fetcher = self._make_maker()
-        workers = LoaderWorkers(
-            fetcher,
-            base_seed,
-            num_workers=self.num_workers,
-            batch_size=None if fetcher.whole else self.batch_size,
-            is_bound=self._is_iterable or self.worker_seeding == "torch",
-            is_kept=self._keeps_workers,
-            start_method=self._start_method,
-            threads=self.worker_threads,
-            restarts=self.worker_restarts,
-            max_held_bytes=self.max_held_bytes,
-            counters=self._counters,
-            pinning=self._array_backend.pinning() if self._pins_memory and self.pin_memory != "copy" else None,
-            tuner=self._tuner_for_workers(),
-        )
+    def release(self) -> None:
+        """End the kept workers as soon as no iterator uses them."""
+        workers, self.workers = self.workers, None
+        if workers is not None:
+            workers.release()
+
+    def _start(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
+        workers = LoaderWorkers(options, make_fetcher(options), base_seed, self._counters, self._tuner_for(options))
         self._counters.watch(workers)
-        if self._keeps_workers or self._start_method == "spawn":
-            self._workers = workers
+        if options.can_reuse_workers:
+            self.workers = workers
         return workers
 
-    def _tuner_for_workers(self) -> Tuner | None:
-        """What chooses the settings, for one workers after the other. Workers that divide a dataset stay as many."""
-        chosen = {name for name, number in self._chosen.items() if getattr(self, name) == number}  # or the user has set it
-        if not chosen:
+    def _tuner_for(self, options: LoaderOptions) -> Tuner | None:
+        """Return the tuner for arguments given as "auto". Workers that divide a dataset keep their number."""
+        auto = {name for name, number in options.auto.items() if getattr(options, name) == number}  # not set since
+        if not auto:
             self._tuner = None
             return None
-        divides = self._is_iterable or self.worker_seeding == "torch"
         if self._tuner is None:
             self._tuner = Tuner(
                 available_cpus(),
-                num_workers=None if "num_workers" in chosen and not divides else self.num_workers,
-                depth=None if "prefetch_factor" in chosen else self.prefetch_factor,
-                per_worker="prefetch_factor" not in chosen,
-                are_threads=self._start_method == "thread",
+                num_workers=None if "num_workers" in auto and not options.binds_batches else options.num_workers,
+                depth=None if "prefetch_factor" in auto else options.prefetch_factor,
+                per_worker="prefetch_factor" not in auto,
+                are_threads=options.start_method == "thread",
             )
         self._tuner.begin()
         return self._tuner
 
-    def _drop_workers(self) -> None:
-        self._drop_ahead()
-        workers, self._workers = self._workers, None
-        if workers is not None:
-            workers.let_go()
 
-    @property
-    def _start_method(self) -> str:
-        """thread, fork or spawn: by a forkserver process, the last two are also what ``forkserver`` is for."""
-        context = self.multiprocessing_context
-        method = multiprocessing.get_start_method() if context is None else context.get_start_method()
-        return method if method in ("fork", "thread") else "spawn"
-
-    def _make_maker(self) -> Fetcher:
-        batched = self._auto_collation
-        by_sample = (
-            batched
-            and not self._is_iterable
-            and self.batch_size is not None
-            and self.worker_seeding == "tasks"
-            and self._array_backend.is_default(self.collate_fn)
-            and not getattr(self.dataset, "__getitems__", None)
-        )
-        return Fetcher(
-            dataset=self.dataset,
-            collate_fn=self.collate_fn,
-            array_backend=self._array_backend,
-            batched=batched,
-            seed_every=seed_every(self.batch_size) if self.batch_size is not None else None,
-            on_error=self.on_error,
-            worker_init_fn=self.worker_init_fn,
-            whole=not by_sample,
-        )
+def make_fetcher(options: LoaderOptions) -> Fetcher:
+    """Return a fetcher for the main process or for workers."""
+    array_backend = options.array_backend
+    by_sample = (
+        options.batched
+        and not options.is_iterable
+        and options.batch_size is not None
+        and options.seeds_by_task
+        and array_backend.is_default(options.collate_fn)
+        and not getattr(options.dataset, "__getitems__", None)
+    )
+    return Fetcher(
+        dataset=options.dataset,
+        collate_fn=options.collate_fn,
+        array_backend=array_backend,
+        batched=options.batched,
+        seed_every=seed_every(options.batch_size) if options.batch_size is not None else None,
+        on_error=options.on_error,
+        worker_init_fn=array_backend.shard(options.dataset, options.num_workers, options.worker_init_fn),
+        as_batches=not by_sample,
+    )

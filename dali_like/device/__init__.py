@@ -1,4 +1,4 @@
-"""GPUs: whether there are any, page-locked memory, and copies to them. Imports nothing of the layers above.
+"""GPUs: detection, page-locked memory, and copies to them. Runs in the main process; imports no layer above.
 
-Nothing here is imported, and no library for GPUs either, unless a pipeline or a loader asks for a GPU.
+A program imports this package, and libraries for GPUs, only when a pipeline or loader asks for a GPU.
 """

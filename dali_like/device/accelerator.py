@@ -1,7 +1,7 @@
-"""Whether there is a GPU to copy batches to, found out without initialising CUDA: there may still be workers to fork.
+"""Detect GPUs without initializing CUDA, because there may still be workers to fork.
 
-Where CUDA is in use, its driver knows. Where it is not, NVML counts the GPUs, see ``nvmlDeviceGetCount_v2`` in its
-reference; it needs no CUDA for that. ``CUDA_VISIBLE_DEVICES`` may hide them all, of which NVML knows nothing.
+If CUDA is in use, its driver knows the GPUs. Otherwise NVML counts them (``nvmlDeviceGetCount_v2``) and needs no CUDA.
+``CUDA_VISIBLE_DEVICES`` may hide GPUs; NVML ignores it, so this module applies it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["accelerator_is_available", "count_accelerators", "count_is_known"]
 
 _DRIVER = "libcuda.so.1"
 _NVML = "libnvidia-ml.so.1"
-#: Of the driver and of NVML.
+#: Return code of the driver and of NVML.
 _SUCCESS = 0
 
 
 def found_library(name: str) -> Any:
-    """A shared library, loaded if need be; None if there is none of that name."""
+    """Return a shared library, loading it if necessary; None if it is not installed."""
     try:
         return ctypes.CDLL(name)
     except OSError:
@@ -33,16 +33,16 @@ def found_library(name: str) -> Any:
 def accelerator_is_available(
     loaded: Callable[[str], Any] = loaded_library, find: Callable[[str], Any] = found_library
 ) -> bool:
-    """Whether there is a GPU that this process may use; see `count_accelerators`."""
+    """Whether this process can use a GPU; see `count_accelerators`."""
     return count_accelerators(loaded, find) > 0
 
 
 def count_accelerators(loaded: Callable[[str], Any] = loaded_library, find: Callable[[str], Any] = found_library) -> int:
-    """How many GPUs this process may use.
+    """Return the number of GPUs that this process can use.
 
     Args:
-        loaded: gives a library that is loaded already, or None.
-        find: gives a library, or None. Asked once.
+        loaded: returns a library that is already loaded, or None.
+        find: loads a library, or returns None. Its result is cached.
     """
     driver, count = loaded(_DRIVER), ctypes.c_int()
     if driver is not None and driver.cuDeviceGetCount(ctypes.byref(count)) == _SUCCESS:
@@ -52,12 +52,12 @@ def count_accelerators(loaded: Callable[[str], Any] = loaded_library, find: Call
 
 
 def count_is_known(find: Callable[[str], Any] = found_library) -> bool:
-    """Whether GPUs can be counted here. Some containers have CUDA's driver, and no NVML."""
+    """Whether GPUs can be counted here. Some containers have CUDA's driver but no NVML."""
     return find(_NVML) is not None or find(_DRIVER) is None
 
 
 def visible_devices() -> list[str] | None:
-    """What ``CUDA_VISIBLE_DEVICES`` names; None: all. What comes behind one that does not exist, such as -1, is hidden."""
+    """Return the entries of ``CUDA_VISIBLE_DEVICES``, up to an invalid one such as -1; None if it is not set."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     if named is None:
         return None

@@ -1,10 +1,10 @@
-"""Copies batches to a GPU, ahead of the user, who does not wait for it.
+"""Copy batches to a GPU ahead of the user, without waiting.
 
-A dense batch is one copy, made by the GPU itself from the slot that the workers have written. The samples of any other lie
-scattered: they are packed into page-locked memory by this process, and then that is one copy.
+Runs in the main process. A dense batch is one copy: the GPU reads the slot that the workers have written. Samples of
+other batches are scattered, so this process packs them into page-locked memory first, and then copies once.
 
-The arrays that are copied from are kept until the GPU has read them, and so their slots are. The user's streams wait for the
-copy, on the GPU; this process waits only if it is far ahead of it.
+A copy keeps its source arrays, and so their slots, until the GPU has read them. The user's streams wait for the copy on
+the GPU. This process waits only if it is far ahead of the GPU.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from dali_like.device.device_memory import DeviceMemory
 from dali_like.device.interface import Device, DeviceFence, GpuArray
 from dali_like.engine.memory.protocol import align
 
-#: Samples that are packed begin at multiples of this, as what CUDA allocates does.
+#: Alignment of packed samples, the same as that of CUDA's allocations.
 _ALIGNMENT = 256
-#: So many batches may be on their way before this process waits for the oldest: the host would run ahead without end.
-_MOST_FLIGHTS = 8
+#: Maximum number of copies in progress. Beyond it, this process waits for the oldest, so that memory use stays bounded.
+_MAX_COPIES = 8
 
-#: The samples of one output of a batch: one array, or a sequence of arrays. On the CPU, or on the GPU already.
+#: One output of a batch, on the CPU or the GPU: one array, or a sequence of arrays.
 Samples = NDArray[Any] | Sequence[NDArray[Any]]
 DeviceSamples = DeviceArray | list[DeviceArray]
 
 
-class _Flight(NamedTuple):
-    """A copy that may not have ended.
+class _PendingCopy(NamedTuple):
+    """A copy in progress.
 
     Attributes:
-        kept: what it reads from.
+        fence: passes when the copy has ended.
+        kept: the arrays that it reads.
     """
 
     fence: DeviceFence
@@ -47,7 +48,7 @@ class _Flight(NamedTuple):
 
 
 class CopyTotals:
-    """What has been copied by `Copier.send`; see `dali_like.monitor.statistics.CopyStatistics`."""
+    """Totals of `Copier.send`; see `dali_like.monitor.statistics.CopyStatistics`."""
 
     batches: int = 0
     copied_bytes: int = 0
@@ -56,14 +57,14 @@ class CopyTotals:
 
 
 class _BatchCopy(NamedTuple):
-    """One output of a batch on its way.
+    """Memory on the GPU for one output of a batch.
 
     Attributes:
-        owner: keeps its memory on the GPU.
-        addresses: where what is copied there goes.
-        shapes: of the arrays that it will be.
-        dtype: of these.
-        is_dense: whether it will be one array.
+        owner: keeps the memory alive.
+        addresses: targets of the copies.
+        shapes: of the resulting arrays.
+        dtype: of the resulting arrays.
+        is_dense: whether the result is one array.
     """
 
     owner: Any
@@ -82,154 +83,155 @@ class Copier:
     """Copies batches to a device. Thread-safe.
 
     Args:
-        device: where to.
-        staging: gives page-locked memory, as an array of so many bytes; what is copied from it keeps it.
+        device: the target.
+        staging: returns page-locked memory of a given size in bytes. Pending copies keep it alive.
 
     Attributes:
-        totals: what has been copied. Any thread may read it.
+        totals: statistics of `send`. Any thread may read them.
     """
 
     def __init__(self, device: Device, staging: Callable[[int], NDArray[np.uint8]]) -> None:
         self.device = device
         self._staging = staging
         self._memory = DeviceMemory(device)
-        self._flights: deque[_Flight] = deque()
+        self._pending: deque[_PendingCopy] = deque()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self.totals = CopyTotals()
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
         if self._pid == getpid():
-            self.close()  # what is copied from must not go before the copies have ended
+            self.close()  # pending copies must end before their source memory is freed
 
     def send(self, outputs: Sequence[Samples | DeviceSamples]) -> list[DeviceSamples]:
-        """Begin the copies of some outputs of a batch. Those that are on the GPU stay as they are.
+        """Begin to copy some outputs of a batch. Outputs already on the GPU are returned unchanged.
 
         Raises:
-            OutOfMemoryError: there is no memory on the GPU, or none to pack the samples in. Nothing has been begun.
-            DeviceError: a copy has failed, of this batch or of one before.
+            OutOfMemoryError: memory is short, on the GPU or for packing. No copy is left in progress.
+            DeviceError: a copy has failed, of this batch or an earlier one.
         """
         begin_ns = monotonic_ns()
         with self._lock:
-            self._settle(_MOST_FLIGHTS - 1)
+            self._settle(_MAX_COPIES - 1)
             kept: list[Any] = []
             try:
-                pickles: list[Any] = [output if _is_on_gpu(output) else self._begin(output, kept) for output in outputs]
+                placed: list[Any] = [output if _is_on_gpu(output) else self._begin(output, kept) for output in outputs]
             except BaseException:
-                self.device.record().wait()  # what has been begun reads memory that is let go of now
+                self.device.record().wait()  # copies already begun read memory that is released now
                 raise
             ready = self.device.record()
-            self._flights.append(_Flight(ready, kept))
+            self._pending.append(_PendingCopy(ready, kept))
             self.totals.batches += 1
             self.totals.copied_bytes += sum(array.nbytes for array in kept)
             self.totals.host_ns += monotonic_ns() - begin_ns
-        return [pickled.arrays(self.device, ready) if isinstance(pickled, _BatchCopy) else pickled for pickled in pickles]
+        return [target.arrays(self.device, ready) if isinstance(target, _BatchCopy) else target for target in placed]
 
     def take_in(
         self, values: Sequence[Any], *, is_dense: bool, stream: int | None, copies: bool, by_kernel: bool
     ) -> DeviceSamples:
-        """Arrays of the user's that are on the GPU, as samples of a batch.
+        """Return arrays of the user's on the GPU as samples of a batch.
 
         Args:
-            values: the samples, of any number above 0; or one array of all of them, if `is_dense`.
-            stream: that they have been made on; None: any of those in use.
-            copies: whether to copy them, since the user may write to them again.
-            by_kernel: whether a kernel copies, and not the copy engine.
+            values: the samples, at least one; or one array of all samples, if `is_dense`.
+            is_dense: whether `values` holds one array of all samples.
+            stream: the stream that filled them; None: any of the streams in use.
+            copies: whether to copy them, because the user may overwrite them.
+            by_kernel: whether to copy by a kernel instead of the copy engine.
 
         Raises:
-            ArgumentTypeError: one is not on this GPU.
+            ArgumentTypeError: an array is not on this GPU.
             OutOfMemoryError, DeviceError: see `send`.
         """
         device = self.device
         with self._lock:
-            self._settle(_MOST_FLIGHTS - 1)
+            self._settle(_MAX_COPIES - 1)
             device.hold(device.fence_of(stream))
             made = [value if isinstance(value, GpuArray) else device.adopt(value) for value in values]
             if not copies:
                 ready = device.record()
                 given = [DeviceArray(device, *array, ready) for array in made]
                 return given[0] if is_dense else given
-            pickled = self._place_one(made[0]) if is_dense else self._place([array.shape for array in made], made[0].dtype)
-            for address, array in zip(pickled.addresses, made, strict=True):
+            target = self._place_one(made[0]) if is_dense else self._place([array.shape for array in made], made[0].dtype)
+            for address, array in zip(target.addresses, made, strict=True):
                 device.move(address, array.address, _nbytes(array.shape, array.dtype), by_kernel=by_kernel)
             copied = device.record()
-            device.hold(copied, stream)  # what the user writes to them next comes behind the copy
-            self._flights.append(_Flight(copied, made))
-        return pickled.arrays(device, copied)
+            device.hold(copied, stream)  # the user's next writes to the arrays come after the copy
+            self._pending.append(_PendingCopy(copied, made))
+        return target.arrays(device, copied)
 
     def copy(self, samples: DeviceSamples) -> DeviceSamples:
-        """A copy of samples that `take_in` has made; see there."""
+        """Return a copy of samples from `take_in`, with the same errors."""
         arrays = [samples] if isinstance(samples, DeviceArray) else samples
         given = [array.on_gpu for array in arrays]
         is_dense = isinstance(samples, DeviceArray)
         return self.take_in(given, is_dense=is_dense, stream=None, copies=True, by_kernel=False)
 
     def settle(self) -> None:
-        """Let go of what has been copied.
+        """Release the sources of copies that have ended.
 
         Raises:
             DeviceError: a copy has failed.
         """
         with self._lock:
-            self._settle(_MOST_FLIGHTS)
+            self._settle(_MAX_COPIES)
 
     def drop_free(self) -> None:
-        """Wait for the copies, and let go of what they have read."""
+        """Wait for all copies, and release their sources."""
         with self._lock:
-            self._land_all()
+            self._wait_for_all()
 
     def close(self) -> None:
-        """Wait for the copies, and give back the memory that nobody holds, now or when it is dropped."""
+        """Wait for all copies, and free the memory on the GPU, now or when its leases end."""
         with self._lock:
-            self._land_all()
+            self._wait_for_all()
         self._memory.close()
 
     def _settle(self, most: int) -> None:
-        while self._flights and (len(self._flights) > most or self._flights[0].fence.passed()):
-            fence = self._flights[0].fence
+        while self._pending and (len(self._pending) > most or self._pending[0].fence.passed()):
+            fence = self._pending[0].fence
             begin_ns = monotonic_ns()
             fence.wait()
             self.totals.waited_ns += monotonic_ns() - begin_ns
-            self._flights.popleft()
+            self._pending.popleft()
             if fence.error is not None:
                 raise fence.error
 
-    def _land_all(self) -> None:
-        while self._flights:
-            self._flights[0].fence.wait()
-            self._flights.popleft()
+    def _wait_for_all(self) -> None:
+        while self._pending:
+            self._pending[0].fence.wait()
+            self._pending.popleft()
 
     def _begin(self, output: Any, kept: list[Any]) -> _BatchCopy:
         """Begin the copy of one output."""
         if not isinstance(output, np.ndarray):
             return self._begin_packed(list(output), kept)
         array = np.ascontiguousarray(output)
-        pickled = self._place_one(output)
+        target = self._place_one(output)
         kept.append(array)
-        self.device.upload(pickled.addresses[0], _address_of(array), array.nbytes)
-        return pickled
+        self.device.upload(target.addresses[0], _address_of(array), array.nbytes)
+        return target
 
     def _begin_packed(self, samples: list[NDArray[Any]], kept: list[Any]) -> _BatchCopy:
         if not samples:
             return _BatchCopy(None, [], [], np.dtype(np.uint8), is_dense=False)
-        pickled = self._place([sample.shape for sample in samples], samples[0].dtype)
-        begin = pickled.addresses[0]
-        nbytes = pickled.addresses[-1] - begin + samples[-1].nbytes
+        target = self._place([sample.shape for sample in samples], samples[0].dtype)
+        begin = target.addresses[0]
+        nbytes = target.addresses[-1] - begin + samples[-1].nbytes
         packed = self._staging(nbytes)
-        for address, sample in zip(pickled.addresses, samples, strict=True):
+        for address, sample in zip(target.addresses, samples, strict=True):
             place = packed[address - begin : address - begin + sample.nbytes]
             np.copyto(place.view(sample.dtype).reshape(sample.shape), sample)
         kept.append(packed)
         self.device.upload(begin, _address_of(packed), nbytes)
-        return pickled
+        return target
 
     def _place_one(self, array: NDArray[Any] | GpuArray) -> _BatchCopy:
-        """Memory on the GPU for one array."""
+        """Allocate memory on the GPU for one array."""
         begin, lease = self._memory.take(_nbytes(array.shape, array.dtype))
         return _BatchCopy(lease, [begin], [array.shape], array.dtype, is_dense=True)
 
     def _place(self, shapes: list[tuple[int, ...]], dtype: np.dtype[Any]) -> _BatchCopy:
-        """Memory on the GPU for samples; those that are alike are one array there."""
+        """Allocate memory on the GPU for samples; samples of one shape form one array."""
         is_dense = all(shape == shapes[0] for shape in shapes)
         offsets = [0]
         for shape in shapes:

@@ -1,11 +1,11 @@
-"""A GPU of NVIDIA's, through CuPy.
+"""An NVIDIA GPU, through CuPy.
 
-What is used of CUDA are a stream, events, asynchronous copies, and pages that are locked where they lie: see "Stream
-Management", "Event Management" and ``cudaHostRegister`` in the CUDA Runtime API, and ``cupy.cuda`` in CuPy's reference.
-Memory comes from CuPy's current allocator, so that `cupy.cuda.set_allocator` and the limits of its pool hold here, too.
+Uses a stream, events, asynchronous copies and page-locked host memory: see "Stream Management", "Event Management" and
+``cudaHostRegister`` in the CUDA Runtime API, and ``cupy.cuda`` in CuPy's reference. Memory comes from CuPy's current
+allocator, so `cupy.cuda.set_allocator` and the limits of its pool apply.
 
-The stream does not synchronise with the legacy default stream, on which PyTorch and CuPy work unless they are told
-otherwise: else a copy would wait for the kernels that it is to overlap with.
+The stream does not synchronize with the legacy default stream, on which PyTorch and CuPy work by default. Otherwise a
+copy would wait for the kernels that it is meant to overlap with.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from dali_like.device.interface import OWN_STREAM, GpuArray
 from dali_like.engine.memory.space import mib
 from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
 
-#: Of ``cudaEventQuery``.
+#: Results of ``cudaEventQuery``.
 _SUCCESS = 0
 _NOT_READY = 600
 #: ``cudaHostRegisterPortable``: page-locked for all GPUs.
 _PORTABLE = 1
-#: After so long the times that events take are counted from another one.
+#: Time after which a new origin event replaces the old one, see `CudaDevice.stamp`.
 _ORIGIN_LASTS_NS = 10**10
-#: So often that one is timed, since this process may be interrupted meanwhile.
+#: Attempts to time an origin event; the most exact one counts, because the scheduler may interrupt this process.
 _TRIES = 3
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
 #: ``kDLCPU`` and ``kDLCUDA`` of DLPack.
@@ -48,7 +48,7 @@ class CudaFence:
         self.error: DeviceError | None = None
 
     def passed(self) -> bool:
-        """Whether all events have passed, or will never do, since the GPU has failed."""
+        """Whether all events have passed, or never will because the GPU has failed."""
         for event in self.events:
             status = self._runtime.eventQuery(event.ptr)
             if status == _NOT_READY:
@@ -58,20 +58,20 @@ class CudaFence:
         return True
 
     def wait(self) -> None:
-        """Wait for all events. The GIL is released meanwhile."""
+        """Wait for all events, without the GIL."""
         for event in self.events:
             try:
                 self._runtime.eventSynchronize(event.ptr)
-            except Exception as error:  # whatever CuPy makes of CUDA's errors, at the end of the interpreter as well
+            except Exception as error:  # CuPy's exceptions vary, above all at interpreter exit
                 self.error = DeviceError(f"the GPU has failed before the end of a copy: {error}")
 
 
 class CudaStamp:
-    """An event that takes the time; see `dali_like.device.interface.Stamp`.
+    """An event that records the time; see `dali_like.device.interface.Stamp`.
 
     Args:
-        origin: another one, that has passed.
-        origin_ns: when that was.
+        origin: an earlier event, which has passed.
+        origin_ns: the time of that event.
     """
 
     def __init__(self, runtime: Any, event: Any, origin: Any, origin_ns: int) -> None:
@@ -81,7 +81,7 @@ class CudaStamp:
         self._origin_ns = origin_ns
 
     def time_ns(self) -> int | None:
-        """When the stream came to it; where the GPU has failed before it, the time of the origin."""
+        """Return the time when the stream reached the event; the time of the origin if the GPU has failed."""
         status = self._runtime.eventQuery(self._event.ptr)
         if status == _NOT_READY:
             return None
@@ -91,7 +91,7 @@ class CudaStamp:
         return self._origin_ns + round(elapsed_ms * 1e6)
 
     def wait(self) -> None:
-        """Wait until the stream has come to it."""
+        """Wait until the stream has reached the event."""
         with contextlib.suppress(self._runtime.CUDARuntimeError):
             self._runtime.eventSynchronize(self._event.ptr)
 
@@ -108,10 +108,10 @@ class CudaDevice:
     """A GPU, with a stream of its own; see `dali_like.device.interface.Device`.
 
     Args:
-        device_id: its number.
+        device_id: the number of the GPU.
 
     Raises:
-        DeviceError: it cannot be used.
+        DeviceError: the GPU cannot be used.
         MissingExtraError: CuPy is not installed.
     """
 
@@ -131,7 +131,7 @@ class CudaDevice:
 
     @property
     def _gpu(self) -> Any:
-        """A context in which CUDA's current device is this one. CuPy's are for one thread each."""
+        """A context in which this GPU is CUDA's current device. CuPy's contexts are for one thread each."""
         return self._cupy.cuda.Device(self.device_id)
 
     @property
@@ -146,7 +146,7 @@ class CudaDevice:
 
     def unregister(self, address: int) -> None:
         """See `Pinning.unregister`."""
-        with contextlib.suppress(Exception), self._gpu:  # at the end of the interpreter, CUDA may be gone
+        with contextlib.suppress(Exception), self._gpu:  # CUDA may be gone at interpreter exit
             self._runtime.hostUnregister(address)
 
     def allocate(self, nbytes: int) -> CudaBlock:
@@ -158,8 +158,9 @@ class CudaDevice:
             with self._gpu:
                 free, total = self._runtime.memGetInfo()
             raise OutOfMemoryError(
-                f"a batch needs {mib(nbytes)} of GPU {self.device_id}, of whose {mib(total)} {mib(free)} are free. Hold "
-                "fewer batches, lower prefetch_queue_depth or the batch size, or limit what other libraries reserve there"
+                f"a batch needs {mib(nbytes)} of memory on GPU {self.device_id}, which has {mib(free)} free of "
+                f"{mib(total)}. Hold fewer batches, lower prefetch_queue_depth or the batch size, or let "
+                "other libraries reserve less"
             ) from error
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
@@ -187,13 +188,13 @@ class CudaDevice:
     def stamp(self) -> CudaStamp:
         """See `Device.stamp`."""
         with self._errors("an event could not be recorded"):
-            # CUDA tells differences as floats of 32 bits, which grow coarse: to a microsecond after ten seconds.
+            # CUDA returns differences as 32-bit floats: after ten seconds, their resolution is down to a microsecond.
             if self._origin is None or time.monotonic_ns() - self._origin_ns > _ORIGIN_LASTS_NS:
                 _, self._origin_ns, self._origin = min((self._time() for _ in range(_TRIES)), key=lambda tried: tried[0])
             return CudaStamp(self._runtime, self._timer(), self._origin, self._origin_ns)
 
     def _time(self) -> tuple[int, int, Any]:
-        """An event that has passed, and when; first how inexact that is."""
+        """Return an event that has passed and its time, preceded by the uncertainty of that time, in nanoseconds."""
         self._stream.synchronize()
         begin_ns = time.monotonic_ns()
         event = self._timer()
@@ -202,7 +203,7 @@ class CudaDevice:
         return end_ns - begin_ns, (begin_ns + end_ns) // 2, event
 
     def _timer(self) -> Any:
-        """An event behind all that has been put on the device's stream, which takes the time."""
+        """Return an event with timing, behind all work queued on the device's stream."""
         event = self._cupy.cuda.Event()
         self._runtime.eventRecord(event.ptr, self.stream)
         return event
@@ -212,7 +213,7 @@ class CudaDevice:
         try:
             with self._gpu:
                 return self._fence([*self._in_use(), self.stream])
-        except Exception:  # CUDA has failed, or is gone at the end of the interpreter
+        except Exception:  # CUDA has failed, or is gone at interpreter exit
             with contextlib.suppress(Exception):
                 self._gpu.synchronize()
             return CudaFence(self._runtime, [])
@@ -231,7 +232,7 @@ class CudaDevice:
                     self._runtime.streamWaitEvent(handle, event.ptr)
 
     def adopt(self, value: Any) -> GpuArray:
-        """See `Device.adopt`. Streams wait for each other; CuPy would let this process wait, see its ``asarray``."""
+        """See `Device.adopt`. Streams wait for each other on the GPU; CuPy's ``asarray`` would make this process wait."""
         try:
             interface = getattr(value, "__cuda_array_interface__", None)
             with self._gpu, in_place_of_cupys(self._stream):
@@ -239,9 +240,9 @@ class CudaDevice:
                 array = self._cupy.ascontiguousarray(array) if array.ndim else array
         except DeviceError:
             raise
-        except Exception as error:  # of CuPy, or of the library that the array is of
+        except Exception as error:  # from CuPy, or from the library of the array
             kind = type(value)
-            raise ArgumentTypeError(f"a {kind.__module__}.{kind.__qualname__} is no array on a GPU: {error}") from error
+            raise ArgumentTypeError(f"a {kind.__module__}.{kind.__qualname__} is not an array on a GPU: {error}") from error
         if array.device.id != self.device_id:
             raise ArgumentTypeError(
                 f"an array on GPU {array.device.id} was given to a pipeline with device_id={self.device_id}"
@@ -254,15 +255,15 @@ class CudaDevice:
             exported = self._array(array)
             try:
                 return exported.__dlpack__(stream=-1, **options)
-            except TypeError:  # of a CuPy that does not know of all options
+            except TypeError:  # older versions of CuPy lack some options
                 return exported.__dlpack__(stream=-1)
 
     def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
-        """See `Device.decode_images`; by nvImageCodec, whose upsampling is told to be that of libjpeg.
+        """See `Device.decode_images`. Uses nvImageCodec, with the same upsampling as libjpeg.
 
         Raises:
-            DeviceError: it cannot be used on this GPU.
-            MissingExtraError: it is not installed.
+            DeviceError: nvImageCodec fails on this GPU.
+            MissingExtraError: nvImageCodec is not installed.
         """
         codec = optional("nvidia.nvimgcodec", "decoding images on a GPU", *GPU_EXTRAS)
         spec = codec.ColorSpec.GRAY if is_gray else codec.ColorSpec.SRGB
@@ -272,7 +273,7 @@ class CudaDevice:
                     self._decoder = codec.Decoder(device_id=self.device_id, options=":fancy_upsampling=1")
                 params = codec.DecodeParams(apply_exif_orientation=is_upright, color_spec=spec)
                 decoded: Sequence[Any] = self._decoder.decode(list(encoded), params=params, cuda_stream=self.stream)
-        except Exception as error:  # of nvImageCodec, or of CUDA; what cannot be decoded is no error there
+        except Exception as error:  # from nvImageCodec or CUDA; an undecodable image is no exception but None
             raise DeviceError(f"GPU {self.device_id}: nvImageCodec has failed: {error}") from error
         return decoded
 
@@ -292,7 +293,7 @@ class CudaDevice:
                 self._runtime.memcpyAsync(target, source, nbytes, kind, self.stream)
 
     def _of_interface(self, interface: Mapping[str, Any], owner: Any) -> Any:
-        """An array of CuPy's over what the CUDA Array Interface describes."""
+        """Return a CuPy array over the memory that the CUDA Array Interface describes."""
         if (stream := interface.get("stream")) is not None:
             self.hold(self.fence_of(stream))
         address, shape, strides = interface["data"][0], tuple(interface["shape"]), interface.get("strides")
@@ -304,7 +305,7 @@ class CudaDevice:
         return self._cupy.ndarray(shape, dtype, self._cupy.cuda.MemoryPointer(memory, 0), strides)
 
     def _array(self, array: GpuArray) -> Any:
-        """As an array of CuPy's, which keeps the owner."""
+        """Return the array as a CuPy array, which keeps the owner alive."""
         nbytes = math.prod(array.shape) * array.dtype.itemsize
         memory = self._cupy.cuda.UnownedMemory(array.address, nbytes, array.owner, self.device_id)
         return self._cupy.ndarray(array.shape, array.dtype, self._cupy.cuda.MemoryPointer(memory, 0))
@@ -318,15 +319,15 @@ class CudaDevice:
         return CudaFence(self._runtime, events)
 
     def _in_use(self) -> list[int]:
-        """The streams that the user's work may be on; see `Pinning.fence`."""
+        """Return the streams that the user's work may be on; see `Pinning.fence`."""
         handles = {DEFAULT_STREAM, stream_of_cupy(), stream_of_torch(self.device_id)}
         return [handle for handle in handles if handle is not None]
 
     @contextlib.contextmanager
-    def _errors(self, what: str) -> Any:
-        """This GPU as CUDA's current device, and its errors as ours."""
+    def _errors(self, problem: str) -> Any:
+        """Make this GPU CUDA's current device, and convert CUDA's errors to DeviceError."""
         try:
             with self._gpu:
                 yield
         except self._runtime.CUDARuntimeError as error:
-            raise DeviceError(f"GPU {self.device_id}: {what}: {error}") from error
+            raise DeviceError(f"GPU {self.device_id}: {problem}: {error}") from error

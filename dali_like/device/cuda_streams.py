@@ -1,4 +1,4 @@
-"""CUDA streams as users have them: what they say, and those that libraries have as their current ones."""
+"""CUDA streams as users pass them, and the current streams of CuPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any
 
 from dali_like.errors import ArgumentTypeError
 
-#: The legacy default stream: that of PyTorch and CuPy, unless they are told otherwise.
+#: The legacy default stream, which PyTorch and CuPy use by default.
 DEFAULT_STREAM = 0
 
 
 def stream_handle(stream: Any) -> int | None:
-    """The handle of a stream; None stays None.
+    """Return the handle of a stream; None stays None.
 
     Args:
-        stream: a number, a ``ctypes.c_void_p``, or a stream of CuPy, PyTorch, or any library that has
-            ``__cuda_stream__``.
+        stream: a number, a ``ctypes.c_void_p``, or a stream of CuPy, PyTorch, or any library with ``__cuda_stream__``.
 
     Raises:
         ArgumentTypeError: it is something else.
@@ -45,10 +44,10 @@ def stream_handle(stream: Any) -> int | None:
 
 
 def source_stream(stream: Any) -> int | None:
-    """The stream that the data of a source has been made on, as ``cuda_stream`` says it; None: any of those in use.
+    """Return the stream on which a source fills its data, given its ``cuda_stream``; None: any of the streams in use.
 
-    As in DALI, -1 (and for sources 1, in its documentation) stands for its own stream: nothing is to be waited for; there is
-    no harm in waiting for the streams in use then.
+    As in DALI, -1 stands for DALI's own stream (so does 1, in the documentation of sources), which requires no waiting.
+    Waiting for the streams in use is harmless then.
 
     Raises:
         ArgumentTypeError: see `stream_handle`.
@@ -58,7 +57,7 @@ def source_stream(stream: Any) -> int | None:
 
 
 class _Hidden(threading.local):
-    """CuPy's current stream of this thread, while another one is in its place for a moment."""
+    """CuPy's current stream in this thread, while another stream temporarily replaces it."""
 
     handle: int | None = None
 
@@ -67,7 +66,7 @@ _hidden = _Hidden()
 
 
 def stream_of_cupy() -> int | None:
-    """CuPy's current stream in this thread, as the user has it; None if CuPy is not imported."""
+    """Return the user's current CuPy stream in this thread; None if CuPy is not imported."""
     cupy: Any = sys.modules.get("cupy")
     if cupy is None:
         return None
@@ -76,7 +75,7 @@ def stream_of_cupy() -> int | None:
 
 @contextlib.contextmanager
 def in_place_of_cupys(stream: Any) -> Iterator[None]:
-    """Make a stream CuPy's current one; finalizers, which may run at any instruction, go on seeing the user's."""
+    """Make a stream CuPy's current one. Finalizers, which may run at any instruction, still see the user's stream."""
     before = _hidden.handle
     _hidden.handle = stream_of_cupy()
     try:
@@ -87,9 +86,9 @@ def in_place_of_cupys(stream: Any) -> Iterator[None]:
 
 
 def stream_of_torch(device_id: int) -> int | None:
-    """PyTorch's current stream in this thread; None if it does not use CUDA."""
+    """Return PyTorch's current stream in this thread; None if PyTorch does not use CUDA."""
     torch: Any = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)  # not there while PyTorch is being imported
+    cuda = getattr(torch, "cuda", None)  # missing while PyTorch is being imported
     if cuda is None or not cuda.is_initialized():
         return None
     return int(cuda.current_stream(device_id).cuda_stream)

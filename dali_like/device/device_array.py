@@ -1,4 +1,4 @@
-"""Arrays in the memory of a GPU: where they are, what keeps them, and what must have passed before they are read."""
+"""Arrays in the memory of a GPU, with their owner and the fence that must pass before they are read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class DeviceArray:
         device: the GPU.
         address: of the first element.
         shape, dtype: as NumPy's.
-        owner: keeps the memory.
-        ready: passes when the array has been filled.
+        owner: keeps the memory alive.
+        ready: passes when the array is filled.
     """
 
     device: Device
@@ -34,34 +34,36 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
+        """The size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @property
     def on_gpu(self) -> GpuArray:
-        """The array as the device sees it."""
+        """The array in the form that `Device` methods take."""
         return GpuArray(self.address, self.shape, self.dtype, self.owner)
 
     def at(self, index: int) -> DeviceArray:
-        """One of the arrays along the first dimension."""
+        """Return one array along the first dimension."""
         part = replace(self, shape=self.shape[1:])
         return replace(part, address=self.address + index * part.nbytes)
 
     def viewed(self, shape: Sequence[int] | None = None, dtype: np.dtype[Any] | None = None) -> DeviceArray:
-        """The same memory, taken for another shape, or for elements of another type of the same size."""
+        """Return the same memory with another shape, or with another dtype of the same size."""
         return replace(self, shape=self.shape if shape is None else tuple(shape), dtype=dtype or self.dtype)
 
     def let_wait(self, stream: int | None) -> None:
-        """Let a stream wait until the array has been filled; None: all streams in use."""
+        """Make a stream wait until the array is filled; None: all streams in use."""
         self.device.hold(self.ready, stream)
 
     def to_host(self) -> NDArray[Any]:
-        """A copy in host memory."""
+        """Return a copy in host memory."""
         return arrays_to_host([self])[0]
 
     @property
     def interface(self) -> dict[str, Any]:
-        """The CUDA Array Interface, version 3; its ``stream`` is None: the streams in use have been told to wait."""
+        """The CUDA Array Interface, version 3. Its ``stream`` is None, because the streams in use already wait for the
+        array.
+        """
         self.let_wait(None)
         return {
             "shape": self.shape,
@@ -74,7 +76,7 @@ class DeviceArray:
 
 
 def arrays_to_host(arrays: Sequence[DeviceArray]) -> list[NDArray[Any]]:
-    """Copies in host memory, behind all that is on the streams in use: the user may have written into the arrays.
+    """Return copies in host memory, ordered after all work on the streams in use: the user may have written to the arrays.
 
     Raises:
         DeviceError: a copy has failed.
@@ -92,7 +94,7 @@ def arrays_to_host(arrays: Sequence[DeviceArray]) -> list[NDArray[Any]]:
 
 
 def copy_to(address: int, arrays: Iterable[DeviceArray], device: Device, stream: int | None, *, waits: bool) -> None:
-    """Copy arrays, one behind the other, to memory of the GPU, in the order of a stream; None: of all streams in use."""
+    """Copy arrays back to back to memory of the GPU, in the order of a stream; None: of all streams in use."""
     device.hold(device.fence_of(stream))
     for array in arrays:
         device.hold(array.ready)
@@ -108,7 +110,7 @@ def finish(fence: DeviceFence) -> None:
     """Wait for a fence.
 
     Raises:
-        DeviceError: something has gone wrong before it.
+        DeviceError: work before it has failed.
     """
     fence.wait()
     if fence.error is not None:

@@ -1,11 +1,11 @@
-"""Memory of a GPU for batches: kept for reuse, and used again when nothing on the GPU can still be using it.
+"""GPU memory for batches, reused only when no work on the GPU can still read it.
 
-Whoever drops a batch may have put work on the GPU that reads it, and that the GPU has not come to. So a buffer comes back
-with a fence behind everything that is on the streams in use at that moment. It is used again when the fence has passed; if
-too many wait for theirs, since the GPU is behind, the next copy waits for the oldest, on the GPU and not in this process.
+A user who drops a batch may have queued work that reads it and that the GPU has not started. So a released buffer gets
+a fence behind all work on the streams in use, and is reused when the fence has passed. If too many buffers wait,
+because the GPU is behind, the next copy waits for the oldest fence: on the GPU, not in this process.
 
-CuPy's own pool does not do that: a block that is dropped can be had again at once by the stream that it was made on, which
-is the one that copies, while the user's kernels are on another.
+CuPy's own pool does not do that. It returns a dropped block at once to the stream that allocated it. Here that is the
+stream for copies, while the user's kernels run on another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dali_like.engine.memory.protocol import align
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import DeviceError, OutOfMemoryError
 
-#: Buffers are so many bytes, or a multiple of an eighth of their size.
-_LEAST_BYTES = 512
-#: So many buffers of a size may wait for their fences before the next copy has to.
-_MOST_WAITING = 4
-#: Buffers of a size that has not been asked for in so many requests are given back.
+#: Minimum size of buffers. Larger ones are rounded up to a multiple of at most an eighth of their size.
+_MIN_BYTES = 512
+#: Number of buffers of one size that may wait for their fences before the next copy waits for one.
+_MAX_WAITING = 4
+#: Buffers of a size without use for this many requests are freed.
 _IDLE_REQUESTS = 64
 
 
@@ -35,7 +35,7 @@ class Buffer(NamedTuple):
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of the first byte."""
         return self.block.address
 
 
@@ -45,37 +45,39 @@ class _Free(NamedTuple):
     fence: DeviceFence
 
 
-class Dropped:
-    """Takes back memory of the GPU that comes from no pool: the device's stream waits for whoever may still be using it."""
+class UnpooledMemory:
+    """Lessor of GPU memory outside of the pool: on release, the device's stream waits for all work that may use the
+    memory.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
 
     def release(self, block: Block) -> None:
         """See `dali_like.engine.memory.ring.Lessor`."""
-        with contextlib.suppress(DeviceError):  # the GPU has failed, and nobody uses it any more
+        with contextlib.suppress(DeviceError):  # the GPU has failed, so no work uses the memory
             self._device.hold(self._device.fence())
 
 
 class DeviceMemory:
-    """Buffers of a device. Thread-safe."""
+    """Pool of buffers of a device. Thread-safe."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._free: defaultdict[int, deque[_Free]] = defaultdict(deque)
-        #: What is leased. When a batch is garbage with others, its memory must not be: its lease brings it back.
+        #: Leased buffers. This reference keeps the memory when a batch is collected in a cycle, until its lease ends.
         self._leased: dict[int, Buffer] = {}
         self._requests = 0
         self._closed = False
 
     def take(self, nbytes: int) -> tuple[int, Lease[Buffer]]:
-        """Memory for `nbytes`: its address, and a lease that keeps it. It may be used on the device's own stream at once.
+        """Return the address of `nbytes` of memory, and a lease on it. The device's own stream may use it at once.
 
         Raises:
-            OutOfMemoryError: the GPU does not have so much.
+            OutOfMemoryError: the GPU has too little free memory.
         """
         self._requests += 1
-        nbytes = align(max(nbytes, 1), max(1 << max(nbytes.bit_length() - 4, 0), _LEAST_BYTES))
+        nbytes = align(max(nbytes, 1), max(1 << max(nbytes.bit_length() - 4, 0), _MIN_BYTES))
         buffer = self._take_free(self._free[nbytes])
         if buffer is None:
             buffer = Buffer(self._allocate(nbytes), nbytes)
@@ -83,7 +85,7 @@ class DeviceMemory:
         return buffer.address, Lease(self, buffer)
 
     def release(self, buffer: Buffer) -> None:
-        """Take a buffer back; called by its lease, in any thread."""
+        """Take a buffer back. Its lease calls this, in any thread."""
         fence = self._device.fence()
         del self._leased[buffer.address]
         if self._closed:
@@ -92,16 +94,16 @@ class DeviceMemory:
             self._free[buffer.nbytes].append(_Free(buffer, self._requests, fence))
 
     def drop_free(self) -> None:
-        """Give back what nobody holds."""
+        """Free all buffers without a lease."""
         self._trim(self._requests)
 
     def close(self) -> None:
-        """Give back everything, now or when its leases end."""
+        """Free all memory, now or when its leases end."""
         self._closed = True
         self.drop_free()
 
     def _take_free(self, free: deque[_Free]) -> Buffer | None:
-        """A buffer that is free, or whose fence the device's stream is told to wait for."""
+        """Return a free buffer, waiting for its fence on the device's stream if necessary; None if there is none."""
         for _ in range(len(free)):
             try:
                 candidate = free.popleft()
@@ -109,7 +111,7 @@ class DeviceMemory:
                 return None
             if candidate.fence.passed():
                 return candidate.buffer
-            if len(free) >= _MOST_WAITING - 1:
+            if len(free) >= _MAX_WAITING - 1:
                 self._device.hold(candidate.fence)
                 return candidate.buffer
             free.append(candidate)
@@ -124,11 +126,11 @@ class DeviceMemory:
         return self._device.allocate(nbytes)
 
     def _trim(self, last_request: int) -> None:
-        """Give back the buffers that came back at `last_request` or before."""
+        """Free the buffers released at `last_request` or before."""
         for free in list(self._free.values()):
             while free and free[0].request <= last_request:
                 try:
                     idle = free.popleft()
                 except IndexError:  # another thread took it
                     break
-                idle.fence.wait()  # the block goes with `idle`, and not before
+                idle.fence.wait()  # before `idle` is dropped, which frees the block

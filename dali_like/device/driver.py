@@ -1,9 +1,9 @@
-"""Whether CUDA is in use in this process, found out without loading or initialising anything.
+"""Detect whether this process uses CUDA, without loading or initializing anything.
 
-A process that has initialised CUDA cannot be forked: the copy has the driver's memory, and neither its threads nor its place
-at the GPU. So whoever forks asks here first. The driver itself knows best: most of its functions do nothing but say so as
-long as ``cuInit`` has not been called, see "Error Handling" and ``cuInit`` in the CUDA Driver API. Where it says something
-else, NVML knows which processes have a CUDA context.
+A process that has initialized CUDA must not fork: the child has the driver's memory, but neither its threads nor its
+connection to the GPU. So code that forks asks here first. The driver knows best: before ``cuInit``, most of its
+functions only return "not initialized" (see "Error Handling" and ``cuInit`` in the CUDA Driver API). If the driver
+returns another error, NVML tells which processes have a CUDA context.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CUDA_ERROR_NOT_INITIALIZED = 3
 
 
 def loaded_library(name: str) -> Any:
-    """A shared library of this process, as by `ctypes.CDLL`; None if nobody has loaded it."""
+    """Return a shared library of this process, as by `ctypes.CDLL`; None if it is not loaded."""
     try:
         return ctypes.CDLL(name, mode=os.RTLD_NOLOAD)
     except OSError:
@@ -29,10 +29,10 @@ def loaded_library(name: str) -> Any:
 
 
 def cuda_is_initialized(find: Callable[[str], Any] = loaded_library) -> bool:
-    """Whether this process has initialised CUDA, by whatever library.
+    """Whether any library has initialized CUDA in this process.
 
     Args:
-        find: gives a library that is loaded already, or None.
+        find: returns a library that is already loaded, or None.
     """
     driver = find(_DRIVER)
     if driver is None:
@@ -44,10 +44,10 @@ def cuda_is_initialized(find: Callable[[str], Any] = loaded_library) -> bool:
 
 
 def _is_known_to_nvml(pid: int) -> bool:
-    """Whether NVML, if it can be asked, counts a process among those that compute on a GPU."""
+    """Whether NVML lists a process as a user of a GPU; False if NVML is not available."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about the name of the package
+            warnings.simplefilter("ignore")  # pynvml warns about its own package name
             import pynvml  # noqa: PLC0415  # optional
     except ImportError:
         return False

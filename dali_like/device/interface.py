@@ -1,11 +1,18 @@
-"""The seam between those who have batches in host memory and the GPU that these are to go to.
+"""The contract between batches in host memory and the GPU that they are copied to.
 
-There are two devices: `dali_like.device.cuda.CudaDevice`, and `dali_like.testing.simulated_device.SimulatedDevice`, a
-    stand-in for machines without a GPU. A device is a GPU as one pipeline uses it, with a stream of its own. Copies are put
-    on that stream and carried out later; memory that they read or write must be left alone until a fence behind them has
-    passed.
+Two classes implement `Device`: `dali_like.device.cuda.CudaDevice`, and
+`dali_like.testing.simulated_device.SimulatedDevice` for machines without a GPU. A device is one GPU as one pipeline
+uses it, with a stream of its own. Only the main process uses devices.
 
-What locks pages and fences them, and does no more, is a `Pinning`: page-locked batches of a loader need nothing else.
+Rules for all methods:
+
+- Methods may be called from any thread. Copies, fences and `hold` never wait for the GPU, unless they say so.
+- A copy is only queued on the device's stream. The caller keeps both memories alive and unchanged until a fence
+  recorded after the copy has passed.
+- `Pinning.fence` and `Pinning.unregister` are called by finalizers: at any instruction, in any thread, even at
+  interpreter exit. They never raise.
+
+`Pinning` is the part that page-locked batches of a loader need, without copies.
 """
 
 from __future__ import annotations
@@ -18,60 +25,65 @@ import numpy as np
 from dali_like.engine.memory.space import Fence
 from dali_like.errors import DeviceError
 
-#: As a stream: that of the device itself.
+#: Stands for the device's own stream.
 OWN_STREAM = -2
 
 
 class DeviceFence(Fence, Protocol):
-    """A place on one or more streams, which passes when all that was put on them before has been carried out."""
+    """A point on one or more streams. It has passed when all work queued there before it has ended."""
 
     @property
     def error(self) -> DeviceError | None:
-        """What went wrong before it, once it has passed; None: nothing that is known."""
+        """The failure of work before the fence; None if none is known. Valid once the fence has passed."""
 
 
 class Stamp(Protocol):
-    """A place on a device's stream, whose time is taken when the stream comes to it."""
+    """A point on a device's stream that records the time when the stream reaches it."""
 
     def time_ns(self) -> int | None:
-        """When that was, in nanoseconds of CLOCK_MONOTONIC; None: it has not come to it."""
+        """Return the time in nanoseconds of CLOCK_MONOTONIC; None while the stream has not reached the point."""
 
     def wait(self) -> None:
-        """Wait until it has. Raises nothing."""
+        """Block until the stream has reached the point. Never raises."""
 
 
 class Pinning(Protocol):
-    """Locks pages in memory, so that a GPU reads and writes them by itself. Thread-safe."""
+    """Locks pages in memory, so that a GPU can read and write them directly. Thread-safe."""
 
     def register(self, address: int, nbytes: int) -> None:
-        """Lock pages.
+        """Lock pages. Called once for each extent of memory, by the thread that allocates it, before any copy from it.
 
         Raises:
-            DeviceError: that is refused.
+            DeviceError: the system refuses.
         """
 
     def unregister(self, address: int) -> None:
-        """Unlock the pages that were locked by this address. Finalizers call it; it raises nothing."""
+        """Unlock the pages locked at this address. Called after all copies from them have ended. Never raises."""
 
     def fence(self) -> Fence | None:
-        """A fence behind all that has been put on the streams in use: the GPU's default stream, those that PyTorch and CuPy
-        have as their current ones, and the device's own. Finalizers call it; it raises nothing.
+        """Return a fence behind all work queued on the streams in use.
+
+        These are the GPU's default stream, the current streams of PyTorch and CuPy in the calling thread, and the
+        device's own stream. Called when a user drops memory, so that it is not reused before kernels that read it have
+        ended. Never raises.
         """
 
 
 class Block(Protocol):
-    """Memory of a GPU, which is given back when this object is dropped."""
+    """Memory of a GPU. Dropping the object frees it; the caller makes sure that no queued work uses it."""
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of the first byte."""
 
 
 class GpuArray(NamedTuple):
-    """An array in a GPU's memory, C-contiguous.
+    """A C-contiguous array in a GPU's memory.
 
     Attributes:
-        owner: keeps the memory.
+        address: of the first element.
+        shape, dtype: as NumPy's.
+        owner: keeps the memory alive.
     """
 
     address: int
@@ -81,81 +93,89 @@ class GpuArray(NamedTuple):
 
 
 class Device(Pinning, Protocol):
-    """A GPU, as one pipeline uses it. Thread-safe."""
+    """A GPU as one pipeline uses it. Thread-safe."""
 
     @property
     def device_id(self) -> int:
-        """The number of the GPU among those that CUDA shows to this process."""
+        """The number of the GPU among the GPUs that CUDA shows to this process."""
 
     @property
     def stream(self) -> int:
         """The handle of its stream."""
 
     def allocate(self, nbytes: int) -> Block:
-        """Memory of the GPU.
+        """Return memory of the GPU. Work on the device's stream may use it at once; other streams must wait for that
+        stream.
 
         Raises:
-            OutOfMemoryError: there is not so much.
+            OutOfMemoryError: the GPU has too little free memory.
         """
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
-        """Copy from host memory to the GPU, on the device's stream.
+        """Queue a copy from host memory to the GPU.
+
+        Memory that is not page-locked may be read before the call returns, which then blocks.
 
         Raises:
-            DeviceError: the copy could not be begun.
+            DeviceError: the copy could not be queued.
         """
 
     def download(self, target: int, source: int, nbytes: int) -> None:
-        """Copy from the GPU to host memory, on the device's stream; see `upload`."""
+        """Queue a copy from the GPU to host memory; see `upload`."""
 
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
-        """Copy from the GPU to itself, on the device's stream, with the copy engine or a kernel; see `upload`."""
+        """Queue a copy within the GPU's memory, by the copy engine or by a kernel; see `upload`."""
 
     def record(self) -> DeviceFence:
-        """A fence behind all that has been put on the device's stream."""
+        """Return a fence behind all work queued on the device's stream."""
 
     def stamp(self) -> Stamp:
-        """Take the time behind all that has been put on the device's stream."""
+        """Return a stamp behind all work queued on the device's stream."""
 
     def fence(self) -> DeviceFence:
         """See `Pinning.fence`."""
 
     def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
-        """Let a stream wait for a fence, without waiting oneself.
+        """Make a stream wait for a fence; the caller does not wait.
 
         Args:
-            fence: of this kind of device.
-            stream: its handle; OWN_STREAM: the device's own; None: all streams in use, see `Pinning.fence`.
+            fence: of this class of device.
+            stream: the handle; OWN_STREAM for the device's own stream; None for all streams in use, see
+                `Pinning.fence`.
         """
 
     def fence_of(self, stream: int | None) -> DeviceFence:
-        """A fence behind all that has been put on a stream; None: on all streams in use."""
+        """Return a fence behind all work queued on a stream; None: on all streams in use."""
 
     def adopt(self, value: Any) -> GpuArray:
-        """An array on this GPU that has ``__cuda_array_interface__`` or DLPack; made contiguous on the device's stream.
+        """Return an array of the user's on this GPU, given ``__cuda_array_interface__`` or DLPack.
+
+        An array that is not contiguous is copied on the device's stream. So the caller makes that stream wait for the
+        array first, see `hold`.
 
         Raises:
-            ArgumentTypeError: it has neither, or is on another device.
+            ArgumentTypeError: the value has neither interface, or is on another device.
         """
 
     def export(self, array: GpuArray, **options: Any) -> Any:
-        """An array as a DLPack capsule, without synchronisation."""
+        """Return an array as a DLPack capsule, without synchronization."""
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
-        """The device as DLPack names it: a type and a number."""
+        """The device in DLPack's terms: a type and a number."""
 
     def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
         """Decode image files on the GPU, in the order of the device's stream.
 
         Args:
             encoded: the files.
-            is_gray: whether images have one channel; else they have three, for RGB.
-            is_upright: whether they are turned as their EXIF orientation says.
+            is_gray: whether to return one channel instead of three (RGB).
+            is_upright: whether to apply the EXIF orientation.
 
         Returns:
-            Arrays (height, width, channels) that `adopt` takes, of uint8; None in the place of what cannot be decoded there.
+            For each file an array (height, width, channels) of uint8 for `adopt`; None if the GPU cannot decode the
+                file.
         """
 
     def close(self) -> None:
-        """Wait for all that has been put on the device's stream. Raises nothing."""
+        """Wait for all work queued on the device's stream. Never raises."""

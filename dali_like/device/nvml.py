@@ -1,7 +1,7 @@
-"""Which CPUs are near a GPU, as NVML knows it, without CUDA: workers are bound before CUDA may be used.
+"""Find the CPUs near a GPU through NVML, without CUDA: workers are bound to CPUs before CUDA may be used.
 
-NVML counts the GPUs in the order of their slots, which is also CUDA's with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``. Without that,
-CUDA puts the fastest first, which makes a difference on machines with several kinds of GPUs.
+NVML numbers the GPUs in the order of their slots, like CUDA with ``CUDA_DEVICE_ORDER=PCI_BUS_ID``. By default, CUDA
+numbers the fastest GPU first, so the numbers differ on machines with several kinds of GPUs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _WORD_BITS = 64
 
 
 def cpus_near(device_id: int) -> set[int]:
-    """The CPUs near a GPU that this process may use; all of these, if none is.
+    """Return the CPUs near a GPU that this process may use; if it may use none of those, all that it may use.
 
     Raises:
-        DeviceError: NVML does not say.
+        DeviceError: NVML does not report them.
         MissingExtraError: nvidia-ml-py is not installed.
     """
     pynvml = optional("pynvml", "set_affinity=True", *GPU_EXTRAS)
@@ -36,7 +36,7 @@ def cpus_near(device_id: int) -> set[int]:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         raise DeviceError(
-            f"set_affinity=True: NVML does not say which CPUs are near GPU {device_id} ({error}); leave set_affinity out"
+            f"set_affinity=True: NVML does not report the CPUs near GPU {device_id} ({error}); leave set_affinity out"
         ) from error
     near = {i * _WORD_BITS + bit for i, word in enumerate(words) for bit in range(_WORD_BITS) if word >> bit & 1}
     allowed = os.sched_getaffinity(0)
@@ -45,7 +45,7 @@ def cpus_near(device_id: int) -> set[int]:
 
 @contextlib.contextmanager
 def bound_to(cpus: Iterable[int] | None) -> Iterator[None]:
-    """Bind this thread to some CPUs, and so all that it starts; None: to those that it has."""
+    """Bind this thread, and all threads and processes it starts, to some CPUs; None: do nothing."""
     if cpus is None:
         yield
         return
@@ -58,7 +58,7 @@ def bound_to(cpus: Iterable[int] | None) -> Iterator[None]:
 
 
 def _handle(pynvml: Any, device_id: int) -> Any:
-    """The GPU that CUDA shows as number `device_id`."""
+    """Return NVML's handle of the GPU that CUDA shows as number `device_id`."""
     visible = visible_devices()
     if visible is None:
         return pynvml.nvmlDeviceGetHandleByIndex(device_id)

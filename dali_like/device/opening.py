@@ -1,7 +1,7 @@
-"""Which device pipelines get: the GPU of that number, or what stands in for it in a test.
+"""Open the device of a pipeline: the GPU with its number, or a substitute in tests.
 
-What a pipeline needs is looked for before its workers are started, without importing CuPy or touching CUDA, since there are
-still processes to fork. The GPU itself is opened after that.
+Requirements are checked before the workers start, without importing CuPy or touching CUDA, because processes are still
+to be forked. The GPU itself is opened after that.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _shared: dict[int, Device] = {}
 
 @contextlib.contextmanager
 def substitute(make: Callable[[int], Device]) -> Iterator[None]:
-    """Let pipelines that are built in such a context use another device; see `dali_like.testing.simulated_device`.
+    """Let pipelines that are built in this context use another device; see `dali_like.testing.simulated_device`.
 
     Args:
-        make: makes a device, given the number of a GPU.
+        make: returns a device, given the number of a GPU.
     """
     _substitutes.append(make)
     shared = dict(_shared)
@@ -38,21 +38,21 @@ def substitute(make: Callable[[int], Device]) -> Iterator[None]:
 
 
 def check_device(device_id: int | None, purpose: str, *modules: str) -> None:
-    """Whether a GPU can be had.
+    """Check that a GPU can be used.
 
     Args:
-        device_id: its number.
-        purpose: what needs it, as the beginning of a sentence.
-        modules: what it needs besides CuPy.
+        device_id: the number of the GPU; None if the pipeline has none.
+        purpose: the feature that needs it, as the beginning of a sentence.
+        modules: modules required besides CuPy.
 
     Raises:
         DeviceError: no number is given, or there is no GPU.
-        ArgumentError: there is no GPU of that number.
-        MissingExtraError: CuPy is not installed, or one of the modules.
+        ArgumentError: there is no GPU with this number.
+        MissingExtraError: CuPy or one of the modules is not installed.
     """
     if device_id is None:
         raise DeviceError(
-            f"{purpose} needs a GPU, and the pipeline has device_id=None: say which one, device_id=0 for the first"
+            f"{purpose} needs a GPU, but the pipeline has device_id=None. Pass a number, for example device_id=0"
         )
     if _substitutes:
         return
@@ -65,24 +65,24 @@ def check_device(device_id: int | None, purpose: str, *modules: str) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ImportError:  # of the package that it is in
+    except ImportError:  # its parent package is not installed
         return False
 
 
 def check_number(device_id: int, purpose: str) -> None:
-    """Whether there is a GPU of that number.
+    """Check that a GPU has this number.
 
     Raises:
-        DeviceError: there is no GPU at all.
-        ArgumentError: there is none of that number.
+        DeviceError: there is no GPU.
+        ArgumentError: there is no GPU with this number.
     """
     count = count_accelerators()
     if not count and not count_is_known():
-        return  # CUDA will say, when it is used
+        return  # CUDA itself reports an error when it is used
     if not count:
         raise DeviceError(
-            f"{purpose} needs a GPU, and this process sees none: CUDA's driver is not installed, or CUDA_VISIBLE_DEVICES "
-            "hides what there is (in a container, was it started with --gpus?). Leave .gpu() out to have batches on the CPU"
+            f"{purpose} needs a GPU, but this process sees none: CUDA's driver is not installed, or CUDA_VISIBLE_DEVICES "
+            "hides all GPUs. Start a container with --gpus; or leave .gpu() out to get batches on the CPU"
         )
     if not 0 <= device_id < count:
         one = "one GPU, number 0" if count == 1 else f"{count} GPUs, numbers 0 to {count - 1}"
@@ -90,21 +90,21 @@ def check_number(device_id: int, purpose: str) -> None:
 
 
 def shared_device(device_id: int) -> Device:
-    """The GPU of a number, for what belongs to no pipeline; see `open_device`."""
+    """Return the GPU for objects outside of pipelines; see `open_device`."""
     if device_id not in _shared:
         _shared[device_id] = open_device(device_id)
     return _shared[device_id]
 
 
 def open_device(device_id: int) -> Device:
-    """The GPU of a number, for one pipeline.
+    """Return the GPU for one pipeline.
 
     Raises:
-        DeviceError: it cannot be used.
+        DeviceError: the GPU cannot be used.
         MissingExtraError: CuPy is not installed.
     """
     if _substitutes:
         return _substitutes[-1](device_id)
-    from dali_like.device.cuda import CudaDevice  # noqa: PLC0415  # CuPy is imported where a GPU is used
+    from dali_like.device.cuda import CudaDevice  # noqa: PLC0415  # imports CuPy
 
     return CudaDevice(device_id)

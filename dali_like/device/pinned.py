@@ -1,8 +1,8 @@
-"""The memory that batches lie in, page-locked: registered once when it is made, not for each batch.
+"""Page-lock the memory of a shared space, once per extent instead of once per batch.
 
-The main process alone registers, since it alone talks to the GPU. What is registered are the extents of a space that have
-memory for good: the rows of slots, and buffers. Regions of slots are not: they are large in address space, and have memory
-only where a batch has touched them.
+Only the main process does so, because only it uses the GPU. Extents with permanent memory are locked: rows of slots,
+and buffers. Regions of slots are not: their address space is large, and only the parts that a batch has touched have
+memory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ class PinnedMemory:
     """Page-locks the memory of a space; see `dali_like.engine.memory.space.Observer`.
 
     Args:
-        pinning: what locks it.
-        fenced: whether users get at it, who may let a GPU copy it and drop it while that goes on.
+        pinning: locks the pages.
+        fenced: whether users see the memory. They may start a copy to a GPU and drop the array before the copy has
+            ended.
     """
 
     def __init__(self, pinning: Pinning, *, fenced: bool) -> None:
@@ -31,7 +32,7 @@ class PinnedMemory:
         self._registered: set[int] = set()
 
     def made(self, address: int, nbytes: int) -> None:
-        """Lock an extent. When that is refused, it is said once, and nothing is locked from then on."""
+        """Lock an extent. If the system refuses, warn once and lock nothing from then on."""
         if self._is_refused:
             return
         try:
@@ -41,7 +42,7 @@ class PinnedMemory:
                 is_first, self._is_refused = not self._is_refused, True
             if is_first:
                 warn(
-                    f"batches are not page-locked, and are copied to the GPU more slowly: {mib(nbytes)} were refused "
+                    f"batches are not page-locked, so copies to the GPU are slower: locking {mib(nbytes)} was refused "
                     f"({error}). Raise the limit of locked memory (`ulimit -l`), or hold fewer batches",
                     UserWarning,
                 )
@@ -49,11 +50,11 @@ class PinnedMemory:
         self._registered.add(address)
 
     def fence(self) -> Fence | None:
-        """What must have passed before memory is used again that users have let go of."""
+        """Return the fence that must pass before memory dropped by the user is reused."""
         return self._pinning.fence() if self._fenced and self._registered else None
 
     def freed(self, address: int) -> None:
-        """Unlock an extent. Whoever had it has waited for the copies from it."""
+        """Unlock an extent. The owner has waited for all copies from it."""
         if address in self._registered:
             self._registered.discard(address)
             self._pinning.unregister(address)

@@ -1,12 +1,12 @@
 """The functional API: each function adds a node to the pipeline's graph. Names and arguments follow ``nvidia.dali.fn``.
 
-The functions of operators are made of their descriptions in `dali_like.operators`; type checkers read them in the ``.pyi``.
+Operator functions are made from their descriptions in `dali_like.operators`; type checkers read the ``.pyi`` files.
 """
 
 from __future__ import annotations
 
 from dali_like.fn import decoders, random, reductions  # noqa: F401
 from dali_like.fn._external_source import external_source  # noqa: F401
-from dali_like.fn._publishing import publisher
+from dali_like.fn._lazy_operators import lazy_operators
 
-__getattr__, __dir__ = publisher(__name__, "decoders", "external_source", "random", "reductions")
+__getattr__, __dir__ = lazy_operators(__name__, "decoders", "external_source", "random", "reductions")

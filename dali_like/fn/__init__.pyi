@@ -1,4 +1,4 @@
-"""``nvidia.dali.fn``. Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
+"""``nvidia.dali.fn``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
@@ -31,14 +31,13 @@ def cast(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Give arrays another type.
+    """Convert arrays to another type.
 
-    Numbers that are too large or too small become the largest or least of the type; fractions are rounded, halves away from
-    zero.
+    Numbers outside the type's range become its minimum or maximum; fractions are rounded, halves away from zero.
 
     Args:
         input: any dtype.
-        dtype: of the result.
+        dtype: data type of the result.
     """
 
 @overload
@@ -65,11 +64,11 @@ def cast_like(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Give arrays the type of others.
+    """Convert arrays to the type of another input.
 
     Args:
         input_0: any dtype.
-        input_1: its values and its shape do not matter.
+        input_1: gives the data type; its values and shape are ignored.
     """
 
 @overload
@@ -95,7 +94,7 @@ def copy(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """The same again.
+    """Copy the input.
 
     Args:
         input: any dtype.
@@ -124,11 +123,11 @@ def shapes(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
+    """Return the shape of each sample as a one-dimensional array; see also `DataNode.shape`.
 
     Args:
         input: any dtype.
-        dtype: of the result.
+        dtype: data type of the result.
     """
 
 @overload
@@ -154,11 +153,11 @@ def stack(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Put arrays of the same shape side by side along a new dimension.
+    """Stack arrays of the same shape along a new dimension.
 
     Args:
         inputs: arrays of one type.
-        axis: which one it is in the result; from the end if negative.
+        axis: index of the new dimension in the result; negative values count from the end.
         axis_name: its letter in the layout. Default: the result has no layout.
     """
 
@@ -184,11 +183,11 @@ def cat(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Put arrays one behind the other along a dimension.
+    """Join arrays along an existing dimension.
 
     Args:
-        inputs: arrays of one type, and of the same shape but for that dimension.
-        axis: which one it is; from the end if negative.
+        inputs: arrays of one type, and of the same shape except for that dimension.
+        axis: index of the dimension; negative values count from the end.
         axis_name: its letter in the layout of the first input.
     """
 
@@ -220,17 +219,17 @@ def one_hot(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Numbers of classes as vectors that have one value at that place, and another one elsewhere.
+    """Convert class indices to one-hot vectors.
 
     Args:
         input: integers.
-        num_classes: how long the vectors are.
-        axis: which dimension of the result they are along; -1: the last one. Default: that as well, but arrays of a single
-            element are then taken for numbers, so that the result is a vector.
+        num_classes: length of the vectors.
+        axis: dimension of the vectors in the result; -1: the last one. Default: likewise the last one, but a one-element
+            array counts as a scalar, so the result is a vector.
         axis_name: its letter in the layout. Default: the result has no layout.
-        dtype: of the result.
-        on_value: at the place of the class.
-        off_value: elsewhere, and everywhere if there is no such class.
+        dtype: data type of the result.
+        on_value: value at the index of the class.
+        off_value: value elsewhere, and everywhere if the class does not exist.
     """
 
 @overload
@@ -265,14 +264,14 @@ def lookup_table(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Put other values in the place of integers.
+    """Replace integers by values from a table.
 
     Args:
         input: integers.
-        keys: those that there are values for, from 0 to 65535. Of those that come several times, the last one counts.
-        values: as many.
-        default_value: the value of all others.
-        dtype: of the result.
+        keys: integers from 0 to 65535 that have a value. The last of repeated keys counts.
+        values: value for each key.
+        default_value: value for all other integers.
+        dtype: data type of the result.
     """
 
 @overload
@@ -303,14 +302,14 @@ def constant(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """The same array for every sample; see also `dali_like.types.Constant`.
+    """Return the same array for every sample; see also `dali_like.types.Constant`.
 
     Args:
         fdata: the elements, as floating-point numbers.
         idata: the elements, as integers.
-        shape: of the array, which a single element fills. Default: one dimension.
-        dtype: of the array. Default: FLOAT or INT32.
-        layout: a letter for each dimension.
+        shape: shape of the array; a single element fills it. Default: one dimension.
+        dtype: data type of the array. Default: FLOAT or INT32.
+        layout: one letter for each dimension.
     """
 
 @overload
@@ -335,11 +334,11 @@ def brightness_contrast(
 
     Args:
         image: any dtype and number of channels.
-        brightness: the factor of the brightness.
-        brightness_shift: is added; 1 is the whole range.
-        contrast: the factor of the contrast; 0 makes everything gray.
-        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
-        dtype: of the result. Default: that of the image.
+        brightness: factor for the brightness.
+        brightness_shift: summand; 1 is the whole range.
+        contrast: factor for the contrast; 0 makes everything gray.
+        contrast_center: value that stays unchanged at any contrast. Default: half of the range of the image's dtype.
+        dtype: data type of the result. Default: that of the image.
     """
 
 @overload
@@ -376,9 +375,9 @@ def brightness(
 
     Args:
         image: any dtype and number of channels.
-        brightness: the factor of the brightness.
-        brightness_shift: is added; 1 is the largest number of the result's dtype, or 1 for floats.
-        dtype: of the result. Default: that of the image.
+        brightness: factor for the brightness.
+        brightness_shift: summand; 1 is the largest number of the result's dtype, or 1 for floats.
+        dtype: data type of the result. Default: that of the image.
     """
 
 @overload
@@ -413,9 +412,9 @@ def contrast(
 
     Args:
         image: any dtype and number of channels.
-        contrast: the factor of the contrast; 0 makes everything gray.
-        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
-        dtype: of the result. Default: that of the image.
+        contrast: factor for the contrast; 0 makes everything gray.
+        contrast_center: value that stays unchanged at any contrast. Default: half of the range of the image's dtype.
+        dtype: data type of the result. Default: that of the image.
     """
 
 @overload
@@ -447,14 +446,14 @@ def hsv(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+    """Change hue, saturation and value of RGB images, by a linear transformation of colors.
 
     Args:
         image: any dtype, three channels.
-        hue: is added to the hue, in degrees.
-        saturation: the factor of the saturation; 0 makes an image gray.
-        value: the factor of the brightness.
-        dtype: of the result. Default: UINT8.
+        hue: change of the hue, in degrees.
+        saturation: factor for the saturation; 0 makes an image gray.
+        value: factor for the brightness.
+        dtype: data type of the result. Default: UINT8.
     """
 
 @overload
@@ -490,8 +489,8 @@ def hue(
 
     Args:
         image: any dtype, three channels.
-        hue: is added to the hue, in degrees.
-        dtype: of the result. Default: that of the image.
+        hue: change of the hue, in degrees.
+        dtype: data type of the result. Default: that of the image.
     """
 
 @overload
@@ -526,8 +525,8 @@ def saturation(
 
     Args:
         image: any dtype, three channels.
-        saturation: the factor of the saturation; 0 makes an image gray.
-        dtype: of the result. Default: that of the image.
+        saturation: factor for the saturation; 0 makes an image gray.
+        dtype: data type of the result. Default: that of the image.
     """
 
 @overload
@@ -565,11 +564,11 @@ def color_twist(
 
     Args:
         image: any dtype, three channels.
-        brightness: the factor of the brightness.
-        contrast: the factor of the contrast, around 128 (0.5 for floats); 0 makes everything gray.
-        hue: is added to the hue, in degrees.
-        saturation: the factor of the saturation; 0 makes an image gray.
-        dtype: of the result. Default: that of the image.
+        brightness: factor for the brightness.
+        contrast: factor for the contrast, around 128 (0.5 for floats); 0 makes everything gray.
+        hue: change of the hue, in degrees.
+        saturation: factor for the saturation; 0 makes an image gray.
+        dtype: data type of the result. Default: that of the image.
     """
 
 @overload
@@ -602,12 +601,12 @@ def color_space_conversion(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Convert images from one colour model to another.
+    """Convert images from one color model to another.
 
     Args:
-        image: uint8, with one channel if it is GRAY, else three.
-        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
-        output_type: that of the result; another one.
+        image: uint8, with one channel for GRAY, otherwise three.
+        image_type: color model of the image: RGB, BGR, GRAY or YCbCr.
+        output_type: color model of the result, different from `image_type`.
     """
 
 @overload
@@ -641,9 +640,9 @@ def flip(
 
     Args:
         image: any dtype.
-        horizontal: exchange left and right.
-        vertical: exchange top and bottom.
-        depthwise: exchange front and back.
+        horizontal: whether to exchange left and right.
+        vertical: whether to exchange top and bottom.
+        depthwise: whether to exchange front and back.
     """
 
 @overload
@@ -687,19 +686,19 @@ def crop(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
-            of volumes, or the frames of sequences of images; all of it is taken without it.
-        crop_w: its width, if `crop` is not given.
-        crop_h: its height.
-        crop_d: its depth.
-        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
-        crop_pos_y: likewise, from top to bottom.
-        crop_pos_z: likewise, from front to back.
-        rounding: what becomes of positions between pixels: "round" or "truncate".
-        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+        crop: size of the window, as (height, width) or (depth, height, width); 0 for the whole axis. The depth applies to
+            volumes, or to the frames of sequences of images. Without it, the window has all of them.
+        crop_w: width of the window, if `crop` is not given.
+        crop_h: height of the window.
+        crop_d: depth of the window.
+        crop_pos_x: position of the window, from 0 (left edge) to 1 (right edge).
+        crop_pos_y: the same, from top to bottom.
+        crop_pos_z: the same, from front to back.
+        rounding: how positions between pixels are rounded: "round" or "truncate".
+        out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel.
-        dtype: of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each.
+        dtype: data type of the result. Default: that of the input.
     """
 
 @overload
@@ -752,26 +751,26 @@ def slice(
     bytes_per_sample_hint: Any = 0,
     image_type: Any = None,
 ) -> DataNode:
-    """Cut windows out of arrays, given where they begin and end.
+    """Cut windows out of arrays, given by start and end.
 
-    The window is given by the inputs `anchor` and `shape_input`, or by arguments: where it begins, and where it ends or how
-    large it is, in elements or (``rel_``) in parts of the extent; with a number for each axis, or one for all of them.
+    The inputs `anchor` and `shape_input` give the window, or arguments do: its start, and its end or size. Arguments are in
+    elements, or with ``rel_`` in fractions of the extent. Each has one number for all axes, or one for each.
 
     Args:
         data: any number of dimensions.
-        anchor: where the window begins in each of the axes.
-        shape_input: how large it is.
-        axes: the axes that are cut. Default: 1 and 0, where there is no layout.
-        axis_names: their letters in the layout, instead. Default: "WH".
-        start, rel_start: where the window begins. Default: at the beginning.
-        end, rel_end: where it ends. Default: at the end.
-        shape, rel_shape: how large it is, instead of where it ends.
-        normalized_anchor: whether a floating-point `anchor` is in parts of the extent.
-        normalized_shape: likewise for `shape_input`.
-        out_of_bounds_policy: what becomes of a window that lies partly outside: "error", "pad" with `fill_values`, or
+        anchor: start of the window in each of the axes.
+        shape_input: size of the window.
+        axes: axes to cut. Default: 1 and 0, for data without a layout.
+        axis_names: the same as letters of the layout. Default: "WH".
+        start, rel_start: start of the window. Default: the beginning.
+        end, rel_end: end of the window. Default: the end.
+        shape, rel_shape: size of the window, instead of its end.
+        normalized_anchor: whether a floating-point `anchor` is a fraction of the extent.
+        normalized_shape: the same for `shape_input`.
+        out_of_bounds_policy: treatment of a window that lies partly outside: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel.
-        dtype: of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each.
+        dtype: data type of the result. Default: that of the input.
     """
 
 @overload
@@ -817,16 +816,16 @@ def pad(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Append elements, so that all samples of a batch are as large as the largest, or as large as is said.
+    """Append elements so that all samples of a batch reach the size of the largest one, or a given size.
 
     Args:
         data: any number of dimensions.
-        axes: where to append. Default: in all axes.
-        axis_names: their letters in the layout, instead.
-        shape: extents to reach, one for all axes, or one for each; where a sample is larger already, it stays. -1 or 0: the
-            largest of the batch.
-        align: numbers that the extents are to be multiples of; one for all axes, or one for each.
-        fill_value: what is appended.
+        axes: axes to pad. Default: all axes.
+        axis_names: the same as letters of the layout.
+        shape: minimum extents, one for all axes or one for each. Larger samples stay as they are. -1 or 0: the largest
+            extent in the batch.
+        align: round extents up to multiples of this; one for all axes, or one for each.
+        fill_value: value of the appended elements.
     """
 
 @overload
@@ -866,12 +865,12 @@ def paste(
 
     Args:
         image: any dtype.
-        ratio: how much larger the canvas is, from 1 on.
-        fill_value: its colour: one value for all channels, or one for each.
-        paste_x: where the image lies, from 0 (left) to 1 (right).
-        paste_y: likewise, from top to bottom.
-        min_canvas_size: the least extent of the canvas, in pixels.
-        n_channels: how many channels the images have, if `fill_value` has one value for each.
+        ratio: size of the canvas relative to the image, at least 1.
+        fill_value: color of the canvas: one value for all channels, or one for each.
+        paste_x: position of the image, from 0 (left) to 1 (right).
+        paste_y: the same, from top to bottom.
+        min_canvas_size: minimum extent of the canvas, in pixels.
+        n_channels: number of channels of the images, if `fill_value` has one value for each.
     """
 
 @overload
@@ -903,11 +902,11 @@ def peek_image_shape(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """The shapes of encoded images, from the beginnings of their files, which are not decoded.
+    """Return the shapes of encoded images. Reads only their headers.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        dtype: of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+        dtype: data type of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
 
     Returns:
         (height, width, channels), as `image` with ANY_DATA would decode it.
@@ -941,15 +940,16 @@ def gaussian_blur(
 ) -> DataNode:
     """Blur images, volumes and signals.
 
-    All axes but "F" and "C" are blurred. Channels must come first or last, frames first. Without a layout there are up to
-    three axes, which are all blurred. What lies beyond the edges mirrors what lies within.
+    All axes except "F" and "C" are blurred. Channels must come first or last, frames first. Without a layout, data may have
+    up to three axes, and all are blurred. Values are mirrored at the edges.
 
     Args:
         image: any dtype.
-        sigma: the standard deviation of the Gaussian, one for all axes, or one for each, outermost first.
-            Default: ``(radius - 1) * 0.3 + 0.8`` with ``radius = (window_size - 1) / 2``.
-        window_size: how many elements in a line are weighted, an odd number; likewise. Default: ``2 * ceil(3 * sigma) + 1``.
-        dtype: of the result: FLOAT. Default: that of the image.
+        sigma: standard deviation of the Gaussian: one for all axes, or one for each, outermost first. Default: ``(radius -
+            1) * 0.3 + 0.8`` with ``radius = (window_size - 1) / 2``.
+        window_size: length of the kernel in elements, an odd number; one for all axes, or one for each. Default: ``2 *
+            ceil(3 * sigma) + 1``.
+        dtype: data type of the result: FLOAT. Default: that of the image.
     """
 
 @overload
@@ -978,11 +978,11 @@ def jpeg_compression_distortion(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Spoil images as compressing them to JPEG does.
+    """Add the artifacts of JPEG compression to images.
 
     Args:
         image: uint8, RGB.
-        quality: from 1, the worst, to 100, the best. What lies outside is taken for the nearest of these.
+        quality: from 1 (worst) to 100 (best); values outside are clipped.
     """
 
 @overload
@@ -1021,15 +1021,15 @@ def erase(
 
     Args:
         data: any dtype and layout.
-        anchor: where the regions begin, one behind the other: (y, x, y, x, ...), say. Default: at 0.
-        shape: how large they are, likewise. Parts of them may lie outside.
-        fill_value: what they are filled with; one value, or one for each channel.
-        axes: what axes the numbers of `anchor` and `shape` are for. Default: all but the channels.
-        axis_names: the same by the letters of the layout: "HW", say; counts for more than `axes`.
-        normalized: `anchor` and `shape` are parts of the extents of the data, from 0 to 1.
-        normalized_anchor: likewise, only `anchor`.
-        normalized_shape: likewise, only `shape`.
-        centered_anchor: `anchor` is where the middle of the regions is.
+        anchor: start of each region, such as (y, x, y, x, ...). Default: 0.
+        shape: size of each region, in the same order. Regions may extend beyond the data.
+        fill_value: one value, or one for each channel.
+        axes: axes of the numbers in `anchor` and `shape`. Default: all but the channels.
+        axis_names: the same as letters of the layout, such as "HW"; takes precedence over `axes`.
+        normalized: whether `anchor` and `shape` are fractions of the extents, from 0 to 1.
+        normalized_anchor: the same for `anchor` alone.
+        normalized_shape: the same for `shape` alone.
+        centered_anchor: whether `anchor` is the center of the regions.
     """
 
 @overload
@@ -1082,32 +1082,32 @@ def crop_mirror_normalize(
     bytes_per_sample_hint: Any = 0,
     image_type: Any = None,
 ) -> DataNode:
-    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+    """Crop, mirror and normalize images, and change their layout and dtype, in one step.
 
     ``out = scale * (in - mean) / std + shift``
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
-            of volumes, or the frames of sequences of images. Default: all.
-        crop_w: its width, if `crop` is not given.
-        crop_h: its height.
-        crop_d: its depth.
-        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
-        crop_pos_y: likewise, from top to bottom.
-        crop_pos_z: likewise, from front to back.
-        rounding: what becomes of positions between pixels: "round" or "truncate".
-        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+        crop: size of the window, as (height, width) or (depth, height, width); 0 for the whole axis. The depth applies to
+            volumes, or to the frames of sequences of images. Default: the whole image.
+        crop_w: width of the window, if `crop` is not given.
+        crop_h: height of the window.
+        crop_d: depth of the window.
+        crop_pos_x: position of the window, from 0 (left edge) to 1 (right edge).
+        crop_pos_y: the same, from top to bottom.
+        crop_pos_z: the same, from front to back.
+        rounding: how positions between pixels are rounded: "round" or "truncate".
+        out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        fill_values: one for all channels of the result, or one for each. They are not normalized.
         mirror: whether to exchange left and right.
-        mean: is subtracted; one for all, or one for each channel.
-        std: is divided by, likewise.
-        scale: is multiplied with.
-        shift: is added in the end.
-        pad_output: add channels, filled with `fill_values`, so that their number is a power of two.
-        output_layout: the order of the axes of the result; "": that of the image.
-        dtype: of the result. Default: FLOAT.
+        mean: mean to subtract; one for all channels, or one for each.
+        std: standard deviation to divide by; one for all channels, or one for each.
+        scale: factor.
+        shift: summand, added last.
+        pad_output: add channels, filled with `fill_values`, until their number is a power of two.
+        output_layout: order of the axes of the result; "": that of the image.
+        dtype: data type of the result. Default: FLOAT.
     """
 
 @overload
@@ -1161,26 +1161,26 @@ def normalize(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Subtract the mean and divide by the standard deviation, which are computed or given.
+    """Subtract the mean and divide by the standard deviation, both computed or given.
 
     ``out = scale * (in - mean) / stddev + shift``
 
     Args:
         data: any dtype and layout.
-        axes: over which axes mean and standard deviation are computed. Default: all, or those of which `mean` and
+        axes: axes over which mean and standard deviation are computed. Default: all, or the axes in which `mean` and
             `stddev` have one element.
-        axis_names: the same by the letters of the layout.
+        axis_names: the same as letters of the layout.
         mean: a number, or an array with as many dimensions as the data and one element in the `axes`. Default: the mean of
             the data.
-        stddev: likewise. Default: the standard deviation of the data.
-        batch: whether mean and standard deviation are those of all samples of the batch together.
-        ddof: is subtracted from the number of elements, by which the sum of the squares is divided.
-        epsilon: is added to the variance.
-        scale: is multiplied with.
-        shift: is added in the end.
-        dtype: of the result. Default: FLOAT.
+        stddev: the same for the standard deviation. Default: that of the data.
+        batch: whether mean and standard deviation are computed over all samples of the batch together.
+        ddof: number subtracted from the element count in the divisor of the variance.
+        epsilon: summand for the variance.
+        scale: factor.
+        shift: summand, added last.
+        dtype: data type of the result. Default: FLOAT.
 
-    Data without any variance becomes `shift`.
+    Data with zero variance becomes `shift`.
     """
 
 @overload
@@ -1219,16 +1219,16 @@ def python_function(
 ) -> Any:
     """Call a Python function with NumPy arrays.
 
-    It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
-    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
+    The main process calls it in a separate thread, ahead of `Pipeline.run`. Calls come one at a time and in the order of the
+    samples, even if the outputs are unused. A pipeline with this operator cannot be serialized.
 
     Args:
         inputs: any dtypes.
-        function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
-            arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
-        num_outputs: how many outputs there are.
-        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
-        batch_processing: whether the function is called once for each batch, with lists.
+        function: receives one sample of each input, or a list of all samples of each input. It returns an array or a list of
+            arrays, or a tuple of these for several outputs. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
     """
 
 @overload
@@ -1257,16 +1257,15 @@ def torch_python_function(
     preserve: bool = True,
     bytes_per_sample_hint: Any = 0,
 ) -> Any:
-    """Call a Python function with tensors of PyTorch; see `python_function`.
+    """Call a Python function with PyTorch tensors; see `python_function`.
 
     Args:
         inputs: any dtypes.
-        function: is given a list of all samples of each input, as tensors, or a sample of each, and returns a list of
-            tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
-            given.
-        num_outputs: how many outputs there are.
-        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
-        batch_processing: whether the function is called once for each batch, with lists.
+        function: receives a list of all samples of each input as tensors, or one sample of each input. It returns a list of
+            tensors or a tensor, or a tuple of these for several outputs. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
     """
 
 @overload
@@ -1383,28 +1382,29 @@ def resize(
     """Scale images and volumes.
 
     Args:
-        image: any dtype. What is empty stays so.
-        size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
-            say; negative: mirrored.
-        resize_x: the width of the result.
-        resize_y: its height.
-        resize_z: its depth.
-        resize_shorter: its shorter side; proportions are kept.
-        resize_longer: its longer side; proportions are kept.
-        mode: "default": sides that are not given are scaled as the others are. "stretch": they are not scaled. "not_larger",
+        image: any dtype. Empty images stay empty.
+        size: size of the result, as (height, width) or (depth, height, width), or one number for all axes; 0: follows from
+            the others and `mode`; negative: mirrored.
+        resize_x: width of the result.
+        resize_y: height of the result.
+        resize_z: depth of the result.
+        resize_shorter: length of the shorter side; keeps proportions.
+        resize_longer: length of the longer side; keeps proportions.
+        mode: "default": sides without a size are scaled like the others. "stretch": they are not scaled. "not_larger",
             "not_smaller": proportions are kept, and no side is larger, or smaller, than given.
-        max_size: what no side exceeds; one for all, or one for each.
-        subpixel_scale: where a side of the result is no whole number: take a little more or less of the image, so that
-            proportions are exact. False: take all of it.
-        roi_start: where the region begins that becomes the result, in pixels, in the order of `size`. Default: all.
-        roi_end: where it ends; if that is before its start, the image is mirrored.
-        roi_relative: whether the region is given in parts of the image's extents.
-        interp_type: how values between pixels are made.
-        min_filter: likewise, where the image shrinks.
-        mag_filter: likewise, where it grows.
-        antialias: where the image shrinks, filter it, so that no pixel is left out.
-        dtype: FLOAT, or that of the input, which is the default.
-        save_attrs: a second result says how large the image was, as (height, width) or (depth, height, width), INT32.
+        max_size: maximum length of the sides; one for all axes, or one for each.
+        subpixel_scale: where a side of the result is not an integer, use slightly more or less of the image, to keep
+            proportions exactly. False: use the whole image.
+        roi_start: start of the region to scale, in pixels, in the order of `size`. Default: the whole image.
+        roi_end: end of the region; an end before the start mirrors the image.
+        roi_relative: whether the region is given in fractions of the image's extents.
+        interp_type: interpolation between pixels.
+        min_filter: interpolation where the image shrinks.
+        mag_filter: interpolation where the image grows.
+        antialias: whether to filter where the image shrinks, so that no pixel is skipped.
+        dtype: FLOAT, or the type of the input, which is the default.
+        save_attrs: whether to return the original size as a second result, as (height, width) or (depth, height, width),
+            INT32.
     """
 
 @overload
@@ -1466,11 +1466,11 @@ def random_resized_crop(
 
     Args:
         image: any dtype.
-        size: of the result, as (height, width); one number for both.
-        random_area: the least and the largest part of the image that a window has.
-        random_aspect_ratio: the least and the largest quotient of its width and its height.
-        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
-        interp_type, min_filter, mag_filter, antialias, dtype: as of `resize`.
+        size: size of the result, as (height, width), or one number for both.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
     """
 
 @overload
@@ -1508,14 +1508,14 @@ def per_frame(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
+    """Mark the first dimension of arguments as the frames of sequences, by a layout that begins with F.
 
-    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
-    sequences along with them, each frame gets its own value. One value is for all.
+    `rotate`, `warp_affine`, `gaussian_blur` and the color operators accept such arguments for sequences: each frame gets its
+    own value. A single value applies to all frames.
 
     Args:
-        input: as many values as there are frames in the sequence of the same sample.
-        replace: whether another first letter of their layout is replaced. Default: it is an error.
+        input: as many values as the sequence of the same sample has frames.
+        replace: whether to replace another first letter of the layout. Default: it is an error.
     """
 
 @overload
@@ -1546,16 +1546,17 @@ def reshape(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Take the elements of arrays for those of arrays of another shape, or layout.
+    """Give arrays another shape or layout; the elements stay.
 
     Args:
         data: any dtype.
         shape_input: the same as `shape`.
-        shape: of the result. One extent may be negative: it becomes what is left.
-        rel_shape: the extents of the result divided by those of the input. One may be negative likewise; if it is the last
-            one, it may be one more than there are dimensions.
-        src_dims: which dimensions of the input `rel_shape` is about, or those of the result without it; -1: a new one.
-        layout: of the result. Default: that of the input, if it has as many dimensions.
+        shape: shape of the result. One extent may be negative: it is computed from the number of elements.
+        rel_shape: extents of the result divided by those of the input. One may be negative: it is computed. If that is the
+            last one, there may be one more than the input has dimensions.
+        src_dims: dimensions of the input to which `rel_shape` refers, or the dimensions of the result without it; -1: a new
+            one.
+        layout: layout of the result. Default: that of the input, if it has as many dimensions.
     """
 
 @overload
@@ -1591,16 +1592,16 @@ def reinterpret(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Take the bytes of arrays for those of arrays of another type, shape or layout.
+    """Give arrays another type, shape or layout; the bytes stay.
 
     Args:
         data: any dtype.
         shape_input: the same as `shape`.
-        shape: see `reshape`; in elements of the new type. Default: that of the input, but for the last extent.
+        shape: see `reshape`; in elements of the new type. Default: that of the input, with an adjusted last extent.
         rel_shape: see `reshape`.
         src_dims: see `reshape`.
         layout: see `reshape`.
-        dtype: of the result. Default: that of the input.
+        dtype: data type of the result. Default: that of the input.
     """
 
 @overload
@@ -1637,8 +1638,8 @@ def squeeze(
 
     Args:
         data: any dtype.
-        axes: which ones. Others are allowed where the array is empty and stays so.
-        axis_names: their letters in the layout.
+        axes: dimensions to remove. Other extents are allowed if the array is empty and stays empty.
+        axis_names: the same as letters of the layout.
     """
 
 @overload
@@ -1671,7 +1672,7 @@ def expand_dims(
 
     Args:
         data: any dtype.
-        axes: where they are in the result.
+        axes: positions of the new dimensions in the result.
         new_axis_names: their letters in the layout. Default: the result has no layout.
     """
 
@@ -1702,13 +1703,13 @@ def transpose(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Put the dimensions of arrays into another order.
+    """Reorder the dimensions of arrays.
 
     Args:
         input: any dtype.
-        perm: for each dimension of the result, which one of the input it is. Default: the last one first.
-        transpose_layout: the letters of the layout go with their dimensions; otherwise it stays as it is.
-        output_layout: the layout of the result, instead.
+        perm: for each dimension of the result, the dimension of the input. Default: reversed order.
+        transpose_layout: whether the letters of the layout move with their dimensions; otherwise the layout stays.
+        output_layout: layout of the result, instead.
     """
 
 @overload
@@ -1743,17 +1744,17 @@ def warp_affine(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Map images and volumes by affine transforms.
+    """Apply affine transforms to images and volumes.
 
     Args:
         image: any dtype.
-        matrix_input: the transform, as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
-        matrix: the rows of the transform of (x, y), or (x, y, z), in pixels; the middle of the first pixel is (0.5, 0.5).
-        inverse_map: whether the transform is from the result to the image; otherwise it is inverted.
-        size: of the result, as (height, width) or (depth, height, width). Default: that of the image.
-        fill_value: what is outside of the image. Default: its edge goes on.
+        matrix_input: the transform as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
+        matrix: rows of the transform of (x, y), or (x, y, z), in pixels; the center of the first pixel is (0.5, 0.5).
+        inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
+        size: size of the result, as (height, width) or (depth, height, width). Default: that of the image.
+        fill_value: value outside the image. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or that of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default.
     """
 
 @overload
@@ -1792,17 +1793,17 @@ def rotate(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Turn images and volumes about their middle.
+    """Rotate images and volumes about their center.
 
     Args:
         image: any dtype.
         angle: in degrees, counter-clockwise.
-        axis: for volumes, the direction (x, y, z) about which they are turned.
-        size: of the result, as (height, width) or (depth, height, width). Default: such that all of the image is seen.
-        keep_size: keep the size of the image, if `size` is not given.
-        fill_value: what is outside of the image. Default: its edge goes on.
+        axis: axis of rotation (x, y, z), for volumes.
+        size: size of the result, as (height, width) or (depth, height, width). Default: large enough for the whole image.
+        keep_size: whether to keep the size of the image, if `size` is not given.
+        fill_value: value outside the image. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or that of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default.
     """
 
 @overload

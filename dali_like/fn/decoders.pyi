@@ -1,4 +1,4 @@
-"""``nvidia.dali.fn.decoders``. Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
+"""``nvidia.dali.fn.decoders``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
@@ -48,25 +48,26 @@ def image(
     cache_threshold: Any = 0,
     cache_type: Any = "",
 ) -> DataNode:
-    """Decode images: JPEG, PNG, WebP, BMP and TIFF, told apart by their first bytes.
+    """Decode images: JPEG, PNG, WebP, BMP and TIFF, recognized by their first bytes.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        output_type: colour format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
+        output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
-        adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
-            that is the default; its ``experimental.decoders.image`` has this argument.
-        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the result is at least so (high,
-            wide): faster for large photographs that are going to be resized. The pixels are not those that
-            ``resize`` makes. Not in DALI.
+        adjust_orientation: rotate the image upright according to its EXIF orientation. The default is False, because DALI's
+            ``decoders.image`` ignores the orientation; this argument is from DALI's ``experimental.decoders.image``.
+        min_size: minimum (height, width) of the result. Allows decoding JPEGs at half, a quarter or an eighth of their size,
+            which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
+            DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
-    CPU and copied; so are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
+    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
+    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
+    units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
 
-    In `Pipeline.run` a file that cannot be decoded raises a `dali_like.errors.DecodeError` that names the sample.
+    For a file that cannot be decoded, `Pipeline.run` raises a `dali_like.errors.DecodeError` that names the sample.
     """
 
 @overload
@@ -140,9 +141,9 @@ def image_crop(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
-        crop_d, crop_pos_z: for the sake of DALI's programs.
-        output_type: colour format of the result, see `image`.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`.
+        crop_d, crop_pos_z: accepted for DALI compatibility.
+        output_type: color format of the result; see `image`.
     """
 
 @overload
@@ -217,14 +218,14 @@ def image_slice(
     use_chunk_allocator: Any = False,
     use_fast_idct: Any = False,
 ) -> DataNode:
-    """Decode windows of images, given where they begin and end.
+    """Decode windows of images, given by start and end.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
-        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
-        normalized_anchor, normalized_shape: likewise.
-        output_type: colour format of the result, see `image`.
+        anchor, shape_input: start and size of the windows; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`.
+        normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
+        output_type: color format of the result; see `image`.
     """
 
 @overload
@@ -300,12 +301,12 @@ def image_random_crop(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        random_area: the least and the largest part of the image that a window has.
-        random_aspect_ratio: the least and the largest quotient of its width and its height.
-        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
-        output_type: colour format of the result, see `image`.
-        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
-            wide); see `image`. It is the same window. Not in DALI.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+        output_type: color format of the result; see `image`.
+        min_size: minimum (height, width) of the window. Allows decoding JPEGs at half, a quarter or an eighth of their size;
+            see `image`. The window covers the same part of the image. Not in DALI.
     """
 
 @overload
@@ -351,11 +352,11 @@ def numpy(
     preserve: bool = False,
     bytes_per_sample_hint: Any = 0,
 ) -> DataNode:
-    """Decode the files of ``numpy.save``.
+    """Decode files written by ``numpy.save``.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        dtype: of the result. Default: that of the file.
+        dtype: data type of the result. Default: that of the file.
     """
 
 @overload

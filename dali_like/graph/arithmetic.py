@@ -1,15 +1,17 @@
-"""Elementwise operations on data nodes: what ``a + b`` and `dali_like.math` compute, as in DALI.
+"""Elementwise operations on data nodes, as ``a + b`` and `dali_like.math` compute them; the same as in DALI.
 
-Source: https://docs.nvidia.com/deeplearning/dali/user-guide/docs/math.html, and DALI 1.53 itself, with all pairs of types.
+Source: https://docs.nvidia.com/deeplearning/dali/user-guide/docs/math.html, and DALI 1.53 itself, tested with all pairs
+of types.
 
-- Several types become one before anything is computed: see `promoted`. Sums and products of integers wrap round.
-- ``/`` and most functions make FLOAT of integers. ``//`` of integers rounds towards zero; of floating-point numbers it is
-  the same as ``/``.
-- Comparisons make BOOL. Integers are compared by value, whatever their signs; with floating-point numbers, as those.
-- Shapes broadcast as NumPy's do. The layouts of the operands are equal, or one is the end of the other.
-- Of two Booleans there is only the product, ``&``, ``|`` and ``^``; of floating-point numbers none of these three.
+- Operands are converted to one type first: see `promoted`. Sums and products of integers wrap around.
+- ``/`` and most functions return FLOAT for integers. ``//`` of integers rounds towards zero; of floating-point numbers
+  it equals ``/``.
+- Comparisons return BOOL. Integers are compared by value, regardless of their signs; next to floating-point numbers, as
+  floating-point numbers.
+- Shapes broadcast as in NumPy. The layouts of the operands are equal, or one is the end of the other.
+- Two Booleans support only the product, ``&``, ``|`` and ``^``. Floating-point numbers support none of the last three.
 
-Each operation is a step of its own, and runs where the core places it.
+Each operation is an operator of its own, and runs where the placement decides.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ _FLOAT, _BOOL = np.dtype(np.float32), np.dtype(np.bool_)
 
 @functools.cache
 def promoted(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
-    """The type that operands of several types become.
+    """Return the common type of several operands.
 
-    The widest floating-point type if there is one; else the widest integer. Of a signed and an unsigned integer that is at
-    least as wide, a signed one of twice that width, but at most INT64. Booleans count for nothing.
+    The widest floating-point type, if there is one; otherwise the widest integer type. A signed type and an unsigned
+    one at least as wide become a signed type of twice the unsigned width, but at most INT64. Booleans do not affect the
+    result.
     """
     first, *others = dtypes
     return functools.reduce(_promoted, others, first)
@@ -68,22 +71,23 @@ def _boolean(*_: np.dtype[Any]) -> np.dtype[Any]:
     return _BOOL
 
 
-#: More of them are rows that are long enough.
+#: With more channels than this, rows are long enough for NumPy.
 _FEW_CHANNELS = 16
 
-#: Given memory for the result, the type in which to compute, and the operands: fills the memory.
+#: Takes memory for the result, the dtype to compute in, and the operands; fills the memory.
 _Function = Callable[..., object]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One of the operations.
+    """An elementwise operation.
 
     Attributes:
-        symbol: how messages call it.
+        symbol: its name in messages.
         function: computes it.
-        result: the type of the result, of the types of the operands.
-        kinds: of which kinds of types, as in NumPy's ``dtype.kind``, there must be an operand, or all operands.
+        result: returns the dtype of the result for the dtypes of the operands.
+        kinds: kinds of dtypes, as in NumPy's ``dtype.kind``: "biu" requires all operands to be of these kinds, "iuf" at
+            least one; "" allows all.
     """
 
     symbol: str
@@ -92,7 +96,7 @@ class Operation:
     kinds: str = "iuf"
 
     def check(self, dtypes: Sequence[np.dtype[Any]]) -> None:
-        """Refuse types that it is not for."""
+        """Raise SampleTypeError for dtypes that the operation does not support."""
         if self.kinds == "biu" and any(dtype.kind == "f" for dtype in dtypes):
             raise SampleTypeError(
                 f"Inputs to bitwise operator `{self.symbol}` must be of integral type, not {_names(dtypes)}"
@@ -120,7 +124,7 @@ def _compare(ufunc: np.ufunc) -> _Function:
         common = promoted(*[operand.dtype for operand in operands])
         if common.kind == "f":
             operands = _converted(common, operands)
-        ufunc(*operands, out=out)  # which compares integers by value
+        ufunc(*operands, out=out)  # NumPy compares integers by value
 
     return compute
 
@@ -137,7 +141,7 @@ def _divide(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
     if not right.all():
         raise SampleError("integer division by zero")
     if dtype.kind == "i" and ((left < 0).any() or (right < 0).any()):
-        left = left - np.fmod(left, right)  # so that nothing is left to be rounded down
+        left = left - np.fmod(left, right)  # makes the division exact, so that floor_divide does not round down
     np.floor_divide(left, right, out=out)
 
 
@@ -149,7 +153,7 @@ def _power(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
 
 
 def _lesser(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
-    """The left one if it is less, else the right one, also if either is NaN."""
+    """Compute the lesser operand; the right one if either is NaN."""
     left, right = _converted(dtype, operands)
     if _has_nan(right):
         np.copyto(out, np.where(left < right, left, right))
@@ -166,7 +170,7 @@ def _greater(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
 
 
 def _clamp(out: Array, dtype: np.dtype[Any], *operands: Array) -> None:
-    """A bound that is NaN is none."""
+    """Limit a value to bounds; a bound that is NaN has no effect."""
     value, low, high = _converted(dtype, operands)
     if _has_nan(low) or _has_nan(high):
         value = np.where(value < low, low, value)
@@ -247,7 +251,7 @@ class Elementwise:
     """An elementwise operation; a `dali_like.graph.operator_interface.Operator`.
 
     Attributes:
-        operation: which one, as in `OPERATIONS`.
+        operation: its name in `OPERATIONS`.
         layouts: of the result.
     """
 
@@ -287,12 +291,12 @@ def _broadcast_shape(inputs: Sequence[Array]) -> tuple[int, ...]:
     except ValueError:
         shown = ", ".join(str(data.shape) for data in inputs)
         raise SampleError(
-            f"Can't broadcast shapes: {shown}. From the last one on, extents must be equal, or one of them 1"
+            f"Can't broadcast shapes: {shown}. Counted from the last dimension, extents must be equal, or one of them 1"
         ) from None
 
 
 def _in_long_rows(out: Array, operands: Sequence[Array], dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    """The arguments of an operation, with a number for each channel made a row: NumPy is slow where rows are short."""
+    """Return an operation's arguments with per-channel operands repeated to rows: NumPy is slow for short rows."""
     channels = out.shape[-1] if out.ndim > 1 else 0
     if not 1 < channels <= _FEW_CHANNELS or all(operand.shape in (out.shape, ()) for operand in operands):
         return out, dtype, *operands
@@ -314,18 +318,18 @@ def apply_elementwise(operation: str, *operands: Any) -> DataNode:
     """Add an operation to the graph.
 
     Args:
-        operation: the name of one of `OPERATIONS`.
-        operands: nodes, constants, numbers, lists of numbers and arrays; one at least is a node or a constant.
+        operation: a name in `OPERATIONS`.
+        operands: nodes, constants, numbers, lists of numbers and arrays; at least one node or constant.
 
     Raises:
-        ArgumentTypeError: an operand is nothing of that.
-        ArgumentClashError: the layouts do not go together.
+        ArgumentTypeError: an operand has an unsupported type.
+        ArgumentClashError: the layouts contradict each other.
         DefinitionError: an operand is a list of nodes.
     """
     name = f"math.{operation}"
     if not any(isinstance(operand, Expression) for operand in operands):
         shown = ", ".join(type(operand).__qualname__ for operand in operands)
-        raise ArgumentTypeError(f"{name} works on DataNodes, one at least, and on constants; not on {shown} alone")
+        raise ArgumentTypeError(f"{name} needs at least one DataNode or Constant among its operands, not only {shown}")
     nodes = tuple(_node(name, OPERATIONS[operation].symbol, operand) for operand in operands)
     adapt = functools.partial(_adapted, operation)
     operator = adapt([node.producer.layouts[node.output] for node in nodes])
@@ -342,7 +346,7 @@ def _node(name: str, symbol: str, operand: Any) -> DataNode:
     if contains_node(operand):
         raise DefinitionError(
             f"an operand of `{symbol}` must be a DataNode or a constant, not a {type(operand).__qualname__} with nested "
-            "DataNodes. Is it what an operator with several outputs has returned?"
+            "DataNodes. Pass one DataNode; an operator with several outputs returns a list, so index it first"
         )
     try:
         if isinstance(operand, Constant):
@@ -360,7 +364,7 @@ def _common_layouts(name: str, layouts: Sequence[str]) -> str:
     longest = max(words, key=len)
     if wrong := [word for word in words if not longest.endswith(word)]:
         raise ArgumentClashError(
-            f"{name}: the layouts {longest!r} and {wrong[0]!r} of its operands do not go together. They must be equal, or "
-            "one the end of the other"
+            f"{name}: the operands have the layouts {longest!r} and {wrong[0]!r}. Layouts must be equal, or one the end of "
+            "the other"
         )
     return longest

@@ -1,4 +1,7 @@
-"""Memory for the results of operators: taken when a batch is computed, used again when nobody holds it any more."""
+"""Memory for the results of operators, in the shared space of the main process.
+
+A batch takes its memory when operators compute it. The memory is reused when no array over it is alive.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from dali_like.engine.memory.space import Fence, SharedSpace
 from dali_like.errors import DtypeMismatchError, NdimMismatchError
 from dali_like.graph.operator_interface import Array, SampleShape
 
-#: Buffers of a size class that has not been asked for in so many requests are given back.
+#: Buffers of a size class without use for this many requests are freed.
 _IDLE_REQUESTS = 64
 
 
@@ -29,11 +32,11 @@ class _Buffer(NamedTuple):
 
 
 class _Free(NamedTuple):
-    """A buffer that nobody holds.
+    """A buffer without a lease.
 
     Attributes:
-        request: the number of the last request before it was given back.
-        fence: what must have passed before it is used again.
+        request: number of the last request before its release.
+        fence: passes when copies from the buffer have ended; None if there are none.
     """
 
     buffer: _Buffer
@@ -42,7 +45,7 @@ class _Free(NamedTuple):
 
 
 class BufferPool:
-    """Buffers in a shared space, kept for reuse: warm memory is written several times faster than fresh.
+    """Reusable buffers in a shared space. Warm memory is written several times faster than fresh memory.
 
     Thread-safe, except for `close`.
     """
@@ -55,10 +58,10 @@ class BufferPool:
         space.register(self)
 
     def arrays(self, shapes: Sequence[SampleShape]) -> NDArray[Any] | list[NDArray[Any]]:
-        """Uninitialised arrays for the samples of a batch: one array if they are alike, else one each.
+        """Return uninitialized arrays for the samples of a batch: one array if all shapes are equal, otherwise a list.
 
         Raises:
-            OutOfMemoryError: there is no memory for them.
+            OutOfMemoryError: memory is short.
         """
         first = shapes[0]
         alike = all(shape == first for shape in shapes)
@@ -76,24 +79,24 @@ class BufferPool:
         return arrays
 
     def bytes(self, nbytes: int) -> NDArray[np.uint8]:
-        """An uninitialised array of so many bytes.
+        """Return an uninitialized array of `nbytes` bytes.
 
         Raises:
-            OutOfMemoryError: there is no memory for it.
+            OutOfMemoryError: memory is short.
         """
         return self.arrays([SampleShape((nbytes,), np.dtype(np.uint8))])[0]
 
-    def room(self, nbytes: int) -> Room:
-        """A buffer to be filled with arrays one by one.
+    def packed_buffer(self, nbytes: int) -> PackedBuffer:
+        """Return a buffer to fill with arrays one by one.
 
         Raises:
-            OutOfMemoryError: there is no memory for it.
+            OutOfMemoryError: memory is short.
         """
         buffer = self._take(max(nbytes, 1))
-        return Room(Lease(self, buffer), self._space.address + buffer.offset, buffer.nbytes)
+        return PackedBuffer(Lease(self, buffer), self._space.address + buffer.offset, buffer.nbytes)
 
     def release(self, buffer: _Buffer) -> None:
-        """Give a buffer back; called by its lease, in any thread."""
+        """Take a buffer back. Its lease calls this, in any thread."""
         fence = self._space.fence()
         if self._closed:
             if fence is not None:
@@ -103,24 +106,24 @@ class BufferPool:
             self._free[buffer.nbytes].append(_Free(buffer, self._requests, fence))
 
     def drop_free(self) -> None:
-        """Give back the memory that nobody uses."""
+        """Free all unused buffers."""
         self._trim(self._requests)
 
-    def make_room(self, *, of_garbage: bool) -> None:
-        """Give back what nobody uses of the whole space, or what only garbage does, too; in the main thread only."""
-        if of_garbage:
+    def free_unused(self, *, collect_garbage: bool) -> None:
+        """Free unused memory of the whole space; with `collect_garbage`, run the collector first. Main thread only."""
+        if collect_garbage:
             self._space.reclaim()
         else:
             self._space.drop_free()
 
     def close(self) -> None:
-        """Give back all memory, now or when its leases end."""
+        """Free all memory, now or when its leases end."""
         self._closed = True
         self.drop_free()
 
     def _take(self, nbytes: int) -> _Buffer:
         self._requests += 1
-        # An eighth at most is wasted, and of address space rather than of memory.
+        # Rounding up wastes at most an eighth, and mostly address space, not memory.
         granule = max(1 << max(nbytes.bit_length() - 4, 0), os.sysconf("SC_PAGESIZE"))
         nbytes = align(nbytes, granule)
         buffer = self._take_free(self._free[nbytes])
@@ -130,7 +133,7 @@ class BufferPool:
         return _Buffer(self._space.take(nbytes, nbytes), nbytes)
 
     def _take_free(self, free: deque[_Free]) -> _Buffer | None:
-        """The one given back last of those whose fences have passed."""
+        """Return the buffer released last among those whose fences have passed."""
         for _ in range(len(free)):
             try:
                 candidate = free.pop()
@@ -142,7 +145,7 @@ class BufferPool:
         return None
 
     def _trim(self, last_request: int) -> None:
-        """Free the buffers that were given back at `last_request` or before."""
+        """Free the buffers released at `last_request` or before."""
         for free in list(self._free.values()):
             while free and free[0].request <= last_request:
                 try:
@@ -154,8 +157,8 @@ class BufferPool:
                 self._space.free(*idle.buffer)
 
 
-class Room:
-    """A buffer that is filled with arrays, one behind the other."""
+class PackedBuffer:
+    """A buffer that is filled with arrays, one after another."""
 
     def __init__(self, lease: Lease[_Buffer], address: int, nbytes: int) -> None:
         self._lease = lease
@@ -164,7 +167,7 @@ class Room:
         self._used = 0
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array | None:
-        """Uninitialised memory; None if there is no more."""
+        """Return uninitialized memory; None if the buffer is full."""
         begin = self._used
         end = begin + align(math.prod(shape) * dtype.itemsize, SAMPLE_ALIGNMENT)
         if end > self._nbytes:
@@ -174,93 +177,95 @@ class Room:
 
 
 @dataclass
-class Habits:
-    """What the samples of an output have been like in the last batch.
+class PreviousSamples:
+    """The samples of an output in the previous batch.
 
     Attributes:
-        common: what all of them were; None: several things, or there has been no batch.
-        mean_bytes: how much room one took, if they were several things; 0: there has been no such batch.
+        shared: the shape and dtype of all samples; None if they differed, or before the first batch.
+        mean_bytes: mean size of a sample in the last batch whose samples differed; 0 if there was none.
     """
 
-    common: SampleShape | None = None
+    shared: SampleShape | None = None
     mean_bytes: int = 0
 
 
 class BatchMemory:
-    """Where the samples of one output of a batch are put, which threads make in whatever order.
+    """Memory for one output of one batch, which threads fill in any order.
 
-    What all samples were in the batch before, or the first one is in the first batch, all are expected to be: then the batch
-    is one array from the start. Samples that are something else lie one behind the other.
+    All samples are expected to have the shape seen in the previous batch, or in the first batch that of the first
+    sample. The batch is then one array from the start. Other samples go to packed buffers.
 
     Args:
-        buffers: where the memory comes from.
-        size: how many samples there are.
-        habits: of the output; they are brought up to date in the end.
+        buffers: source of the memory.
+        size: number of samples.
+        previous: of the output; `finish` updates it.
     """
 
-    def __init__(self, buffers: BufferPool, size: int, habits: Habits) -> None:
+    def __init__(self, buffers: BufferPool, size: int, previous: PreviousSamples) -> None:
         self._buffers = buffers
-        self._habits = habits
+        self._previous = previous
         self._lock = threading.Lock()
-        self._rows: Array | None = None if habits.common is None else self._make_rows(habits.common, size)
-        self._room: Room | None = None
+        self._rows: Array | None = None if previous.shared is None else self._make_rows(previous.shared, size)
+        self._packed: PackedBuffer | None = None
         self._places: list[Array | None] = [None] * size
         self._samples: list[Any] = [None] * size
 
     def empty(self, i: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Uninitialised memory for sample `i`.
+        """Return uninitialized memory for sample `i`.
 
         Raises:
-            OutOfMemoryError: there is none.
+            OutOfMemoryError: memory is short.
         """
         with self._lock:
-            if self._rows is None and not self._habits.mean_bytes:
+            if self._rows is None and not self._previous.mean_bytes:
                 self._rows = self._make_rows(SampleShape(shape, dtype), len(self._samples))
             rows = self._rows
             if rows is not None and shape == rows.shape[1:] and dtype == rows.dtype:
                 place = rows[i, ...]
             else:
-                place = self._make_room(shape, dtype)
+                place = self._take_packed(shape, dtype)
             self._places[i] = place
         return place
 
     def put(self, i: int, sample: Array) -> None:
-        """Take sample `i`, which is copied unless it lies in its place already.
+        """Store sample `i`, copying it unless it lies in its place already.
 
         Raises:
-            OutOfMemoryError: there is no memory for it.
+            OutOfMemoryError: memory is short.
         """
         place = self._places[i]
         if place is None or place.shape != sample.shape or place.dtype != sample.dtype:
             place = self.empty(i, sample.shape, sample.dtype)
         if place is not sample:
-            place[...] = sample  # costs nothing where both are the same memory
+            place[...] = sample  # NumPy skips the copy if both are the same memory
         self._samples[i] = place
 
     def finish(self, name: str) -> NDArray[Any] | list[Array]:
-        """The batch: one array if the samples are alike, else one each.
+        """Return the batch: one array if all samples have one shape, otherwise a list.
 
         Args:
-            name: how messages call what made the samples.
+            name: of the operator, for messages.
 
         Raises:
             DtypeMismatchError, NdimMismatchError: the samples have several dtypes or numbers of dimensions.
         """
-        samples, habits, rows = self._samples, self._habits, self._rows
+        samples, previous, rows = self._samples, self._previous, self._rows
         first = samples[0]
         for i, sample in enumerate(samples):
             if sample.dtype != first.dtype:
-                raise DtypeMismatchError(f"{name} made {first.dtype} of sample 0, and {sample.dtype} of sample {i}")
+                raise DtypeMismatchError(f"{name} returned {first.dtype} for sample 0, and {sample.dtype} for sample {i}")
             if sample.ndim != first.ndim:
-                raise NdimMismatchError(f"{name} made {first.ndim} dimensions of sample 0, and {sample.ndim} of sample {i}")
+                raise NdimMismatchError(
+                    f"{name} returned {first.ndim} dimensions for sample 0, and {sample.ndim} for sample {i}"
+                )
         if any(sample.shape != first.shape for sample in samples):
-            habits.common = None
+            previous.shared = None
             sizes = [align(sample.nbytes, SAMPLE_ALIGNMENT) for sample in samples]
-            habits.mean_bytes = max(-(-sum(sizes) // len(sizes)), 1)
+            previous.mean_bytes = max(-(-sum(sizes) // len(sizes)), 1)
             return samples
-        habits.common = SampleShape(first.shape, first.dtype)
+        previous.shared = SampleShape(first.shape, first.dtype)
         if rows is None or rows.shape[1:] != first.shape or rows.dtype != first.dtype:
-            rows = self._make_rows(habits.common, len(samples))
+            rows = self._make_rows(previous.shared, len(samples))
             for row, sample in zip(rows, samples, strict=True):
                 row[...] = sample
         return rows
@@ -270,11 +275,11 @@ class BatchMemory:
         assert isinstance(rows, np.ndarray)
         return rows
 
-    def _make_room(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        if self._room is not None and (array := self._room.array(shape, dtype)) is not None:
+    def _take_packed(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        if self._packed is not None and (array := self._packed.array(shape, dtype)) is not None:
             return array
         nbytes = align(math.prod(shape) * dtype.itemsize, SAMPLE_ALIGNMENT)
-        self._room = self._buffers.room(max(self._habits.mean_bytes * len(self._samples), nbytes))
-        array = self._room.array(shape, dtype)
+        self._packed = self._buffers.packed_buffer(max(self._previous.mean_bytes * len(self._samples), nbytes))
+        array = self._packed.array(shape, dtype)
         assert array is not None
         return array

@@ -1,8 +1,8 @@
-"""Computes the outputs of a pipeline's graph, batch by batch, of what the sources have given for them.
+"""Compute the outputs of a pipeline's graph from the batches of the sources.
 
-Operators that do not run in the workers (see `dali_like.graph.placement`) run in threads, sample by sample; a thread that
-has finished a sample takes the next one of the batch. What they make lies in buffers, and what is wanted on a GPU is copied
-there.
+Runs in the main process. Operators that do not run in the workers (see `dali_like.graph.placement`) run in threads,
+sample by sample. A thread that has finished a sample takes the next one of the batch. Results lie in buffers of the
+shared space; outputs for a GPU are copied there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dali_like.common.interrupts import interruptible
 from dali_like.engine.pool.batch import Output, describe_info
 from dali_like.engine.worker.source import kind_of_samples, load_objects
 from dali_like.errors import BatchSizeError
-from dali_like.graph.buffers import BatchMemory, BufferPool, Habits
+from dali_like.graph.buffers import BatchMemory, BufferPool, PreviousSamples
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, SourceNode
 from dali_like.graph.operator_interface import OperatorCall, OrderedOperator, choose_layout
 from dali_like.graph.placement import BatchStage, Placement, ProgramStage, Stage
@@ -37,44 +37,45 @@ if TYPE_CHECKING:
 
 TensorList: TypeAlias = "TensorListCPU | TensorListGPU"
 
-#: The samples of one output of a batch: one array, or a sequence of arrays; on the GPU, if they have been made there.
+#: One output of a batch: one array, or a sequence of arrays; on the GPU if it was computed there.
 _Samples: TypeAlias = "Output | Sequence[NDArray[Any]] | DeviceSamples"
 
 
 class BatchId(NamedTuple):
-    """Which batch it is."""
+    """The place of a batch in its epoch."""
 
     epoch: int
     iteration: int
-    first: int  # the position of its first sample
+    first: int  # idx_in_epoch of its first sample
 
     def info(self, i: int) -> SampleInfo:
-        """Which sample the `i`-th is."""
+        """Return the SampleInfo of the `i`-th sample."""
         return SampleInfo(self.first + i, i, self.iteration, self.epoch)
 
 
 class Computation:
-    """Makes a batch of outputs of the batches of the sources.
+    """Computes a batch of outputs from the batches of the sources.
 
     Args:
-        graph: what to compute.
-        place: decides where its operators run, given the layouts that the data of sources has turned out to have.
-        buffers: for the results of operators.
-        num_threads: for operators.
+        graph: the graph.
+        place: returns the placement of its operators, given the observed layouts of source data.
+        buffers: memory for results.
+        num_threads: threads for operators.
         capacity: the size of the batches of a graph without sources.
-        layouts: of the outputs of sources whose data may say more than was declared; they are changed as it is seen.
-        copier: copies outputs to the GPU; None: all are on the CPU.
-        cpus: what the threads are bound to; None: they are not.
+        layouts: observed layouts of sources whose data may carry one; sources and inputs update them.
+        copier: copies outputs to the GPU; None if all outputs are on the CPU.
+        cpus: CPUs to bind the threads to; None: any.
 
     Attributes:
-        threads: in which operators run; None: there are no such operators.
-        in_order: whether there are operators that must see the batches in order, and one at a time.
-        is_trivial: whether batches go from the sources to the user as they are.
+        threads: the pool of threads for operators; None without such operators.
+        in_order: whether an operator must see the batches in order and one at a time.
+        is_trivial: whether batches go from the sources to the user unchanged.
     """
 
     def __init__(
         self,
         graph: Graph,
+        *,
         place: Callable[[Mapping[SourceNode, Sequence[str]]], Placement],
         buffers: BufferPool,
         num_threads: int,
@@ -87,12 +88,12 @@ class Computation:
         self._place = place
         self._seen: dict[SourceNode, tuple[str, ...]] = {}
         self._placement = placement = place(self._seen)
-        self._given = self._given_by_sources()
+        self._source_keys = self._keys_of_sources()
         self._layouts = layouts
         self._copier = copier
         self._deliveries = [(key(node), node.device, self._delivery(node)) for node in graph.outputs]
         self._copied = list(dict.fromkeys(output for output, device, _ in self._deliveries if device == "gpu"))
-        self._habits = {output: Habits() for stage in placement.stages for output in stage.outputs}
+        self._previous = {output: PreviousSamples() for stage in placement.stages for output in stage.outputs}
         self._buffers = buffers
         self._num_threads = num_threads
         self._capacity = capacity
@@ -101,24 +102,24 @@ class Computation:
         self.is_trivial = self.threads is None and copier is None
 
     def heed_layouts(self) -> None:
-        """Place the operators anew where data has a layout that was not declared."""
+        """Place the operators again if a source has returned another layout than it declared."""
         pairs = ((node, tuple(layouts)) for node, layouts in self._layouts.items())
         seen = {node: layouts for node, layouts in pairs if layouts != node.external.layouts}
         if seen != self._seen:
             self._placement, self._seen = self._place(seen), seen
-            self._given = self._given_by_sources()
+            self._source_keys = self._keys_of_sources()
 
     def settle(self) -> None:
-        """Let go of what has been copied to the GPU."""
+        """Release batches whose copies to the GPU have ended."""
         if self._copier is not None:
             self._copier.settle()
 
-    def make_room(self, *, of_garbage: bool) -> None:
-        """Give back the memory of buffers that nobody holds, or that only garbage does, too."""
-        self._buffers.make_room(of_garbage=of_garbage)
+    def free_unused(self, *, collect_garbage: bool) -> None:
+        """Free unused buffers; with `collect_garbage`, run the collector first."""
+        self._buffers.free_unused(collect_garbage=collect_garbage)
 
     def end_threads(self) -> None:
-        """Begin nothing more, and wait for what has been begun."""
+        """Cancel pending work, and wait for running work."""
         if self.threads is not None:
             self.threads.shutdown(cancel_futures=True)
 
@@ -128,19 +129,19 @@ class Computation:
             self._copier.close()
 
     def deliver(self, outputs: list[Sequence[Output]]) -> tuple[TensorList, ...]:
-        """The batch of what the sources have given, where that is all there is to it: see `is_trivial`."""
+        """Return the batch of a graph that `is_trivial`."""
         return self._wrap(self._by_node(outputs))
 
     def compute(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> tuple[tuple[TensorList, ...], int]:
-        """Run the operators over a batch, and begin the copies of what comes out; in one of the threads, if there are any.
+        """Run the operators over a batch and begin the copies of its outputs; in one of the threads, if there are any.
 
         Returns:
-            The batch, and how many nanoseconds the operators have taken.
+            The batch, and the duration of the operators in nanoseconds.
 
         Raises:
-            BatchSizeError: the sources have given different numbers of samples.
-            OutOfMemoryError: there is no memory for what operators make.
-            Exception: what an operator raised.
+            BatchSizeError: the sources have returned different numbers of samples.
+            OutOfMemoryError: memory for results is short.
+            Exception: the exception of an operator.
         """
         data = self._by_node(outputs)
         if not self._placement.stages:
@@ -152,12 +153,12 @@ class Computation:
         operators_ns = monotonic_ns() - begin_ns
         return self._wrap(data), operators_ns
 
-    def _given_by_sources(self) -> list[Key]:
-        """What the batches of all sources consist of."""
+    def _keys_of_sources(self) -> list[Key]:
+        """Return the keys of all data in the batches of the sources, in order."""
         return [output for source in self._graph.sources for output in self._placement.outputs_of(source)]
 
     def _by_node(self, outputs: list[Sequence[Output]]) -> dict[Key, _Samples]:
-        data: dict[Key, _Samples] = dict(zip(self._given, itertools.chain.from_iterable(outputs), strict=True))
+        data: dict[Key, _Samples] = dict(zip(self._source_keys, itertools.chain.from_iterable(outputs), strict=True))
         if len(outputs) > 1 and len(set(sizes := [_length(batch[0]) for batch in outputs])) > 1:
             pairs = zip((source.external.name for source in self._graph.sources), sizes, strict=True)
             raise BatchSizeError("Batch size clash! " + ", ".join(f"{name} returned {size} samples" for name, size in pairs))
@@ -176,7 +177,7 @@ class Computation:
         if isinstance(stage, BatchStage) and hasattr(stage.step.operator, "compute_on_gpu"):
             data[stage.outputs[0]] = self._run_on_gpu(stage, inputs[stage.step.inputs[0]], batch_id)
             return
-        memory = [BatchMemory(self._buffers, size, self._habits[output]) for output in stage.outputs]
+        memory = [BatchMemory(self._buffers, size, self._previous[output]) for output in stage.outputs]
         if isinstance(stage, ProgramStage):
             self._run_program(stage.program, inputs, memory, size, batch_id)
         else:
@@ -227,9 +228,9 @@ class Computation:
         return made
 
     def _for_each(self, count: int, function: Callable[[int], None]) -> None:
-        """OperatorCall `function` for each index, in this thread and all others that are free.
+        """Call `function` for each index, in this thread and in all free threads.
 
-        The error of the lowest index is raised, whichever came first.
+        Raises the error of the lowest index, whichever came first.
         """
         assert self.threads is not None
         indices = itertools.count()
@@ -262,7 +263,7 @@ class Computation:
         )
 
     def _delivery(self, node: DataNode) -> Callable[[_Samples], Any]:
-        """What makes an output of its samples."""
+        """Return the function that creates an output from its samples."""
         producer, output = node.producer, node.output
         kind: Any = TensorListCPU if node.device == "cpu" else _list_on_gpu()
         if isinstance(producer, SourceNode):
@@ -270,7 +271,7 @@ class Computation:
                 return functools.partial(_load_objects, name=producer.external.name, output=output)
             if (layouts := self._layouts.get(producer)) is not None:
                 return lambda samples: kind.of_arrays(samples, layouts[output])
-        if isinstance(producer, OperatorNode):  # which may make several numbers of dimensions
+        if isinstance(producer, OperatorNode):  # the layout may depend on the number of dimensions
             return lambda samples: kind.of_arrays(
                 samples, choose_layout(self._placement.operators[producer].layouts[output], _ndim(samples))
             )
@@ -304,7 +305,7 @@ def _length(samples: Any) -> int:
 
 
 def _on_host(samples: _Samples) -> Any:
-    """The samples in host memory, where there is a GPU."""
+    """Return samples in host memory, after copying them from the GPU if necessary."""
     from dali_like.device.device_array import DeviceArray, arrays_to_host  # noqa: PLC0415
 
     if isinstance(samples, DeviceArray):
@@ -320,5 +321,5 @@ def _load_objects(samples: Any, name: str, output: int) -> list[Any]:
 
 
 def _sample(samples: Sequence[Any] | NDArray[Any], i: int) -> Any:
-    """One sample, as an array even if it has no dimensions."""
+    """Return one sample, as an array even if it has no dimensions."""
     return samples[i, ...] if isinstance(samples, np.ndarray) else samples[i]

@@ -1,6 +1,6 @@
-"""Constants: values that are the same for every sample, with a type, a shape and a layout.
+"""Constants: values that are the same for every sample, with dtype, shape and layout.
 
-They follow ``nvidia.dali.types`` 1.53; users find them in `dali_like.types`.
+They follow ``nvidia.dali.types`` 1.53; `dali_like.types` exports them.
 """
 
 from __future__ import annotations
@@ -39,29 +39,29 @@ __all__ = ["Constant", "ScalarConstant"]
 class Constant(Expression):
     """A value that is the same for every sample of every batch: an output of a pipeline, or an operand.
 
-    Numbers, lists of numbers and arrays that are given as outputs or operands become constants by themselves; this class is
-    for those who want another type, shape or layout. Python's operators make data nodes of it.
+    Numbers, lists of numbers and arrays become constants when used as outputs or operands. Use this class to choose
+    dtype, shape or layout. Python's operators on constants create data nodes.
 
     Args:
         value: a number, a one-dimensional list or tuple of numbers, or an array.
-        dtype: of the samples. Without it Python's numbers become INT32, FLOAT and BOOL, and NumPy's types of 64 bits those
-            of 32, as in DALI; other arrays keep theirs.
-        shape: of each sample. A number fills it; the elements of anything else are as many as it has.
+        dtype: of the samples. By default Python's numbers become INT32, FLOAT or BOOL, and NumPy's 64-bit types become
+            32-bit, as in DALI; other arrays keep theirs.
+        shape: of each sample. A number fills it; other values must have as many elements.
         layout: a letter for each dimension.
         device: where the data is wanted: "cpu" (the default) or "gpu".
-        name: of the node, where one is made of it; for messages.
+        name: of the node, for messages.
 
     Attributes:
         array: one sample.
-        layout: its layout; empty where none was given.
-        device: where it is wanted.
+        layout: its layout; "" if none was given.
+        device: where the data is wanted.
         name: of the node.
 
     Raises:
-        ArgumentTypeError: the value is not of numbers.
-        ArgumentError: it has numbers that the type cannot hold (which DALI changes silently), or does not go with the shape
-            or the layout.
-        DeviceError: `device` is something else.
+        ArgumentTypeError: the value is not numeric.
+        ArgumentError: a number does not fit into the dtype (DALI changes it silently), or the value does not match
+            shape or layout.
+        DeviceError: `device` is neither "cpu" nor "gpu".
 
     >>> Constant([1, 2, 3, 4], dtype=UINT8, shape=(2, 2), layout="HW").array
     array([[1, 2],
@@ -79,7 +79,7 @@ class Constant(Expression):
         name: str | None = None,
     ) -> None:
         if device not in (None, "cpu", "gpu"):
-            raise DeviceError(f'device={device!r}: a constant is on the "cpu" or on the "gpu"')
+            raise DeviceError(f'device={device!r} is not a device; pass "cpu" or "gpu"')
         array = _array_of_numbers(value)
         if dtype is not None:
             array = _convert(array, numpy_dtype(to_dali_type(dtype)))
@@ -99,16 +99,16 @@ class Constant(Expression):
 
     @property
     def value(self) -> Any:
-        """The number, or nested lists of numbers, as Python's."""
+        """The number, or nested lists of numbers, as Python objects."""
         return self.array.tolist()
 
     @property
     def shape(self) -> list[int]:
-        """The extents of the dimensions of a sample."""
+        """The extents of a sample."""
         return list(self.array.shape)
 
     def __eq__(self, other: Operand) -> Any:  # type: ignore[override]
-        """Of two single numbers, whether value and type are the same; of anything else a node."""
+        """Compare value and dtype of two single numbers; for other operands, return a node."""
         if isinstance(other, Constant) and not self.array.ndim and not other.array.ndim:
             return self.dtype is other.dtype and bool(self.array == other.array)
         return super().__eq__(other)
@@ -120,27 +120,27 @@ class Constant(Expression):
     __hash__ = Expression.__hash__
 
     def __bool__(self) -> builtins.bool:
-        return bool(self._number("biu", "truth value"))
+        return bool(self._number("biu", "a truth value"))
 
     def __int__(self) -> int:
-        return int(self._number("biu", "integer"))
+        return int(self._number("biu", "an integer"))
 
     def __float__(self) -> float:
-        return float(self._number("f", "floating-point number"))
+        return float(self._number("f", "a floating-point number"))
 
-    def _number(self, kinds: str, what: str) -> float:
+    def _number(self, kinds: str, kind: str) -> float:
         if self.array.ndim or self.array.dtype.kind not in kinds:
             raise ArgumentTypeError(
-                f"{self!r} is no {what}; constants that are single numbers can be cast: .int32(), .float32()"
+                f"{self!r} cannot be read as {kind}: cast a single number first, for example by .int32() or .float32()"
             )
         return self.array.item()  # type: ignore[no-any-return]
 
     def cast(self, dtype: Any) -> Constant:
-        """The same value with another type."""
+        """Return the same value with another dtype."""
         return Constant(self.array, dtype, layout=self.layout)
 
     def bool(self) -> Constant:
-        """The same as BOOL; `uint8` to `float64` likewise."""
+        """Return the same value as BOOL; `uint8` to `float64` likewise."""
         return self.cast(BOOL)
 
     def uint8(self) -> Constant:
@@ -181,15 +181,15 @@ class Constant(Expression):
 
 
 class ScalarConstant(Constant):
-    """A single number as an operand, of a type that may not be Python's.
+    """A single number as an operand, with a chosen dtype.
 
     Args:
         value: the number.
-        dtype: its type. Without it Python's numbers are INT32, FLOAT or BOOL, and NumPy's keep theirs.
+        dtype: its dtype. By default Python's numbers are INT32, FLOAT or BOOL, and NumPy's keep theirs.
 
     Raises:
-        ArgumentTypeError: the value is no number.
-        ArgumentError: the type cannot hold it.
+        ArgumentTypeError: the value is not a number.
+        ArgumentError: the number does not fit into the dtype.
     """
 
     def __init__(self, value: Any, dtype: Any = None) -> None:
@@ -200,7 +200,7 @@ class ScalarConstant(Constant):
 
 
 _NUMBERS = (bool, int, float, np.bool_, np.number)
-#: What loses its 64-bit types, unless it is to keep them.
+#: Values whose 64-bit types become 32-bit unless a dtype is given.
 _PLAIN = (*_NUMBERS, list, tuple, np.ndarray)
 _SHORT_TYPES = {
     np.dtype(np.int64): np.dtype(np.int32),
@@ -216,17 +216,17 @@ def _array_of_numbers(value: Any) -> NDArray[Any]:
         raise ArgumentTypeError(f"a constant is a number, a one-dimensional list of numbers or an array, not {value!r}")
     array = np.asarray(value)
     if plain and array.dtype == object:
-        raise ArgumentError(f"{value!r} is too large for a constant")
+        raise ArgumentError(f"{value!r} is too large for a constant: it does not fit into 64 bits")
     return array.astype(numpy_dtype(to_dali_type(array.dtype)), copy=False)
 
 
 def _convert(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The array with another type. Numbers may be rounded, but neither wrapped round nor made infinite."""
+    """Return the array with another dtype. Numbers may be rounded, but must not wrap around or become infinite."""
     if dtype.kind != "b":
         limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
         numbers = array[np.isfinite(array)] if dtype.kind == "f" else array
         if numbers.size and not (limits.min <= numbers.min() and numbers.max() <= limits.max):
-            raise ArgumentError(f"{array!r} does not fit into {to_dali_type(dtype)}; say dtype=")
+            raise ArgumentError(f"{array!r} does not fit into {to_dali_type(dtype)}; pass a wider dtype=")
     return array.astype(dtype)
 
 

@@ -1,4 +1,4 @@
-"""A pipeline's graph as a drawing, in the language of Graphviz."""
+"""A pipeline's graph as a drawing, in Graphviz' language."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Container, Iterator
 
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, Producer, producer_names
 
-_COLOURS = {"SourceNode": "blue", "OperatorNode": "green", "ConstantNode": "gray"}
+_COLORS = {"SourceNode": "blue", "OperatorNode": "green", "ConstantNode": "gray"}
 
 
 def dot_of(graph: Graph, show_tensors: bool, use_colors: bool, in_workers: Container[Producer] = ()) -> str:
-    """The text of a drawing of a graph.
+    """Return the text of a drawing.
 
     Args:
+        graph: the graph.
         show_tensors: draw the data between the operators, too.
-        use_colors: tell sources, operators and constants apart by colour.
-        in_workers: the operators that run in the workers, which is shown by a double line.
+        use_colors: color sources, operators and constants differently.
+        in_workers: operators that run in the workers; drawn with a double line.
     """
     names = {producer: json.dumps(name) for producer, name in producer_names(graph).items()}
     lines = [f"{name}{_look(producer, use_colors, producer in in_workers)};" for producer, name in names.items()]
@@ -31,13 +32,13 @@ def dot_of(graph: Graph, show_tensors: bool, use_colors: bool, in_workers: Conta
 
 
 def _look(producer: Producer, use_colors: bool, in_workers: bool) -> str:
-    colour = [f"color={_COLOURS[type(producer).__name__]}"] if use_colors else []
-    parts = [*colour, *(["peripheries=2"] if in_workers else [])]
+    color = [f"color={_COLORS[type(producer).__name__]}"] if use_colors else []
+    parts = [*color, *(["peripheries=2"] if in_workers else [])]
     return f" [{' '.join(parts)}]" if parts else ""
 
 
 def _tensors(graph: Graph, names: dict[Producer, str]) -> Iterator[str]:
-    """The outputs of the producers that somebody uses, each as a box behind its producer."""
+    """Yield the lines for data in use, each as a box connected to its producer."""
     inputs = [node for operator in graph.operators for node in operator.needs]
     for node in {(node.producer, node.output): node for node in (*inputs, *graph.outputs, *graph.sinks)}.values():
         yield f"{_tensor(node, names)} [shape=box];"

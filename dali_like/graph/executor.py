@@ -1,9 +1,9 @@
-"""Delivers the batches of a pipeline, in order: asks for those of the sources, and has them computed ahead of the user.
+"""Deliver the batches of a pipeline in order, and compute them ahead of the user.
 
-While the user works on a batch, the operators that run in threads (see `dali_like.graph.computation`) work on the next ones,
-as many as the pipeline's prefetch_queue_depth says and as their source data is there; on one at a time if there are
-operators that must see the batches in order, as functions of the user's. Copies to a GPU are begun in the same way. Where
-there is neither, batches go from the sources to the user as they are.
+Runs in the main process. While the user works on a batch, operators in threads (`dali_like.graph.computation`) work on
+the next ones: as many as prefetch_queue_depth allows, and as soon as their source data is complete. If an operator must
+see the batches in order, as functions of the user's must, only one batch is in progress. Copies to a GPU start the same
+way. Without operators and copies, batches go from the sources straight to the user.
 """
 
 from __future__ import annotations
@@ -20,18 +20,17 @@ from dali_like.engine.worker.exceptions import without_frames
 from dali_like.engine.worker.meters import Recorder
 from dali_like.errors import OutOfMemoryError
 from dali_like.graph.computation import BatchId, Computation, TensorList
-from dali_like.graph.lockstep import Lockstep
-from dali_like.graph.steps import Position
+from dali_like.graph.lockstep import Lockstep, PipelinePosition
 from dali_like.sources.sharding import ALONE, Shard
 
 
-class _Work:
-    """An iteration that operators work on, with what the sources have given for it."""
+class _PendingBatch:
+    """One iteration in progress, with the outputs of the sources for it."""
 
     def __init__(self, outputs: list[Sequence[Output]], batch_id: BatchId) -> None:
         self.outputs = outputs
         self.batch_id = batch_id
-        self.operators_ns = 0  # how long these have taken
+        self.operators_ns = 0
         self.future: Future[tuple[TensorList, ...]] = Future()
 
 
@@ -39,16 +38,16 @@ class Executor:
     """Delivers the outputs of a pipeline's graph.
 
     Args:
-        computation: makes the batches.
-        lockstep: of the graph's sources, in their order.
-        depth: how many batches operators work, or copies to a GPU are begun, ahead.
-        capacity: the largest batch.
-        shard: which of the batches of an epoch are this process's.
-        ended: whether the end of that epoch has been seen.
+        computation: computes the batches.
+        lockstep: the graph's sources, in the order of the graph.
+        depth: number of batches in operators, or in copies to a GPU, at a time.
+        capacity: the largest batch, in samples.
+        shard: this process's share of the batches of an epoch.
+        ended: whether the user has seen the end of the current epoch.
 
     Attributes:
-        operator_times: told how long the operators have taken that run in threads, for each batch.
-        waited_ns: how long `run` has waited for them.
+        operator_times: duration of the operators in threads, for each batch.
+        waited_ns: total time that `run` has waited for the operators.
     """
 
     def __init__(
@@ -66,21 +65,21 @@ class Executor:
         self._depth = 1 if computation.in_order else depth
         self._capacity = capacity
         self._shard = shard
-        self._queue: deque[_Work] = deque()
+        self._queue: deque[_PendingBatch] = deque()
         self._ended = ended
         self.operator_times = Recorder()
         self.waited_ns = 0
 
     @property
-    def position(self) -> Position:
-        """How far the user has come."""
+    def position(self) -> PipelinePosition:
+        """The position of the user."""
         taken = self._lockstep.iteration
         iteration = self._queue[0].batch_id.iteration if self._queue else taken
-        return Position(self._lockstep.epoch, iteration, self._lockstep.passed(taken - iteration))
+        return PipelinePosition(self._lockstep.epoch, iteration, self._lockstep.delivered(taken - iteration))
 
     @property
     def has_threads(self) -> bool:
-        """Whether there are operators that run in threads."""
+        """Whether any operators run in threads."""
         return self._computation.threads is not None
 
     @property
@@ -88,7 +87,7 @@ class Executor:
         """Whether the user has seen the end of the epoch."""
         return self._ended
 
-    def number(self, source: int, position: Position) -> tuple[int, int]:
+    def number(self, source: int, position: PipelinePosition) -> tuple[int, int]:
         """See `Lockstep.number`."""
         return self._lockstep.number(source, position)
 
@@ -97,11 +96,11 @@ class Executor:
         return self._lockstep.upcoming(source)
 
     def run(self) -> tuple[TensorList, ...]:
-        """The next batch.
+        """Return the next batch.
 
         Raises:
             StopIteration: the epoch has ended.
-            Exception: what a callback or an operator raised. The next call goes on with the next batch.
+            Exception: the exception of a callback or an operator. The next call continues with the following batch.
         """
         if self._ended:
             raise StopIteration
@@ -114,32 +113,32 @@ class Executor:
             raise
 
     def reset(self) -> None:
-        """Begin the next epoch, unless nothing has been taken from this one yet."""
+        """Begin the next epoch, unless nothing has been taken from this one."""
         if self.position.iteration or self._ended:
             self._put_back()
             self._lockstep.reset()
             self._ended = False
 
-    def go_to(self, position: Position, restored: Container[int], *, ended: bool) -> None:
-        """Go on from anywhere; see `Lockstep.go_to`."""
+    def go_to(self, position: PipelinePosition, restored: Container[int], *, ended: bool) -> None:
+        """Continue from another position; see `Lockstep.go_to`."""
         self._put_back()
         self._lockstep.go_to(position, restored)
         self._ended = ended
 
     def _put_back(self) -> None:
-        """Drop what has been computed ahead, but for what cannot be had again."""
-        for work in reversed(self._queue):
-            if not work.future.cancel() and self._computation.in_order:
-                self._wait_for(work)
-            self._lockstep.put_back(work.outputs)
+        """Drop the batches computed ahead; batches of sources that persist go back to the lockstep."""
+        for pending in reversed(self._queue):
+            if not pending.future.cancel() and self._computation.in_order:
+                self._wait_for(pending)
+            self._lockstep.put_back(pending.outputs)
         self._queue.clear()
 
     def end_epoch(self) -> None:
-        """Let the epoch end here, whatever the sources still have."""
+        """End the epoch for the user, even if the sources have more batches."""
         self._ended = True
 
     def close(self) -> None:
-        """End the threads, and wait for the copies."""
+        """Stop the threads, and wait for the copies."""
         self._computation.end_threads()
         self._queue.clear()
         self._computation.close()
@@ -148,53 +147,53 @@ class Executor:
         self._computation.settle()
         if not self._queue:
             batch_id = self._next_id()
-            self._begin(_Work(self._lockstep.next(), batch_id))
+            self._begin(_PendingBatch(self._lockstep.next(), batch_id))
         self._work_ahead()
-        work = self._queue[0]
-        if not self.has_threads and not work.future.done():  # it was interrupted
-            self._start(work)
-        self._wait_for(work)
-        for of_garbage in (False, True):
-            if _shortage(work) is not None:
-                # What has been released meanwhile may do. If not, the batch waits for the next call.
-                self._computation.make_room(of_garbage=of_garbage)
-                self._start(work)
-                self._wait_for(work)
-        while (shortage := _shortage(work)) is not None:
+        pending = self._queue[0]
+        if not self.has_threads and not pending.future.done():  # an interrupt cut the previous call short
+            self._start(pending)
+        self._wait_for(pending)
+        for collect_garbage in (False, True):
+            if _shortage(pending) is not None:
+                # Memory released in the meantime may suffice. If not, the batch stays in the queue for the next call.
+                self._computation.free_unused(collect_garbage=collect_garbage)
+                self._start(pending)
+                self._wait_for(pending)
+        while (shortage := _shortage(pending)) is not None:
             if not self._retract(shortage):
                 raise copy(shortage)
-            self._computation.make_room(of_garbage=False)
-            self._start(work)
-            self._wait_for(work)
+            self._computation.free_unused(collect_garbage=False)
+            self._start(pending)
+            self._wait_for(pending)
         self._queue.popleft()
-        if work.operators_ns:
-            self.operator_times.add(work.operators_ns)
+        if pending.operators_ns:
+            self.operator_times.add(pending.operators_ns)
         try:
             self._work_ahead()
         except BaseException:  # an interrupt
-            self._queue.appendleft(work)
+            self._queue.appendleft(pending)
             raise
-        future = work.future
-        del work
+        future = pending.future
+        del pending
         try:
             return future.result()
         finally:
-            del future  # what has been raised above, for a later batch, keeps this frame
+            del future  # the traceback of an exception raised above keeps this frame
 
     def _retract(self, shortage: OutOfMemoryError) -> bool:
-        """Give up the last of the batches that have been made ahead, as if it had met the shortage; whether there is one."""
-        for work in reversed([*self._queue][1:]):
+        """Discard the last batch computed ahead, as if it had met the shortage; return whether there was one."""
+        for pending in reversed([*self._queue][1:]):
             if self.has_threads:
-                self._wait_for(work)
-            if work.future.done() and _shortage(work) is None and work.future.exception() is None:
-                work.future = Future()
-                work.future.set_exception(shortage)
+                self._wait_for(pending)
+            if pending.future.done() and _shortage(pending) is None and pending.future.exception() is None:
+                pending.future = Future()
+                pending.future.set_exception(shortage)
                 return True
         return False
 
-    def _wait_for(self, work: _Work) -> None:
+    def _wait_for(self, pending: _PendingBatch) -> None:
         begin_ns = monotonic_ns()
-        while not wait((work.future,), POLL_INTERVAL_S).done:
+        while not wait((pending.future,), POLL_INTERVAL_S).done:
             check_interrupts()
         self.waited_ns += monotonic_ns() - begin_ns
 
@@ -205,59 +204,59 @@ class Executor:
             try:
                 outputs = self._lockstep.next_if_ready()
             except Exception as error:
-                # To be raised when it is its turn; StopIteration cannot travel in a future and is raised again then.
+                # Raised when it is this batch's turn. A future cannot hold StopIteration; the lockstep raises that again.
                 if isinstance(error, StopIteration):
                     return
-                work = _Work([], batch_id)
-                work.future.set_exception(error)
-                self._queue.append(work)
+                pending = _PendingBatch([], batch_id)
+                pending.future.set_exception(error)
+                self._queue.append(pending)
                 continue
             if outputs is None:
                 return
-            self._begin(_Work(outputs, batch_id))
+            self._begin(_PendingBatch(outputs, batch_id))
 
-    def _let_go(self) -> None:
-        """Drop what batches have been made of that will not be made again: a slot is free when its copy has ended.
+    def _drop_source_outputs(self) -> None:
+        """Release the source outputs of computed batches, which frees their slots once the copies have ended.
 
-        Called whenever one has been made, in whatever thread.
+        Runs after each computed batch, in any thread.
         """
-        if self._lockstep.any_goes_on:
-            return  # it may be put back
-        for work in list(self._queue):
-            if not work.future.done() or work.future.cancelled() or _shortage(work) is not None:
+        if self._lockstep.any_persists:
+            return  # `put_back` may need them
+        for pending in list(self._queue):
+            if not pending.future.done() or pending.future.cancelled() or _shortage(pending) is not None:
                 return
-            work.outputs = []
+            pending.outputs = []
 
     def _next_id(self) -> BatchId:
         iteration = self._lockstep.iteration
         return BatchId(self._lockstep.epoch, iteration, self._shard.first(iteration, self._capacity))
 
-    def _begin(self, work: _Work) -> None:
+    def _begin(self, pending: _PendingBatch) -> None:
         self._computation.heed_layouts()
-        self._queue.append(work)
-        self._start(work)
+        self._queue.append(pending)
+        self._start(pending)
 
-    def _start(self, work: _Work) -> None:
+    def _start(self, pending: _PendingBatch) -> None:
         if (threads := self._computation.threads) is not None:
-            work.future = threads.submit(self._compute, work)
-            work.future.add_done_callback(lambda _: self._let_go())
+            pending.future = threads.submit(self._compute, pending)
+            pending.future.add_done_callback(lambda _: self._drop_source_outputs())
             return
-        future: Future[tuple[TensorList, ...]] = Future() if work.future.done() else work.future
+        future: Future[tuple[TensorList, ...]] = Future() if pending.future.done() else pending.future
         try:
-            future.set_result(self._compute(work))
+            future.set_result(self._compute(pending))
         except Exception as error:
-            traceback = error.__traceback__  # without this frame, which has the future that is to keep the error
+            traceback = error.__traceback__  # drop this frame: it refers to the future, which refers to the error
             future.set_exception(error.with_traceback(traceback and traceback.tb_next))
-        work.future = future
-        self._let_go()
+        pending.future = future
+        self._drop_source_outputs()
 
-    def _compute(self, work: _Work) -> tuple[TensorList, ...]:
-        """Make a batch; in a thread, if there are any."""
-        batch, work.operators_ns = self._computation.compute(work.outputs, work.batch_id)
+    def _compute(self, pending: _PendingBatch) -> tuple[TensorList, ...]:
+        """Compute a batch; runs in a thread if there are any."""
+        batch, pending.operators_ns = self._computation.compute(pending.outputs, pending.batch_id)
         return batch
 
 
-def _shortage(work: _Work) -> OutOfMemoryError | None:
-    """Why there was no memory for what operators make, if that is what has become of an iteration."""
-    error = work.future.exception()
+def _shortage(pending: _PendingBatch) -> OutOfMemoryError | None:
+    """Return the memory error of an iteration if it failed with one, otherwise None."""
+    error = pending.future.exception()
     return without_frames(error) if isinstance(error, OutOfMemoryError) else None

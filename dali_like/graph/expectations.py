@@ -1,4 +1,4 @@
-"""What a pipeline's outputs have been declared to be, held against every batch."""
+"""Declared dtype, ndim and layout of a pipeline's outputs, checked for every batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OBJECTS = "Python objects"
 
 
 class Expectation(NamedTuple):
-    """What one output is expected to be; None, or an empty layout: anything."""
+    """Declaration of one output; None, or an empty layout, allows any value."""
 
     output: int
     dtype: DALIDataType | None
@@ -20,13 +20,13 @@ class Expectation(NamedTuple):
     layout: str
 
     def check(self, batch: Any) -> None:
-        """Raise if a batch, a TensorList or a list, is something else.
+        """Check a batch: a TensorList, or a list of objects.
 
         Raises:
-            DtypeMismatchError, NdimMismatchError, LayoutMismatchError: it is.
+            DtypeMismatchError, NdimMismatchError, LayoutMismatchError: the batch differs.
         """
         if not len(batch):
-            return  # of no samples, nothing is known
+            return  # a batch without samples has neither dtype nor ndim
         if isinstance(batch, list):
             self._check_objects()
             return
@@ -45,18 +45,18 @@ class Expectation(NamedTuple):
         if self.layout:
             raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
 
-    def _text(self, what: str, expected: Any, received: Any) -> str:
-        return f"{what} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}."
+    def _text(self, attribute: str, expected: Any, received: Any) -> str:
+        return f"{attribute} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}."
 
 
 def make_expectations(num_outputs: int, dtype: Any, ndim: Any, layout: Any) -> tuple[Expectation, ...]:
-    """What is expected of those outputs of which anything is.
+    """Return the declarations of all outputs that have one.
 
     Args:
-        dtype, ndim, layout: one value for all outputs, or a list with one for each.
+        dtype, ndim, layout: one value for all outputs, or a list with one value for each.
 
     Raises:
-        ArgumentClashError: a list has another length than the pipeline has outputs.
+        ArgumentClashError: the length of a list differs from the number of outputs.
     """
     dtypes, ndims, layouts = (
         per_output(name, value, num_outputs)
@@ -70,10 +70,10 @@ def make_expectations(num_outputs: int, dtype: Any, ndim: Any, layout: Any) -> t
 
 
 def per_output(name: str, value: Any, num_outputs: int) -> list[Any]:
-    """A value for each output.
+    """Return a list with one value for each output.
 
     Raises:
-        ArgumentClashError: there are more or fewer.
+        ArgumentClashError: the list has more or fewer values than the pipeline has outputs.
     """
     values = list(value) if isinstance(value, list) else [value] * num_outputs
     if len(values) != num_outputs:
@@ -85,10 +85,10 @@ def per_output(name: str, value: Any, num_outputs: int) -> list[Any]:
 
 
 def check_outputs(expectations: Sequence[Expectation], outputs: Sequence[Any]) -> None:
-    """Hold a batch of each output against what is expected.
+    """Check one batch of every output against the declarations.
 
     Raises:
-        DtypeMismatchError, NdimMismatchError, LayoutMismatchError: one is something else.
+        DtypeMismatchError, NdimMismatchError, LayoutMismatchError: a batch differs.
     """
     for expectation in expectations:
         expectation.check(outputs[expectation.output])

@@ -1,7 +1,7 @@
-"""What data nodes and constants have in common: Python's operators, each of which adds a node to the graph.
+"""Python's operators for data nodes and constants. Each operator adds a node to the graph.
 
-The semantics are those of DALI's mathematical expressions, and not NumPy's: see `dali_like.graph.arithmetic` for what is
-computed, and `dali_like.graph.subscripts` for indices.
+The semantics follow DALI's mathematical expressions, not NumPy's. See `dali_like.graph.arithmetic` for the
+operations and `dali_like.graph.subscripts` for indices.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 #: The other side of an operator.
 Operand: TypeAlias = "Expression | float | Sequence[float] | NDArray[Any] | np.generic"
-#: In brackets: one of these for each dimension.
+#: One index in brackets; each dimension has one.
 Subscript: TypeAlias = "int | slice | Expression | NewAxis | EllipsisType"
 
 
 class Expression:
-    """What has Python's operators."""
+    """Base class of data nodes and constants: defines the operators."""
 
     __slots__ = ()
 
-    #: NumPy's arrays leave it to the operators below when one of these is on the right.
+    #: With an expression on the right, NumPy's arrays leave the operation to the methods below.
     __array_ufunc__ = None
 
     def __add__(self, other: Operand) -> DataNode:
@@ -113,29 +113,29 @@ class Expression:
     __hash__ = object.__hash__
 
     def __getitem__(self, subscripts: Subscript | tuple[Subscript, ...]) -> DataNode:
-        from dali_like.graph.subscripts import subscribe  # noqa: PLC0415  # which is above
+        from dali_like.graph.subscripts import subscribe  # noqa: PLC0415  # it imports this module
 
         return subscribe(_node_of(self), subscripts if isinstance(subscripts, tuple) else (subscripts,))
 
 
 def _apply(operation: str, *operands: Any) -> DataNode:
-    from dali_like.graph.arithmetic import apply_elementwise  # noqa: PLC0415  # which is above
+    from dali_like.graph.arithmetic import apply_elementwise  # noqa: PLC0415  # it imports this module
 
     return apply_elementwise(operation, *operands)
 
 
 def _node_of(expression: Expression) -> DataNode:
-    from dali_like.graph.nodes import output_nodes  # noqa: PLC0415  # which is above
+    from dali_like.graph.nodes import output_nodes  # noqa: PLC0415  # it imports this module
 
     return output_nodes([expression])[0]
 
 
 class NewAxis:
-    """Between the indices of a node: a new dimension of extent 1. ``newaxis("C")`` gives it a name in the layout.
+    """Index that inserts a dimension of extent 1. ``newaxis("C")`` gives it a name in the layout.
 
     Raises:
-        ArgumentTypeError: the name is no string.
-        ArgumentError: it is not a single letter.
+        ArgumentTypeError: the name is not a string.
+        ArgumentError: the name is not a single letter.
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -146,7 +146,7 @@ class NewAxis:
         self.name = name
 
     def __call__(self, name: str | None = None) -> NewAxis:
-        """The same, with a name."""
+        """Return a new axis with a name."""
         return NewAxis(name)
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""Sources in the main process whose data is wanted on a GPU, and may be there already.
+"""Sources in the main process whose samples go to a GPU, or are there already.
 
-They are called as all others are, but what they return does not go through slots. Arrays on the GPU are copied there, as one
-batch, when all samples of the batch have been made; each sample has to be an array of its own until then. Arrays on the CPU
-are copied when they have been returned.
+The calling thread computes them, as for every source in the main process, but the results bypass the slots. Arrays on
+the GPU are copied as one batch when all samples are complete, so until then each sample needs an array of its own.
+Arrays on the CPU are copied as the source returns them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from dali_like.errors import ArgumentTypeError, ClosedError, DaliLikeError, OutO
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import SampleInfo
 
-#: The samples of one output; or one array of all of them.
+#: One output of all samples: a list of samples, or one array.
 _Column = list[Any] | NDArray[Any] | Any
 
 
-class Gathering:
-    """A batch while a source makes it; to who computes it, a task: see `dali_like.engine.worker.task.Task`."""
+class CollectedBatch:
+    """Batch that collects the results of a source; implements the interface of `dali_like.engine.worker.task.Task`."""
 
-    #: As if all samples had been described: none goes to a row.
+    #: As in a task whose samples all have descriptors, so that no sample goes to a row.
     region: Any = SimpleNamespace(used=0)
     has_rows = True
 
@@ -52,7 +52,7 @@ class Gathering:
         self.columns: list[_Column] = [[] for _ in range(source.output_count)]
 
     def put(self, i: int, output: int, value: Any, source: Source) -> None:
-        """Take one output of sample `i`."""
+        """Store one output of sample `i`."""
         column = self.columns[output]
         if not isinstance(column, list):
             column = self.columns[output] = []
@@ -63,39 +63,39 @@ class Gathering:
         column[i:] = [value]
 
     def put_arrays(self, i: int, arrays: Sequence[Any]) -> bool:
-        """Samples come here one output at a time."""
+        """Return False: samples are stored one output at a time."""
         return False
 
     def put_all(self, output: int, samples: Any, source: Source) -> None:
-        """Take one output of all samples, as one array."""
+        """Store one output of all samples, as one array."""
         self.columns[output] = samples if is_on_gpu(samples) else samples.copy()
 
     def span(self) -> Interval:
-        """Which samples it consists of."""
+        """Return the interval of samples in the batch."""
         return Interval(self.epoch, self.iteration, self.first, self.stop)
 
     def end_at(self, stop: int) -> None:
-        """Leave it at fewer samples."""
+        """Shorten the batch to `stop` samples."""
         self.stop = stop
 
     def describe_all(self) -> Any:
-        """Nothing needs a description."""
+        """Do nothing: samples need no descriptors."""
         return self.region
 
     def empty(self, info: SampleInfo, output: int, shape: Any, dtype: Any) -> None:
-        """There is no place to make samples in."""
+        """Return None: the batch has no memory to create samples in."""
 
     def end(self) -> None:
-        """Nothing was lent."""
+        """Do nothing: no memory was lent."""
 
 
 class GpuSourcePool:
-    """Computes batches in the calling thread, when they are submitted. See `dali_like.engine.pool.base.Pool`.
+    """Computes batches in the calling thread, on submission. See `dali_like.engine.pool.base.Pool`.
 
     Args:
-        externals: the sources; and what the engine calls of each.
-        capacity: the largest batch.
-        copier: copies them to the GPU.
+        externals: the sources, each with its engine counterpart.
+        capacity: the largest batch, in samples.
+        copier: copies samples to the GPU.
     """
 
     def __init__(
@@ -110,18 +110,18 @@ class GpuSourcePool:
         self._capacity = capacity
         self._copier = copier
         self._runner = InlineRunner(space, [source for _, source in externals])
-        #: What has been made, and has not found room on the GPU.
-        self._unplaced: dict[Batch, Gathering] = {}
+        #: Computed batches that have not been copied, because GPU memory was short.
+        self._uncopied: dict[Batch, CollectedBatch] = {}
         self._closed = False
 
     @property
     def num_replaced(self) -> int:
-        """How many samples were replaced by what a source's ``on_error`` says."""
+        """Number of samples replaced according to ``on_error``."""
         return self._runner.num_replaced
 
     @property
     def readings(self) -> list[Reading]:
-        """How long the sources have taken."""
+        """Measured times of the sources."""
         return self._runner.readings
 
     def submit(self, key: BatchKey) -> Batch:
@@ -130,7 +130,7 @@ class GpuSourcePool:
         self._runner.set_up()
         batch = Batch(key)
         source = self._externals[key.source][1]
-        task = Gathering(source, key)
+        task = CollectedBatch(source, key)
         with interruptible():
             status, value = self._runner.compute(task, self._runner.meters[key.source])
         if status is Status.STOPPED or (not task.stop and not source.batch):
@@ -140,21 +140,21 @@ class GpuSourcePool:
         else:
             batch.size = task.stop
             batch.is_last = task.stop < key.size and not source.batch
-            self._unplaced[batch] = task
-            with contextlib.suppress(OutOfMemoryError):  # to be raised when the batch is asked for, if there is none then
-                self._place(batch)
+            self._uncopied[batch] = task
+            with contextlib.suppress(OutOfMemoryError):  # `wait` tries again, and raises it then
+                self._finish(batch)
         return batch
 
     def poll(self) -> None:
         pass
 
     def wait(self, batch: Batch) -> Sequence[Any]:
-        if batch in self._unplaced:
-            self._place(batch)
+        if batch in self._uncopied:
+            self._finish(batch)
         return result_of(batch)
 
     def cancel(self, batch: Batch) -> None:
-        self._unplaced.pop(batch, None)
+        self._uncopied.pop(batch, None)
         batch.outcome = None
         batch.cancelled = True
 
@@ -162,26 +162,26 @@ class GpuSourcePool:
         if self._closed:
             return
         self._closed = True
-        self._unplaced.clear()
+        self._uncopied.clear()
         self._runner.close()
 
-    def _place(self, batch: Batch) -> None:
-        """Put a batch together.
+    def _finish(self, batch: Batch) -> None:
+        """Copy a batch to the GPU and set its outcome.
 
         Raises:
-            OutOfMemoryError: there is no room for it on the GPU. It can be tried again.
+            OutOfMemoryError: GPU memory is short. The call can be repeated.
         """
-        number, task = batch.key.source, self._unplaced[batch]
+        number, task = batch.key.source, self._uncopied[batch]
         try:
-            batch.outcome = [self._placed(number, output, column) for output, column in enumerate(task.columns)]
+            batch.outcome = [self._collected(number, output, column) for output, column in enumerate(task.columns)]
         except OutOfMemoryError:
             raise
         except DaliLikeError as error:
             add_note(error, position_note(batch, task.source, 0))
             batch.outcome = error
-        del self._unplaced[batch]
+        del self._uncopied[batch]
 
-    def _placed(self, number: int, output: int, column: _Column) -> Any:
+    def _collected(self, number: int, output: int, column: _Column) -> Any:
         external, source = self._externals[number]
         if isinstance(column, list) and source.last_batch is LastBatch.FILL:
             column = column + column[-1:] * (self._capacity - len(column))
@@ -189,31 +189,37 @@ class GpuSourcePool:
             return column
         first = column[0] if isinstance(column, list) else column
         if is_on_gpu(first):
-            samples: Any = take_in(column, external, self._copier, output)
+            samples: Any = import_gpu_arrays(column, external, self._copier, output)
         elif isinstance(column, list) and any(map(is_on_gpu, column)):
             raise SampleTypeError(
-                f"{source.name} {source.verb} arrays on the CPU and on a GPU in one batch of output {output}"
+                f"{source.name} {source.verb} arrays on the CPU and on a GPU in one batch of output {output}; return all "
+                "samples of a batch from the same place"
             )
         else:
             samples = column
-        self._check(number, output, samples)
+        expected = self._expected[number]
+        expected[output] = check_samples(samples, expected[output], source, output)
         return samples
 
-    def _check(self, number: int, output: int, samples: Any) -> None:
-        """Hold a batch against what was declared, or seen before.
 
-        Raises:
-            DtypeMismatchError, NdimMismatchError: it is something else.
-        """
-        source, expected = self._externals[number][1], self._expected[number]
-        dtype, ndim = kind_of_samples(samples)
-        for sample in samples if isinstance(samples, list) else ():
-            check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, source, output)
-        check_array(dtype, ndim, expected[output].dtype, expected[output].ndim, source, output)
-        expected[output] = OutputSchema(DTYPE_CODES[dtype], ndim)
+def check_samples(samples: Any, expected: OutputSchema, source: Source, output: int) -> OutputSchema:
+    """Check dtype and number of dimensions of a batch, and return those as the schema to expect from now on.
+
+    Args:
+        samples: a list of samples, or one array; on the CPU or the GPU.
+        expected: as declared, or seen before.
+
+    Raises:
+        DtypeMismatchError, NdimMismatchError: a sample differs from `expected`, or from the other samples.
+    """
+    dtype, ndim = kind_of_samples(samples)
+    for sample in samples if isinstance(samples, list) else ():
+        check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, source, output)
+    check_array(dtype, ndim, expected.dtype, expected.ndim, source, output)
+    return OutputSchema(DTYPE_CODES[dtype], ndim)
 
 
-def take_in(
+def import_gpu_arrays(
     column: Any,
     external: ExternalSource,
     copier: Copier,
@@ -221,16 +227,16 @@ def take_in(
     cuda_stream: Any = None,
     use_copy_kernel: bool | None = None,
 ) -> Any:
-    """Arrays on the GPU, as samples of a batch.
+    """Return arrays of the user's on the GPU as samples of a batch.
 
     Args:
-        column: the samples, or one array of all of them.
-        external: of the source, or of the input.
-        cuda_stream, use_copy_kernel: in the place of what the source has been told; see ``fn.external_source``.
+        column: the samples, or one array of all samples.
+        external: the source or input; its options apply.
+        cuda_stream, use_copy_kernel: override the options of the source; see ``fn.external_source``.
 
     Raises:
-        SampleTypeError: one of them is not on this GPU.
-        OutOfMemoryError: there is no room for them.
+        SampleTypeError: an array is not on this GPU, or has an unsupported dtype.
+        OutOfMemoryError: GPU memory is short.
     """
     arguments = external.arguments
     is_dense = not isinstance(column, (list, tuple))

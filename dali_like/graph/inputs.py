@@ -1,6 +1,7 @@
 """Inputs: external sources without a source, which the user feeds with batches.
 
-What is fed lies in a queue until an iteration takes it. It may be fed in any thread, also while another one waits for it.
+Each input has a queue of batches in the main process; every iteration takes one. Any thread may feed, even while
+another thread waits for a batch.
 """
 
 from __future__ import annotations
@@ -16,32 +17,38 @@ from dali_like.common.interrupts import POLL_INTERVAL_S, check_interrupts
 from dali_like.device.copier import Copier
 from dali_like.device.device_array import DeviceArray
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.pool.batch import Batch, Output
-from dali_like.engine.worker.source import Source, as_array, as_columns, check_array, is_on_gpu, kind_of_samples
+from dali_like.engine.worker.source import Source, as_array, as_columns, is_on_gpu
 from dali_like.errors import ClosedError, LayoutMismatchError, NdimMismatchError, NoInputError
-from dali_like.graph.gpu_sources import take_in
+from dali_like.graph.gpu_sources import check_samples, import_gpu_arrays
 from dali_like.sources.external_source import ExternalSource
 from dali_like.tensors import TensorCPU, TensorListCPU
 from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 from dali_like.tensors.gpu_tensors import TensorGPU
 
 
-class Fed(NamedTuple):
-    """A batch that may be fed: the samples, and their layout if one was given."""
+class CheckedBatch(NamedTuple):
+    """A batch that has passed `InputPool.check`.
+
+    Attributes:
+        output: the samples.
+        layout: as given, or that of the tensors; empty if unknown.
+        schema: dtype and ndim of the samples; None if there are no samples.
+    """
 
     output: Output
     layout: str
+    schema: OutputSchema | None
 
 
 class InputPool:
-    """The batches that have been fed to one input. See `dali_like.engine.pool.base.Pool`.
+    """Batches fed to one input. See `dali_like.engine.pool.base.Pool`.
 
     Args:
-        external: what was said of the input.
-        capacity: the largest batch.
-        copier: copies to the GPU, where anything is wanted there.
+        external: the options of the input.
+        capacity: the largest batch, in samples.
+        copier: copies batches to the GPU; None if no output needs a GPU.
     """
 
     def __init__(self, external: ExternalSource, capacity: int, copier: Copier | None = None) -> None:
@@ -64,36 +71,42 @@ class InputPool:
         self._queue: deque[Output] = deque()
         self._last: Output | None = None
         self._waiting: deque[Batch] = deque()
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._closed = False
-        #: The layout of what is fed; there is one output.
+        #: The layout of the batches, for the only output.
         self.layouts = [external.layouts[0]]
 
-    def check(self, data: Any, layout: str | None, cuda_stream: Any = None, use_copy_kernel: bool | None = None) -> Fed:
-        """A batch as it may be fed. For the last two arguments see `dali_like.graph.gpu_sources.take_in`.
+    def check(
+        self, data: Any, layout: str | None, cuda_stream: Any = None, use_copy_kernel: bool | None = None
+    ) -> CheckedBatch:
+        """Check and import a batch.
+
+        Args:
+            data: the batch, as given by the user.
+            layout: of the samples, if given.
+            cuda_stream, use_copy_kernel: see `dali_like.graph.gpu_sources.import_gpu_arrays`.
 
         Raises:
-            SampleError: it is no batch, or not of the dtype, dimensions and layout that were declared or fed before.
+            SampleError: the data is not a batch, or its dtype, dimensions or layout differ from earlier batches or the
+                declaration.
         """
         (column,) = as_columns(data, self._source, self._capacity)
-        fed = Fed(self._import(column, cuda_stream, use_copy_kernel), layout or _layout_of(data))
-        if isinstance(fed.output, DeviceArray) or len(fed.output):
-            dtype, ndim = kind_of_samples(fed.output)
-            for sample in fed.output if not isinstance(fed.output, (np.ndarray, DeviceArray)) else ():
-                check_array(sample.dtype, len(sample.shape), DTYPE_CODES[dtype], ndim, self._source, 0)
-            check_array(dtype, ndim, self._expected.dtype, self._expected.ndim, self._source, 0)
-            self._check_layout(fed.layout, ndim)
-        return fed
+        output = self._import(column, cuda_stream, use_copy_kernel)
+        layout = layout or _layout_of(data)
+        schema = None
+        if isinstance(output, DeviceArray) or len(output):
+            schema = check_samples(output, self._expected, self._source, 0)
+            self._check_layout(layout, schema.ndim)
+        return CheckedBatch(output, layout, schema)
 
-    def feed(self, fed: Fed) -> None:
-        """Add a batch to the queue."""
-        with self._news:
-            if isinstance(fed.output, DeviceArray) or len(fed.output):
-                dtype, ndim = kind_of_samples(fed.output)
-                self._expected = OutputSchema(DTYPE_CODES[dtype], ndim)
-                self.layouts[0] = fed.layout or self.layouts[0]
-            self._queue.append(fed.output)
-            self._news.notify_all()
+    def feed(self, batch: CheckedBatch) -> None:
+        """Append a batch to the queue."""
+        with self._changed:
+            if batch.schema is not None:
+                self._expected = batch.schema
+                self.layouts[0] = batch.layout or self.layouts[0]
+            self._queue.append(batch.output)
+            self._changed.notify_all()
 
     def submit(self, key: BatchKey) -> Batch:
         batch = Batch(key)
@@ -115,9 +128,9 @@ class InputPool:
             elif self._closed:
                 raise ClosedError("the pipeline has been closed")
             elif self._blocks:
-                with self._news:
+                with self._changed:
                     if not self._queue:
-                        self._news.wait(POLL_INTERVAL_S)
+                        self._changed.wait(POLL_INTERVAL_S)
                 check_interrupts()
                 self.poll()
             else:
@@ -131,7 +144,7 @@ class InputPool:
         batch.outcome = None
 
     def stop_waiting(self) -> None:
-        """Let a `wait` that is under way end. May be called in any thread."""
+        """Make a pending `wait` raise ClosedError. Thread-safe."""
         self._closed = True
 
     def close(self) -> None:
@@ -142,7 +155,7 @@ class InputPool:
     def _import(self, column: Any, cuda_stream: Any, use_copy_kernel: bool | None) -> Any:
         first = column[0] if isinstance(column, (list, tuple)) and column else column
         if self._copier is not None and self._source.takes_gpu and is_on_gpu(first):
-            return take_in(column, self._external, self._copier, 0, cuda_stream, use_copy_kernel)
+            return import_gpu_arrays(column, self._external, self._copier, 0, cuda_stream, use_copy_kernel)
         if isinstance(column, np.ndarray):
             output: Output = column
         else:
@@ -150,7 +163,7 @@ class InputPool:
         return _copy(output) if self._copies else output
 
     def _hand_out(self, output: Any) -> Any:
-        """A batch as it is delivered: a copy if it may be delivered again, since users may write into what they get."""
+        """Return the batch to deliver: a copy if it may be delivered again, since users may write to it."""
         if isinstance(output, DeviceArray) or (isinstance(output, list) and output and isinstance(output[0], DeviceArray)):
             assert self._copier is not None
             return self._copier.copy(output) if self._repeats and self._copies else output
@@ -170,7 +183,7 @@ def _copy(output: Output) -> Output:
 
 
 def _layout_of(data: Any) -> str:
-    """The layout that the samples have, if they are tensors."""
+    """Return the layout of samples that are tensors, otherwise ""."""
     if isinstance(data, (TensorListCPU, TensorListGPU)):
         return data.layout()
     first = data[0] if isinstance(data, (list, tuple)) and data else None

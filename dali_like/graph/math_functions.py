@@ -1,7 +1,8 @@
-"""Mathematical functions of data nodes, element by element, as in ``nvidia.dali.math``.
+"""Elementwise mathematical functions of data nodes, as in ``nvidia.dali.math``.
 
-Operands are nodes, one at least, and constants, numbers, lists of numbers or arrays. Of integers, all but `abs`, `min`,
-`max`, `pow` and `clamp` make FLOAT. `dali_like.graph.arithmetic` says which types several operands become.
+At least one operand is a node; others may be constants, numbers, lists of numbers or arrays. For integers, all
+functions but `abs`, `min`, `max`, `pow` and `clamp` return FLOAT. `dali_like.graph.arithmetic` describes how operands
+of different types combine.
 """
 
 from __future__ import annotations
@@ -58,56 +59,56 @@ def _unary(name: str, doc: str) -> Callable[[Operand], DataNode]:
     return function
 
 
-abs = _unary("abs", "The absolute value. Of the least number of a signed type, that number.")
-fabs = _unary("fabs", "The absolute value, as a floating-point number.")
-sqrt = _unary("sqrt", "The square root.")
-rsqrt = _unary("rsqrt", "1 divided by the square root.")
-cbrt = _unary("cbrt", "The cube root.")
-exp = _unary("exp", "e to that power.")
-log = _unary("log", "The natural logarithm.")
-log2 = _unary("log2", "The logarithm to base 2.")
-log10 = _unary("log10", "The logarithm to base 10.")
-floor = _unary("floor", "The next integer that is not greater.")
-ceil = _unary("ceil", "The next integer that is not less.")
-sin = _unary("sin", "The sine, of radians.")
-cos = _unary("cos", "The cosine, of radians.")
-tan = _unary("tan", "The tangent, of radians.")
-asin = _unary("asin", "The arc sine, in radians.")
-acos = _unary("acos", "The arc cosine, in radians.")
-atan = _unary("atan", "The arc tangent, in radians.")
-sinh = _unary("sinh", "The hyperbolic sine.")
-cosh = _unary("cosh", "The hyperbolic cosine.")
-tanh = _unary("tanh", "The hyperbolic tangent.")
-asinh = _unary("asinh", "The inverse hyperbolic sine.")
-acosh = _unary("acosh", "The inverse hyperbolic cosine.")
-atanh = _unary("atanh", "The inverse hyperbolic tangent.")
+abs = _unary("abs", "Return the absolute value. The minimum of a signed integer type stays as it is.")
+fabs = _unary("fabs", "Return the absolute value as a floating-point number.")
+sqrt = _unary("sqrt", "Return the square root.")
+rsqrt = _unary("rsqrt", "Return 1 divided by the square root.")
+cbrt = _unary("cbrt", "Return the cube root.")
+exp = _unary("exp", "Return e raised to the power of each element.")
+log = _unary("log", "Return the natural logarithm.")
+log2 = _unary("log2", "Return the logarithm to base 2.")
+log10 = _unary("log10", "Return the logarithm to base 10.")
+floor = _unary("floor", "Return the largest integer that is not greater.")
+ceil = _unary("ceil", "Return the smallest integer that is not less.")
+sin = _unary("sin", "Return the sine of angles in radians.")
+cos = _unary("cos", "Return the cosine of angles in radians.")
+tan = _unary("tan", "Return the tangent of angles in radians.")
+asin = _unary("asin", "Return the arc sine in radians.")
+acos = _unary("acos", "Return the arc cosine in radians.")
+atan = _unary("atan", "Return the arc tangent in radians.")
+sinh = _unary("sinh", "Return the hyperbolic sine.")
+cosh = _unary("cosh", "Return the hyperbolic cosine.")
+tanh = _unary("tanh", "Return the hyperbolic tangent.")
+asinh = _unary("asinh", "Return the inverse hyperbolic sine.")
+acosh = _unary("acosh", "Return the inverse hyperbolic cosine.")
+atanh = _unary("atanh", "Return the inverse hyperbolic tangent.")
 
 
 def min(left: Operand, right: Operand) -> DataNode:
-    """The lesser of two elements; of two that cannot be compared, the right one."""
+    """Return the lesser of two elements; if they cannot be compared, the right one."""
     return apply_elementwise("min", left, right)
 
 
 def max(left: Operand, right: Operand) -> DataNode:
-    """The greater of two elements; of two that cannot be compared, the right one."""
+    """Return the greater of two elements; if they cannot be compared, the right one."""
     return apply_elementwise("max", left, right)
 
 
 def pow(base: Operand, exponent: Operand) -> DataNode:
-    """``base ** exponent``. A negative power of an integer is 0, as in DALI."""
+    """Return ``base ** exponent``. A negative power of an integer is 0, as in DALI."""
     return apply_elementwise("pow", base, exponent)
 
 
 def fpow(base: Operand, exponent: Operand) -> DataNode:
-    """``base ** exponent`` of floating-point numbers, which integers become first."""
+    """Return ``base ** exponent`` in floating-point arithmetic; integers are converted first."""
     return apply_elementwise("fpow", base, exponent)
 
 
 def atan2(x: Operand, y: Operand) -> DataNode:
-    """The arc tangent of ``x / y``, in radians, from -pi to pi."""
+    """Return the arc tangent of ``x / y`` in radians, from -pi to pi."""
     return apply_elementwise("atan2", x, y)
 
 
 def clamp(value: Operand, lo: Operand, hi: Operand) -> DataNode:
-    """The elements of `value`, but none less than `lo`, and none greater than `hi`."""
+    """Return the elements of `value`, limited to the range from `lo` to `hi`."""
     return apply_elementwise("clamp", value, lo, hi)

@@ -1,4 +1,4 @@
-"""The nodes of a pipeline's graph, as the pipeline's function handles them."""
+"""The nodes of a pipeline's graph, as the pipeline's function sees them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SourceNode:
 
     @property
     def layouts(self) -> Sequence[str]:
-        """Of each output."""
+        """The layout of each output."""
         return self.external.layouts
 
 
@@ -34,13 +34,13 @@ class OperatorNode:
     """An operator applied to data in a graph.
 
     Attributes:
-        operator: what it does.
-        inputs: what it does it to.
-        argument_inputs: those of its arguments that differ from sample to sample.
-        number: counts the applications in the order in which they were made. Those to several inputs in one call have the
-            same, and the same random numbers.
-        adapt: given the layouts of its inputs, `operator` for those: what is fed to an input may have another one than was
-            known before. None: it is the same for all.
+        operator: the operator with its constant arguments.
+        inputs: the data it works on.
+        argument_inputs: arguments that differ from sample to sample.
+        number: counts applications in the order of the calls. One call with several input sets gives all of them one
+            number, and so the same random numbers.
+        adapt: returns the operator for other layouts of its inputs, because data fed to an input may have another
+            layout than declared. None: the operator suits every layout.
     """
 
     operator: Operator
@@ -56,12 +56,12 @@ class OperatorNode:
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether its output is; see `dali_like.graph.operator_interface.GpuOperator`."""
+        """Whether its output is on a GPU; see `dali_like.graph.operator_interface.GpuOperator`."""
         return hasattr(self.operator, "compute_on_gpu")
 
     @property
     def layouts(self) -> Sequence[str]:
-        """Of each output."""
+        """The layout of each output."""
         return self.operator.layouts
 
 
@@ -73,7 +73,7 @@ class ConstantNode:
 
     @property
     def layouts(self) -> Sequence[str]:
-        """Of each output."""
+        """The layout of each output."""
         return (self.constant.layout,)
 
 
@@ -82,15 +82,16 @@ Producer: TypeAlias = SourceNode | OperatorNode | ConstantNode
 
 @dataclass(frozen=True, eq=False)
 class DataNode(Expression):
-    """One output of a source or an operator: a batch in every iteration, which has no value while the graph is made.
+    """One output of a source or an operator: a batch in every iteration, without a value while the graph is defined.
 
-    It has Python's operators, and indices in brackets; see `dali_like.graph.arithmetic` and `dali_like.graph.subscripts`.
+    Supports Python's operators and indices in brackets; see `dali_like.graph.arithmetic` and
+    `dali_like.graph.subscripts`.
 
     Attributes:
         name: for messages.
-        device: where the data is wanted: "cpu" or "gpu". Nodes of both may have the same producer.
+        device: where the data is wanted: "cpu" or "gpu". Nodes for both may share a producer.
         producer: where the data comes from.
-        output: which output of the producer it is.
+        output: number of the producer's output.
     """
 
     name: str
@@ -100,7 +101,7 @@ class DataNode(Expression):
 
     @property
     def source(self) -> Producer:
-        """Where the data comes from; DALI's name for `producer`."""
+        """DALI's name for `producer`."""
         return self.producer
 
     @property
@@ -110,32 +111,33 @@ class DataNode(Expression):
         return layouts[0] if len(layouts) == 1 else ""
 
     def gpu(self) -> DataNode:
-        """The same data on the GPU. Whether there is one is looked for when the pipeline is built.
+        """Return the same data on the GPU. Building the pipeline checks that there is one.
 
         Raises:
             DefinitionError: the data are Python objects.
         """
         if is_of_objects(self):
-            raise DefinitionError(f"{self.name} is of Python objects, which cannot go to a GPU: leave .gpu() out")
+            raise DefinitionError(f"{self.name} returns Python objects, which cannot go to a GPU: remove .gpu()")
         return self if self.device == "gpu" else replace(self, device="gpu")
 
     def cpu(self) -> DataNode:
-        """The same data in host memory."""
+        """Return the same data in host memory."""
         return self if self.device == "cpu" else replace(self, device="cpu")
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
-        """A node of the shape of each sample, as a one-dimensional array of INT64, or of `dtype`."""
+        """Return a node of the shape of each sample: a one-dimensional array of INT64, or of `dtype`."""
         operator = ShapeOf(numpy_dtype(INT64 if dtype is None else to_dali_type(dtype)))
         return DataNode(operator.name, checked_device(device), OperatorNode(operator, (self.cpu(),)))
 
     def property(self, key: str, *, device: str = "cpu") -> DataNode:
-        """A node of what is known of each sample besides its data, as an array of bytes.
+        """Return a node of a property of each sample, as an array of bytes.
 
         Args:
-            key: "layout", the layout that the graph gives it; or "source_info", which no source of this version fills.
+            key: "layout" for the layout in the graph; or "source_info", which is empty for all sources of this version.
+            device: where the property is wanted.
 
         Raises:
-            ArgumentError: another key.
+            ArgumentError: the key is unknown.
         """
         checked_device(device)
         texts = {"layout": self.layout, "source_info": ""}
@@ -144,28 +146,31 @@ class DataNode(Expression):
         return constant_node(Constant(np.frombuffer(texts[key].encode(), np.uint8), device=device))
 
     def source_info(self, *, device: str = "cpu") -> DataNode:
-        """As ``property("source_info")``."""
+        """Return ``property("source_info")``."""
         return self.property("source_info", device=device)
 
     def __bool__(self) -> NoReturn:
         raise DefinitionError(
-            "a DataNode stands for batches that are computed later and has no truth value while the pipeline is defined; "
-            "this version has no conditional execution (enable_conditionals)"
+            "a DataNode has no truth value while the pipeline is defined: its batches are computed later, and this version "
+            "has no conditional execution (enable_conditionals). Move the condition into the source's callback"
         )
 
     def __iter__(self) -> NoReturn:
-        raise DefinitionError("a DataNode cannot be unpacked; a source has several outputs if num_outputs= says so")
+        raise DefinitionError(
+            "a DataNode cannot be unpacked: it is a single output. For a source with several outputs, pass num_outputs= to "
+            "fn.external_source"
+        )
 
 
 class Graph(NamedTuple):
-    """What a pipeline computes.
+    """The graph of a pipeline.
 
     Attributes:
         outputs: the nodes whose batches `Pipeline.run` returns.
-        sinks: nodes that are computed although nobody gets their batches.
-        sources: those that the outputs and sinks need.
-        operators: those that the outputs and sinks need, in an order in which they can run.
-        constants: those that the outputs and sinks need.
+        sinks: nodes to compute although nothing uses their batches.
+        sources: the sources that outputs and sinks depend on.
+        operators: the operators that outputs and sinks depend on, in an order of execution.
+        constants: the constants that outputs and sinks depend on.
     """
 
     outputs: tuple[DataNode, ...]
@@ -176,7 +181,7 @@ class Graph(NamedTuple):
 
     @property
     def wants_gpu(self) -> str:
-        """What of it wants a GPU, for messages; empty: nothing does."""
+        """The first part that needs a GPU, for messages; empty if no part does."""
         names = [source.external.name for source in self.sources if source.external.arguments.device == "gpu"]
         names += [node.operator.name for node in self.operators if node.is_on_gpu]
         names += [node.name for node in self.outputs if node.device == "gpu"]
@@ -184,11 +189,11 @@ class Graph(NamedTuple):
 
 
 def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> Graph:
-    """The graph that ends in `outputs` and `sinks`.
+    """Return the graph that ends in `outputs` and `sinks`.
 
     Raises:
         DefinitionError: an operator is applied to Python objects.
-        ArgumentClashError: two sources have the same name.
+        ArgumentClashError: two sources have the same name, or an operator on the CPU is applied to data on the GPU.
     """
     sources: dict[SourceNode, None] = {}
     operators: dict[OperatorNode, None] = {}
@@ -210,7 +215,7 @@ def make_graph(outputs: Sequence[DataNode], sinks: Sequence[DataNode] = ()) -> G
     for node in (*outputs, *sinks):
         visit(node)
     _check_names(sources)
-    in_order = sorted(operators, key=lambda node: node.number)  # what an operator needs was there before it
+    in_order = sorted(operators, key=lambda node: node.number)  # the inputs of an operator were created before it
     return Graph(tuple(outputs), tuple(sinks), tuple(sources), tuple(in_order), tuple(constants))
 
 
@@ -228,22 +233,23 @@ def is_of_objects(data: DataNode) -> bool:
 
 def _refuse_gpu(producer: OperatorNode, data: DataNode) -> None:
     if data.device != "cpu":
-        raise ArgumentClashError(f"{producer.operator.name} works on the CPU; {data.name} is on the GPU: give it its .cpu()")
+        raise ArgumentClashError(f"{producer.operator.name} works on the CPU; {data.name} is on the GPU: pass its .cpu()")
 
 
 def _refuse_objects(producer: OperatorNode, data: DataNode) -> None:
     if is_of_objects(data):
-        raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} is of Python objects")
+        raise DefinitionError(f"{producer.operator.name} works on tensors; {data.name} returns Python objects")
 
 
 def adapted_operators(graph: Graph, seen: Mapping[SourceNode, Sequence[str]]) -> dict[OperatorNode, Operator]:
-    """The operators of a graph, for the data that its sources have.
+    """Return the operators of a graph, adapted to the layouts of the source data.
 
     Args:
-        seen: the layouts of that, where they are not those that were declared.
+        graph: the graph.
+        seen: observed layouts of sources where they differ from the declared ones.
 
     Raises:
-        ArgumentError: an operator does not work on data of such a layout.
+        ArgumentError: an operator does not support the layout of its input.
     """
     if not seen:
         return {node: node.operator for node in graph.operators}
@@ -258,7 +264,7 @@ def adapted_operators(graph: Graph, seen: Mapping[SourceNode, Sequence[str]]) ->
 
 
 def unused_outputs(graph: Graph) -> dict[SourceNode, list[int]]:
-    """Of the sources that make several outputs: those of them that nobody needs."""
+    """Return the unused outputs of sources with several outputs."""
     used = {(node.producer, node.output) for node in (*graph.outputs, *graph.sinks)}
     used |= {(node.producer, node.output) for operator in graph.operators for node in operator.needs}
     counts = {source: range(len(source.external.declared)) for source in graph.sources}
@@ -267,7 +273,7 @@ def unused_outputs(graph: Graph) -> dict[SourceNode, list[int]]:
 
 
 def producer_names(graph: Graph) -> dict[Producer, str]:
-    """A name for everything that produces data, all different; those of sources are what users have given, if they have."""
+    """Return a unique name for each producer; for sources, the user's name if given."""
     names: dict[Producer, str] = {}
     for i, source in enumerate(graph.sources):
         names[source] = source.external.key or f"__ExternalSource_{i}"
@@ -276,16 +282,16 @@ def producer_names(graph: Graph) -> dict[Producer, str]:
 
 
 def constant_node(constant: Constant) -> DataNode:
-    """The node of a constant."""
+    """Return the node of a constant."""
     return DataNode(constant.name, constant.device, ConstantNode(constant))
 
 
 def output_nodes(outputs: Iterable[Any]) -> tuple[DataNode, ...]:
-    """What is given as outputs, as nodes; numbers, lists of numbers and arrays become constants.
+    """Return a pipeline's outputs as nodes; numbers, lists of numbers and arrays become constants.
 
     Raises:
-        DefinitionError: one of them is something else.
-        ArgumentError: one of them has numbers that are too large.
+        DefinitionError: an output is neither.
+        ArgumentError: a number is too large.
     """
     return tuple(_output_node(i, output) for i, output in enumerate(outputs))
 
@@ -310,16 +316,16 @@ def _output_node(index: int, output: Any) -> DataNode:
 
 
 def contains_node(value: Any) -> bool:
-    """Whether a list or tuple has a node in it, however deep."""
+    """Whether a list or tuple contains a node at any depth."""
     return isinstance(value, (list, tuple)) and any(isinstance(part, DataNode) or contains_node(part) for part in value)
 
 
 def checked_device(device: str) -> str:
-    """A place for data.
+    """Return `device`.
 
     Raises:
-        DeviceError: it is another than "cpu" and "gpu".
+        DeviceError: it is neither "cpu" nor "gpu".
     """
     if device not in ("cpu", "gpu"):
-        raise DeviceError(f'device={device!r}: data is on the "cpu" or on the "gpu"')
+        raise DeviceError(f'device={device!r} is not a device; pass "cpu" or "gpu"')
     return device

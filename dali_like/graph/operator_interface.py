@@ -1,8 +1,14 @@
-"""What an operator is to the graph: something that makes samples of samples, one at a time or a batch at once."""
+"""The contract between the graph and operators: an operator computes output samples from input samples.
+
+Most operators work on one sample at a time, some on a whole batch. They run in threads of the main process and in
+workers.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
+import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
@@ -11,33 +17,35 @@ from numpy.typing import NDArray
 
 from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES
 from dali_like.graph.operator_random import RandomKey, generator_at
-from dali_like.graph.scratch import scratch
 from dali_like.types import SampleInfo
 
 if TYPE_CHECKING:
     from dali_like.device.copier import Copier, DeviceSamples
 
 Array: TypeAlias = NDArray[Any]
-#: Given a shape and a dtype: memory for a result, where there is a place that it should lie in.
+#: Smaller blocks are as cheap from the C library; larger ones are too large to keep.
+_MIN_SCRATCH_BYTES = 1 << 14
+_MAX_SCRATCH_BYTES = 1 << 28
+#: Given a shape and a dtype, returns memory for a result; None if the result has no fixed place.
 Place: TypeAlias = Callable[[tuple[int, ...], np.dtype[Any]], Array | None]
 
 
 class SampleShape(NamedTuple):
-    """The shape and dtype of a sample that has not been computed yet."""
+    """The shape and dtype of a sample before it is computed."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
 
 class OperatorCall:
-    """One call of an operator, as its function sees it: which sample it is about, and where the result may go.
+    """One call of an operator: the sample, and memory for its result.
 
     Attributes:
-        info: the sample that is being made; for an operator on batches, the first of the batch.
-        layouts: of the operator's inputs, each with as many letters as the input has dimensions, or empty.
-        framed: arguments by name, and inputs by number, but for the first, whose layouts say that they begin with frames.
-        count: how many samples it is about: 1, but for an operator on batches.
-        image_limit_bytes: what an image may take that is decoded.
+        info: the sample to compute; for an operator on batches, the first sample of the batch.
+        layouts: of the inputs: one letter for each dimension, or empty.
+        framed: arguments by name, and inputs after the first by number, whose layouts begin with frames.
+        count: number of samples: 1, except for operators on batches.
+        image_limit_bytes: the largest decoded image.
     """
 
     __slots__ = ("_key", "_owner", "_place", "count", "framed", "image_limit_bytes", "info", "layouts")
@@ -60,7 +68,7 @@ class OperatorCall:
         self.layouts = layouts
         self._key = key
         self._place = place
-        self._owner = owner  # of the scratch memory for a result that other operators use up
+        self._owner = owner  # name of the scratch memory for a result that only other operators use
 
     @property
     def layout(self) -> str:
@@ -69,23 +77,24 @@ class OperatorCall:
 
     @property
     def is_output(self) -> bool:
-        """Whether the result is an output of the pipeline, and not only for other operators."""
+        """Whether the result is an output of the pipeline, not only an input of other operators."""
         return self._place is not None
 
     def rng(self) -> np.random.Generator:
-        """Random numbers that depend on the seed, the operator, the epoch and the sample alone.
+        """Return a random generator that depends only on the seed, the operator, the epoch and the sample.
 
-        Every call begins anew. The generator is the thread's own, and is only good until the next call of any operator.
+        Every call starts the sequence again. The generator belongs to the thread and is valid until the next operator
+        runs.
         """
         assert self._key is not None, "the description of the operator must say random=True"
         return generator_at(self._key, self.info.epoch_idx, self.info.idx_in_epoch)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Array:
-        """An uninitialised, C-contiguous array to make the result in.
+        """Return an uninitialized, C-contiguous array for the result.
 
-        If the result is an output of the pipeline, this is the memory that the user will get, and a copy is saved. If it is
-        for other operators, it is memory that is used again for the next sample. Return it; more than one such array at a
-        time is an ordinary one.
+        For an output of the pipeline it is the memory that the user gets, which saves a copy. For an intermediate
+        result it is memory that is reused for the next sample. The operator must return this array. Further calls for
+        the same sample return ordinary arrays.
         """
         if self._place is not None and (place := self._place(shape, np.dtype(dtype))) is not None:
             return place
@@ -95,7 +104,9 @@ class OperatorCall:
         return np.empty(shape, dtype)
 
     def part(self, array: Array) -> Array:
-        """A part of an input, or of scratch memory, as the result: a view if it is for other operators, else a copy."""
+        """Return a part of an input, or of scratch memory, as the result: a view if the result is intermediate, otherwise
+        a copy.
+        """
         if self._place is None:
             return array
         out = self.empty(array.shape, array.dtype)
@@ -104,15 +115,16 @@ class OperatorCall:
 
 
 class Operator(Protocol):
-    """An operator with its constant arguments. Its methods may run in any thread, or process, for several samples at once.
+    """An operator with its constant arguments. Methods may run for several samples at once, in any thread or process.
 
     Attributes:
-        name: as in ``fn``: "fn.decoders.image", say. Together with `arguments` it makes the operator again elsewhere.
-        arguments: what the function of that name is given besides nodes; numbers, strings, and lists of them.
-        layouts: of each output. Words of different lengths, with blanks between them: that of as many letters as there are
-            dimensions; empty: none.
-        seed: None: nothing is random; -1: the pipeline's seed decides; from 0 on: this one does.
-        per_sample: whether a sample of the result depends on the same sample of the inputs alone.
+        name: as in ``fn``, for example "fn.decoders.image". With `arguments`, it suffices to create the operator
+            elsewhere.
+        arguments: the arguments of that function other than nodes: numbers, strings, and lists of them.
+        layouts: of each output. Several words separated by blanks: the one with as many letters as dimensions applies.
+            Empty: none.
+        seed: None: not random; -1: the pipeline's seed applies; 0 or more: the operator's own seed.
+        per_sample: whether an output sample depends only on the same sample of the inputs.
     """
 
     @property
@@ -131,17 +143,17 @@ class Operator(Protocol):
     def per_sample(self) -> bool: ...
 
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
-        """The outputs.
+        """Return the outputs.
 
         Args:
-            call: see there. Only for an operator with one output its place may be used.
-            inputs: a sample of each input; for an operator on batches, a list of the samples of each.
-            arguments: likewise those of the arguments that are nodes.
+            call: describes the call. Only an operator with one output may use its memory.
+            inputs: a sample of each input; for an operator on batches, a list of samples for each.
+            arguments: the same for arguments that are nodes.
         """
 
 
 class GpuOperator(Operator, Protocol):
-    """An operator on batches whose output is on a GPU."""
+    """An operator on batches with its output on a GPU."""
 
     def compute_on_gpu(
         self,
@@ -150,22 +162,22 @@ class GpuOperator(Operator, Protocol):
         copier: Copier,
         for_each: Callable[[int, Callable[[int], None]], None],
     ) -> DeviceSamples:
-        """The results for the samples of its input.
+        """Return the results for the samples of its input.
 
         Args:
             call: see `Operator.compute`.
             samples: at least one.
-            copier: to the GPU.
+            copier: copies to the GPU.
             for_each: calls a function for each index below a number, in several threads.
         """
 
 
 @runtime_checkable
 class OrderedOperator(Protocol):
-    """What an operator on batches may say besides.
+    """Optional attribute of an operator on batches.
 
     Attributes:
-        in_order: whether the batches must come to it one after the other, in their order.
+        in_order: whether the operator must see the batches one after another, in order.
     """
 
     @property
@@ -174,12 +186,12 @@ class OrderedOperator(Protocol):
 
 @functools.cache
 def choose_layout(layouts: str, ndim: int) -> str:
-    """The one of several layouts that is for so many dimensions; empty if none is."""
+    """Return the layout for `ndim` dimensions among several; empty if there is none."""
     return next((layout for layout in layouts.split() if len(layout) == ndim), "")
 
 
 class ShapeOf(NamedTuple):
-    """The shape of each sample; see `dali_like.graph.nodes.DataNode.shape`."""
+    """Computes the shape of each sample; see `dali_like.graph.nodes.DataNode.shape`."""
 
     dtype: np.dtype[Any]
     name: str = "DataNode.shape"
@@ -193,3 +205,29 @@ class ShapeOf(NamedTuple):
 
     def compute(self, call: OperatorCall, inputs: Sequence[Array], arguments: Mapping[str, Any]) -> Sequence[Array]:
         return (np.array(inputs[0].shape, self.dtype),)
+
+
+class _Scratch(threading.local):
+    def __init__(self) -> None:
+        self.blocks: dict[Hashable, Array] = {}
+
+
+_scratch = _Scratch()
+
+
+def scratch(name: Hashable, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Return an uninitialized array, valid until this thread asks for the next one of that name.
+
+    For intermediate results within and between operators. The C library returns large blocks to the system when they are
+    freed, and each new block costs a page fault per 4 KiB: often more than the operator itself. Threads of the main process
+    and workers need the same sizes again and again, so each thread keeps one block per name.
+    """
+    dtype = np.dtype(dtype)
+    nbytes = math.prod(shape) * dtype.itemsize
+    if not _MIN_SCRATCH_BYTES <= nbytes <= _MAX_SCRATCH_BYTES:
+        return np.empty(shape, dtype)
+    block = _scratch.blocks.get(name)
+    if block is None or block.nbytes < nbytes:
+        block = _scratch.blocks[name] = np.empty(nbytes, np.uint8)
+    array: Array = block[:nbytes].view(dtype).reshape(shape)
+    return array

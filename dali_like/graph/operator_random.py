@@ -1,9 +1,9 @@
-"""Random numbers of operators: a function of the seed, the operator, the epoch and the sample.
+"""Random numbers of operators: a function of seed, operator, epoch and sample.
 
-A counter-based generator (Philox) can be anywhere at once. Its key says which operator of which pipeline it is for, its
-counter which sample; 2**128 numbers lie between two samples. So it matters neither where nor in what order samples are made.
+A counter-based generator (Philox) can start anywhere. Its key identifies the operator and the pipeline, its counter the
+sample; 2**128 numbers lie between two samples. So the order and the place of computation do not matter.
 
-Making a generator takes 16 us, setting the counter of one that is there 2.5 us. So each thread keeps one.
+Creating a generator takes 16 us, setting the counter of an existing one 2.5 us. So each thread keeps one.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-#: Two words.
+#: The two words of a Philox key.
 RandomKey: TypeAlias = tuple[int, int]
 
-#: What tells the streams of operators apart from those of sources (which spawn from the same seed), and from each other.
+#: Keep the random streams of operators apart from each other, and from those of sources, which spawn from the same seed.
 _OF_OPERATORS, _OF_SEED = 1 << 20, 1 << 21
 
 
 def key_of(entropy: int, number: int) -> RandomKey:
-    """The key of an operator of a pipeline, by the pipeline's seed and the operator's number among those that are random."""
+    """Return the key of an operator that uses the pipeline's seed.
+
+    Args:
+        entropy: the pipeline's seed.
+        number: of the operator among the random operators.
+    """
     return _key(entropy, (_OF_OPERATORS, number))
 
 
 def key_of_seed(seed: int) -> RandomKey:
-    """The key of an operator that has a seed of its own."""
+    """Return the key of an operator with its own seed."""
     return _key(seed, (_OF_SEED,))
 
 
@@ -44,15 +49,15 @@ class _Local(threading.local):
         self.words = self.state["state"]
 
 
-@functools.cache  # not made before it is needed, as NumPy imports its generators then
+@functools.cache  # created on first use: NumPy imports its generators then
 def _local() -> _Local:
     return _Local()
 
 
 def generator_at(key: RandomKey, epoch: int, index: int) -> np.random.Generator:
-    """The thread's generator, at the beginning of a sample's numbers; good until the next call."""
+    """Return this thread's generator, at the start of a sample's numbers; valid until the next call."""
     local = _local()
     local.words["key"][:] = key
     local.words["counter"][:] = (0, 0, index, epoch)
-    local.bits.state = local.state  # whose buffer is empty
+    local.bits.state = local.state  # also empties the buffer of numbers already drawn
     return local.generator

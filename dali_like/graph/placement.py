@@ -1,14 +1,17 @@
-"""Where the operators of a graph run: in the workers, right behind a source, or in threads of the main process.
+"""Decide where the operators of a graph run: in the workers, right behind a source, or in threads of the main process.
 
-Operators may run behind a source if they need nothing but what it makes, constants, and random numbers, if they work sample
-by sample, and if the source is a function of the sample's index that workers call (an iterable, or a source of batches, is
-not). Then the worker has the sample in its cache, its result goes straight into the batch, and the main process does
-nothing. Whether they do depends on where there are more hands: see `workers_are_enough`. The results are the same either
-way, since operators are functions of their samples, and random numbers depend on the sample's index alone. (So operators
-with random numbers are left to threads where samples are repeated to fill a batch: workers would repeat their results.)
+An operator may run behind a source under three conditions. It needs only that source's data, constants and random
+numbers. It works sample by sample. The source is a function of the sample's index that workers call; iterables and
+sources of batches are not. The worker then has the sample in its cache, writes the result straight into the batch, and
+the main process does nothing.
 
-All else runs in threads, in stages: as many operators as possible for one sample, before the next sample; and between such
-programs the operators that need a whole batch.
+Operators that may run in the workers do so where there are enough workers: see `workers_are_enough`. Results are the
+same either way, because operators are functions of their samples, and random numbers depend only on the sample's index.
+There is one exception: if samples are repeated to fill a batch, workers would repeat the random results, too. Random
+operators then stay in threads.
+
+All other operators run in threads, in stages. A program stage runs as many operators as possible on one sample before
+the next sample. Between programs, batch stages run the operators that need a whole batch.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ from dali_like.graph.nodes import ConstantNode, DataNode, Graph, OperatorNode, P
 from dali_like.graph.operator_interface import Operator
 from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
-from dali_like.graph.program import Facts, Key, Program, ProgramStep, key, make_program, make_step
+from dali_like.graph.program import Key, Program, ProgramContext, ProgramStep, key, make_program, make_step
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import SampleInfo, current_call
 
 
 class ProgramStage(NamedTuple):
-    """A program that threads run sample by sample, what it is given and what it makes."""
+    """A program that threads run sample by sample, with its inputs and outputs."""
 
     inputs: tuple[Key, ...]
     program: Program
@@ -54,9 +57,9 @@ class Fusion(NamedTuple):
     """The operators that run behind a source.
 
     Attributes:
-        operators: those.
-        program: what they do; it is given the outputs of the source.
-        outputs: what comes back from the workers.
+        operators: the operators.
+        program: computes them; its inputs are the outputs of the source.
+        outputs: the data that the workers return.
     """
 
     operators: tuple[OperatorNode, ...]
@@ -68,9 +71,9 @@ class Placement(NamedTuple):
     """Where the operators of a graph run.
 
     Attributes:
-        fusions: for some of the sources, what runs behind them.
-        stages: what runs in threads.
-        operators: of the nodes.
+        fusions: the operators behind each source that has any.
+        stages: the stages that run in threads.
+        operators: the operators of the nodes.
     """
 
     fusions: Mapping[SourceNode, Fusion]
@@ -78,7 +81,7 @@ class Placement(NamedTuple):
     operators: Mapping[OperatorNode, Operator]
 
     def outputs_of(self, source: SourceNode) -> Sequence[Key]:
-        """What the batches of a source consist of."""
+        """Return the keys of the data in a source's batches."""
         fusion = self.fusions.get(source)
         return _source_outputs(source) if fusion is None else fusion.outputs
 
@@ -89,34 +92,38 @@ def place(
     """Decide where the operators of a graph run.
 
     Args:
+        graph: the graph.
+        arguments: of the pipeline.
         entropy: the seed of the pipeline.
-        seen: the layouts of the data of sources, where they are not those that were declared.
+        seen: observed layouts of sources where they differ from the declared ones.
 
     Raises:
-        ArgumentError: an operator does not work on data of the layout that it would get.
+        ArgumentError: an operator does not support the layout of its input.
     """
     limit_bytes = _image_limit_bytes(arguments) if graph.operators else 0
-    facts = Facts(adapted_operators(graph, seen), seen, _random_keys(graph.operators, entropy), limit_bytes)
+    context = ProgramContext(adapted_operators(graph, seen), seen, _random_keys(graph.operators, entropy), limit_bytes)
     fusions: dict[SourceNode, Fusion] = {}
     if graph.operators and workers_are_enough(arguments):
-        homes = _homes(graph.operators)
+        needed = _sources_needed(graph.operators)
         for source in graph.sources:
-            nodes = [node for node in graph.operators if homes[node] == {source} and not _is_noisy_fill(source, node)]
+            nodes = [
+                node for node in graph.operators if needed[node] == {source} and not _repeats_random_samples(source, node)
+            ]
             if nodes and _may_be_fused(source.external):
-                fusions[source] = _fuse(graph, source, nodes, facts)
-    return Placement(fusions, tuple(_stages(graph, fusions, facts)), facts.operators)
+                fusions[source] = _fuse(graph, source, nodes, context)
+    return Placement(fusions, tuple(_stages(graph, fusions, context)), context.operators)
 
 
 def fused_operators(placement: Placement) -> set[OperatorNode]:
-    """The operators that run in the workers."""
+    """Return the operators that run in the workers."""
     return {node for fusion in placement.fusions.values() for node in fusion.operators}
 
 
 def workers_are_enough(arguments: Arguments) -> bool:
-    """Whether operators run in the workers, if they can: where there are as many of them as threads for operators.
+    """Whether operators that may run in the workers do: if there are at least as many workers as operator threads.
 
-    Without a word about threads: where there are two or more, or only one core. A pickler of the user's is for callbacks,
-    and is given nothing else.
+    Without `num_threads`, two workers suffice, or one on a single core. A user's pickler is for callbacks only, so with
+    one, no operators are sent to workers.
     """
     workers, threads = arguments.num_workers, arguments.num_threads
     if arguments.py_callback_pickler is not None:
@@ -127,7 +134,7 @@ def workers_are_enough(arguments: Arguments) -> bool:
 
 
 def _image_limit_bytes(arguments: Arguments) -> int:
-    """What an image may take that is decoded: if each worker and thread is on one, they take as much as batches may."""
+    """Return the largest decoded image: if every worker and thread decodes one, they take as much memory as batches may."""
     threads = arguments.num_threads or len(os.sched_getaffinity(0))
     all_bytes = arguments.max_held_bytes or available_bytes() // 2
     return max(LEAST_IMAGE_LIMIT_BYTES, all_bytes // (arguments.num_workers + threads))
@@ -139,42 +146,42 @@ def _may_be_fused(external: ExternalSource) -> bool:
         kind is not None
         and external.parallel
         and not (external.batch or external.sharded or kind.in_order or kind.is_async or kind.persists)
-        and given.on_error == "raise"  # else it would also say what becomes of what operators raise
+        and given.on_error == "raise"  # other policies must not apply to the errors of operators
     )
 
 
-def _is_noisy_fill(source: SourceNode, node: OperatorNode) -> bool:
-    """Whether samples that are repeated to fill a batch have other random numbers here than those that they repeat."""
-    noisy = (each.operator.seed is not None for each in (node, *_with_what_they_need(node.needs)))
-    return source.external.last_batch is LastBatch.FILL and any(noisy)
+def _repeats_random_samples(source: SourceNode, node: OperatorNode) -> bool:
+    """Whether workers would repeat random numbers in the samples that fill up a batch; threads draw new ones."""
+    random = (each.operator.seed is not None for each in (node, *_with_dependencies(node.needs)))
+    return source.external.last_batch is LastBatch.FILL and any(random)
 
 
-def _homes(operators: Sequence[OperatorNode]) -> dict[OperatorNode, set[SourceNode | None]]:
-    """For each operator, the sources whose data it needs, directly or not; None for a whole batch."""
-    homes: dict[OperatorNode, set[SourceNode | None]] = {}
+def _sources_needed(operators: Sequence[OperatorNode]) -> dict[OperatorNode, set[SourceNode | None]]:
+    """Return for each operator the sources that it depends on, directly or not; None among them stands for a whole batch."""
+    needed: dict[OperatorNode, set[SourceNode | None]] = {}
     for node in operators:
-        home: set[SourceNode | None] = set() if node.operator.per_sample else {None}
+        sources: set[SourceNode | None] = set() if node.operator.per_sample else {None}
         for data in node.needs:
             if isinstance(data.producer, SourceNode):
-                home.add(data.producer)
+                sources.add(data.producer)
             elif isinstance(data.producer, OperatorNode):
-                home |= homes[data.producer]
-        homes[node] = home
-    return homes
+                sources |= needed[data.producer]
+        needed[node] = sources
+    return needed
 
 
-def _fuse(graph: Graph, source: SourceNode, nodes: Sequence[OperatorNode], facts: Facts) -> Fusion:
+def _fuse(graph: Graph, source: SourceNode, nodes: Sequence[OperatorNode], context: ProgramContext) -> Fusion:
     needs = [data for node in nodes for data in node.needs]
-    inside = sorted({*nodes, *_with_what_they_need(needs)}, key=lambda node: node.number)
+    inside = sorted({*nodes, *_with_dependencies(needs)}, key=lambda node: node.number)
     made = {*_source_outputs(source), *(output for node in inside for output in _outputs(node))}
     outside = [data for node in graph.operators if node not in inside for data in node.needs]
     wanted = dict.fromkeys(map(key, (*graph.outputs, *graph.sinks, *outside)))
     outputs = [data for data in wanted if data in made]
-    return Fusion(tuple(inside), make_program(_source_outputs(source), inside, outputs, facts), tuple(outputs))
+    return Fusion(tuple(inside), make_program(_source_outputs(source), inside, outputs, context), tuple(outputs))
 
 
-def _with_what_they_need(data: Iterable[DataNode], there: Container[Key] = ()) -> list[OperatorNode]:
-    """The operators that make some data, and what they need for that and is not there."""
+def _with_dependencies(data: Iterable[DataNode], there: Container[Key] = ()) -> list[OperatorNode]:
+    """Return the operators that produce some data, and their dependencies, except for data already there."""
     found: dict[OperatorNode, None] = {}
 
     def visit(data: DataNode) -> None:
@@ -189,19 +196,19 @@ def _with_what_they_need(data: Iterable[DataNode], there: Container[Key] = ()) -
     return list(found)
 
 
-def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], facts: Facts) -> Iterable[Stage]:
+def _stages(graph: Graph, fusions: Mapping[SourceNode, Fusion], context: ProgramContext) -> Iterable[Stage]:
     there: set[Key] = {output for fusion in fusions.values() for output in fusion.outputs}
     wanted = set(map(key, (*graph.outputs, *graph.sinks)))
     missing = [node for node in (*graph.outputs, *graph.sinks) if key(node) not in there]
-    pending = sorted(_with_what_they_need(missing, there), key=lambda node: node.number)
+    pending = sorted(_with_dependencies(missing, there), key=lambda node: node.number)
     while pending:
-        behind = _behind_batches(pending)
-        now = [node for node in pending if node not in behind]
-        pending = [node for node in pending if node in behind]
+        later = _after_batch_operators(pending)
+        now = [node for node in pending if node not in later]
+        pending = [node for node in pending if node in later]
         if now:
-            yield _program_stage(now, pending, wanted, facts)
-        if pending:  # the first needs nothing of the others
-            yield _batch_stage(pending.pop(0), facts)
+            yield _program_stage(now, pending, wanted, context)
+        if pending:  # the first does not depend on the others
+            yield _batch_stage(pending.pop(0), context)
 
 
 def _source_outputs(source: SourceNode) -> list[Key]:
@@ -212,20 +219,20 @@ def _outputs(node: OperatorNode) -> list[Key]:
     return [(node, i) for i in range(len(node.layouts))]
 
 
-def _behind_batches(nodes: Sequence[OperatorNode]) -> set[OperatorNode]:
-    """Of some operators, those that need a batch, or what such an operator makes."""
-    behind: set[Producer] = set()
+def _after_batch_operators(nodes: Sequence[OperatorNode]) -> set[OperatorNode]:
+    """Return the operators that need a whole batch or depend on one that does."""
+    found: set[Producer] = set()
     for node in nodes:
-        if not node.operator.per_sample or any(data.producer in behind for data in node.needs):
-            behind.add(node)
-    return {node for node in nodes if node in behind}
+        if not node.operator.per_sample or any(data.producer in found for data in node.needs):
+            found.add(node)
+    return {node for node in nodes if node in found}
 
 
 def _program_stage(
     nodes: Sequence[OperatorNode],
     later: Sequence[OperatorNode],
     wanted: set[Key],
-    facts: Facts,
+    context: ProgramContext,
 ) -> ProgramStage:
     made = dict.fromkeys(output for node in nodes for output in _outputs(node))
     given = dict.fromkeys(
@@ -236,19 +243,19 @@ def _program_stage(
     )
     needed = wanted | {key(data) for node in later for data in node.needs}
     outputs = [data for data in made if data in needed]
-    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, facts), tuple(outputs))
+    return ProgramStage(tuple(given), make_program([*given], nodes, outputs, context), tuple(outputs))
 
 
-def _batch_stage(node: OperatorNode, facts: Facts) -> BatchStage:
+def _batch_stage(node: OperatorNode, context: ProgramContext) -> BatchStage:
     inputs = tuple(dict.fromkeys(map(key, node.needs)))
     registers = {data: i for i, data in enumerate(inputs)}
     outputs = tuple(_outputs(node))
     registers |= {output: len(inputs) + i for i, output in enumerate(outputs)}
-    return BatchStage(inputs, make_step(node, registers, (), facts), outputs)
+    return BatchStage(inputs, make_step(node, registers, (), context), outputs)
 
 
 def _random_keys(operators: Iterable[OperatorNode], entropy: int) -> dict[OperatorNode, RandomKey]:
-    """Of the operators that have random numbers: what these depend on, besides the sample."""
+    """Return the keys of the operators with random numbers."""
     random = [node for node in operators if node.operator.seed is not None]
     numbers = {number: i for i, number in enumerate(sorted({node.number for node in random}))}
     keys = {}
@@ -259,11 +266,8 @@ def _random_keys(operators: Iterable[OperatorNode], entropy: int) -> dict[Operat
     return keys
 
 
-# In the workers
-
-
-class _Behind:
-    """A callback with operators behind it."""
+class _FusedCallback:
+    """A source's callback followed by operators; workers call it."""
 
     def __init__(self, source: Source, declared: Sequence[OutputSchema], program: Program) -> None:
         self._source = source
@@ -272,7 +276,7 @@ class _Behind:
 
     def __call__(self, info: SampleInfo) -> tuple[Any, ...]:
         call = current_call.get()
-        # The memory is for what the operators make of the sample, and not for the sample.
+        # The memory in the batch is for the results of the operators, not for the sample itself.
         current_call.set(call._replace(empty=None))
         callback = self._source.callback
         try:
@@ -295,13 +299,13 @@ class _Behind:
 
 
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
-    """A source whose samples are what the operators behind it make; and what is known of its outputs."""
+    """Return a source whose samples are the results of the operators behind it, and the schema of its outputs."""
     declared = node.external.declared
     bare = source._replace(on_error="raise", worker_setup=None, worker_teardown=None)
     outputs = [declared[i] if producer is node else OutputSchema(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
     objects = tuple(producer is node and source.is_object(i) for producer, i in fusion.outputs)
     fused = source._replace(
-        callback=_Behind(bare, declared, fusion.program),
+        callback=_FusedCallback(bare, declared, fusion.program),
         num_outputs=len(outputs),
         objects=objects if any(objects) else (),
     )

@@ -1,7 +1,8 @@
-"""Operators that make a sample of a sample, one behind the other: what runs in threads, and in workers behind a source.
+"""Programs: operators that compute one sample from one sample, in order. They run in threads, and in workers behind a
+source.
 
-A program has numbered registers. The first hold the samples that it is given, others constants, and each step leaves its
-results in further ones. It keeps nothing between samples, and can be pickled.
+A program has numbered registers. The first hold the input samples, the next ones constants, and each step writes its
+results to further ones. A program has no state between samples, and can be pickled.
 """
 
 from __future__ import annotations
@@ -18,25 +19,25 @@ from dali_like.graph.operator_interface import Array, Operator, OperatorCall, ch
 from dali_like.graph.operator_random import RandomKey
 from dali_like.types import SampleInfo
 
-#: What a node stands for: a producer and one of its outputs.
+#: Identity of a node's data: a producer and the number of one of its outputs.
 Key = tuple[Producer, int]
-#: Given the number of an export, a shape and a dtype: the memory that it should lie in, if there is any.
+#: Given the number of an export, a shape and a dtype, returns memory for the result; None if it has no fixed place.
 Empty = Callable[[int, tuple[int, ...], np.dtype[Any]], Array | None]
 
 
 def key(node: DataNode) -> Key:
-    """What a node stands for."""
+    """Return the identity of a node's data."""
     return node.producer, node.output
 
 
-class Facts(NamedTuple):
-    """What programs depend on besides the nodes.
+class ProgramContext(NamedTuple):
+    """Data that programs depend on besides the nodes.
 
     Attributes:
-        operators: of the nodes.
-        seen: the layouts of the data of sources, where they are not those that were declared.
-        random_keys: of the nodes that have random numbers.
-        image_limit_bytes: what an image may take that is decoded.
+        operators: the operators of the nodes.
+        seen: observed layouts of sources where they differ from the declared ones.
+        random_keys: of the nodes with random numbers.
+        image_limit_bytes: the largest decoded image.
     """
 
     operators: Mapping[OperatorNode, Operator]
@@ -45,7 +46,7 @@ class Facts(NamedTuple):
     image_limit_bytes: int
 
     def layouts_of(self, data: DataNode) -> str:
-        """The layouts that data may have."""
+        """Return the possible layouts of a node's data."""
         if isinstance(data.producer, OperatorNode):
             return self.operators[data.producer].layouts[data.output]
         if isinstance(data.producer, SourceNode) and data.producer in self.seen:
@@ -57,13 +58,13 @@ class ProgramStep(NamedTuple):
     """The application of one operator.
 
     Attributes:
-        inputs, arguments: the registers of its inputs, and of its arguments that are nodes.
-        layouts: of the inputs, as far as they are known.
-        output: the first of the registers of its outputs.
-        random_key: of its random numbers, if it has any.
-        image_limit_bytes: what an image may take that is decoded.
-        framed: the layouts of those that may have a value for each frame; see `OperatorCall.framed`.
-        export: which export its only output is, if it is one.
+        inputs, arguments: registers of its inputs, and of its arguments that are nodes.
+        layouts: of the inputs, as far as known.
+        output: the first register of its outputs.
+        random_key: of its random numbers; None if it has none.
+        image_limit_bytes: the largest decoded image.
+        framed: layouts of inputs and arguments that may have a value for each frame; see `OperatorCall.framed`.
+        export: number of the export that is its only output; None if there is none.
     """
 
     operator: Operator
@@ -77,7 +78,7 @@ class ProgramStep(NamedTuple):
     export: int | None = None
 
     def run(self, registers: list[Any], info: SampleInfo, empty: Empty | None = None, count: int = 1) -> None:
-        """Make the outputs of one sample; of an operator on batches, of all samples, which are `count`."""
+        """Compute the outputs of one sample; for an operator on batches, of all `count` samples."""
         inputs = [registers[i] for i in self.inputs]
         place = None if self.export is None or empty is None else functools.partial(empty, self.export)
         is_between = self.export is None and self.operator.per_sample and len(self.operator.layouts) == 1
@@ -93,22 +94,22 @@ class ProgramStep(NamedTuple):
         try:
             outputs = self.operator.compute(call, inputs, arguments)
         except Exception as error:
-            what = (
+            where = (
                 describe_info(info) if self.operator.per_sample else f"iteration {info.iteration} in epoch {info.epoch_idx}"
             )
-            error.add_note(f"raised by {self.operator.name} for {what}{_files_of(registers)}")
+            error.add_note(f"raised by {self.operator.name} for {where}{_files_of(registers)}")
             raise
         registers[self.output : self.output + len(outputs)] = outputs
 
 
 class Program(NamedTuple):
-    """Operators that make a sample of a sample.
+    """Operators that compute a sample from a sample.
 
     Attributes:
-        constants: what stands in the registers behind the samples that it is given.
-        num_registers: how many registers there are in all.
-        steps: in the order in which they are to run.
-        exports: the registers of its results.
+        constants: the contents of the registers after the input samples.
+        num_registers: total number of registers.
+        steps: in the order of execution.
+        exports: registers of the results.
     """
 
     constants: tuple[Array, ...]
@@ -117,7 +118,7 @@ class Program(NamedTuple):
     exports: tuple[int, ...]
 
     def run(self, samples: Sequence[Any], info: SampleInfo, empty: Empty | None = None) -> tuple[Any, ...]:
-        """The results for one sample; those may lie where `empty` says, but need not."""
+        """Return the results for one sample. Results may lie in memory from `empty`, but need not."""
         registers = [*samples, *self.constants]
         registers += [None] * (self.num_registers - len(registers))
         for step in self.steps:
@@ -125,14 +126,16 @@ class Program(NamedTuple):
         return tuple([registers[i] for i in self.exports])
 
 
-def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: Sequence[Key], facts: Facts) -> Program:
-    """The program of some operators of a graph.
+def make_program(
+    inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: Sequence[Key], context: ProgramContext
+) -> Program:
+    """Return the program of some operators of a graph.
 
     Args:
-        inputs: what it is given.
-        nodes: the operators, in an order in which they can run.
-        exports: what it returns.
-        facts: about the graph.
+        inputs: the data that the program receives.
+        nodes: the operators, in an order of execution.
+        exports: the data that the program returns.
+        context: of the graph.
     """
     registers: dict[Key, int] = {data: i for i, data in enumerate(inputs)}
     constants = []
@@ -144,31 +147,33 @@ def make_program(inputs: Sequence[Key], nodes: Sequence[OperatorNode], exports: 
     for node in nodes:
         first = len(registers)
         registers |= {(node, output): first + output for output in range(len(node.layouts))}
-        steps.append(make_step(node, registers, exports, facts))
+        steps.append(make_step(node, registers, exports, context))
     used = tuple(registers[data] for data in exports)
     return Program(tuple(constants), len(registers), tuple(steps), used)
 
 
-def make_step(node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], facts: Facts) -> ProgramStep:
-    """The application of one operator, given which data is in which register."""
-    others: dict[str | int, str] = {i: facts.layouts_of(data) for i, data in enumerate(node.inputs) if i}
-    others |= {name: facts.layouts_of(data) for name, data in node.argument_inputs.items()}
+def make_step(
+    node: OperatorNode, registers: Mapping[Key, int], exports: Sequence[Key], context: ProgramContext
+) -> ProgramStep:
+    """Return the step of one operator, given the registers of all data."""
+    others: dict[str | int, str] = {i: context.layouts_of(data) for i, data in enumerate(node.inputs) if i}
+    others |= {name: context.layouts_of(data) for name, data in node.argument_inputs.items()}
     export = exports.index((node, 0)) if (node, 0) in exports and len(node.layouts) == 1 else None
     return ProgramStep(
-        facts.operators[node],
-        tuple(registers[key(data)] for data in node.inputs),
-        {name: registers[key(data)] for name, data in node.argument_inputs.items()},
-        tuple(map(facts.layouts_of, node.inputs)),
-        registers[node, 0],
-        facts.random_keys.get(node),
-        facts.image_limit_bytes,
-        {name: layouts for name, layouts in others.items() if "F" in layouts},
-        export,
+        context.operators[node],
+        inputs=tuple(registers[key(data)] for data in node.inputs),
+        arguments={name: registers[key(data)] for name, data in node.argument_inputs.items()},
+        layouts=tuple(map(context.layouts_of, node.inputs)),
+        output=registers[node, 0],
+        random_key=context.random_keys.get(node),
+        image_limit_bytes=context.image_limit_bytes,
+        framed={name: layouts for name, layouts in others.items() if "F" in layouts},
+        export=export,
     )
 
 
 def _files_of(samples: Sequence[Any]) -> str:
-    """The files that samples are parts of, as far as these say so: arrays of `numpy.memmap` do."""
+    """Return the names of the files that samples come from; arrays of `numpy.memmap` know theirs."""
     files = {str(sample.filename): None for sample in samples if isinstance(sample, np.memmap) and sample.filename}
     return f", from {' and '.join(files)}" if files else ""
 

@@ -1,9 +1,14 @@
-"""Indices in brackets behind a data node: ``node[0, 2:5, other]``, as in DALI.
+"""Indices in brackets after a data node: ``node[0, 2:5, other]``, as in DALI.
 
-There is one for each dimension, from the first one on: an integer, which removes the dimension; a slice; either of nodes
-that have a single integer for each sample; ``newaxis``; or, which DALI does not have, ``...``. Integers count from the end
-if negative. Slices are Python's. The layout loses the letters of the dimensions that go; it goes with a new axis that has
-no name.
+There is one index for each dimension, from the first one on:
+
+- an integer, which removes the dimension; negative ones count from the end
+- a slice, with Python's semantics
+- either of these with data nodes, which hold one integer for each sample
+- ``newaxis``
+- ``...``, which DALI does not have
+
+The layout loses the letters of removed dimensions. A new axis without a name removes the whole layout.
 """
 
 from __future__ import annotations
@@ -29,7 +34,7 @@ from dali_like.graph.operator_interface import Array, OperatorCall
 
 
 class Ref(NamedTuple):
-    """The value of an input, counted from the one behind the data."""
+    """The value of an input, counted from the first input after the data."""
 
     number: int
 
@@ -46,21 +51,21 @@ class IndexRange(NamedTuple):
 
 
 class New(NamedTuple):
-    """A new axis, and its name."""
+    """A new axis and its name."""
 
     name: str | None
 
 
-#: What stands in the brackets, with the nodes taken out.
+#: One index. References replace the nodes.
 Part: TypeAlias = int | Ref | IndexRange | New | EllipsisType
 
 
 @dataclass(frozen=True)
 class Subscription:
-    """Taking parts out of samples; a `dali_like.graph.operator_interface.Operator`.
+    """Takes parts of samples; a `dali_like.graph.operator_interface.Operator`.
 
     Attributes:
-        parts: which ones; the nodes among them are the inputs behind the first.
+        parts: the indices; the nodes among them are the inputs after the first.
         layouts: of the result.
     """
 
@@ -88,7 +93,8 @@ class Subscription:
         names = [new.name for new in self.parts if isinstance(new, New)]
         if any(names) and part.ndim > len(names) and not call.layout:
             raise SampleError(
-                f"newaxis({names[0]!r}) gives a name to a dimension, but the others have none: there is no layout"
+                f"newaxis({names[0]!r}) names a dimension, but the input has no layout, so the other dimensions have no "
+                "names. Use newaxis without a name, or give the input a layout"
             )
         return (call.part(part),)
 
@@ -97,11 +103,12 @@ def subscribe(data: DataNode, subscripts: Sequence[Any]) -> DataNode:
     """Add a subscription to the graph.
 
     Args:
-        subscripts: what stands in the brackets.
+        data: the node.
+        subscripts: the indices.
 
     Raises:
-        ArgumentTypeError: something of it is no index.
-        ArgumentError: there are more of them than the layout has dimensions, or they do not go together.
+        ArgumentTypeError: an index has an unsupported type.
+        ArgumentError: there are more indices than the layout has dimensions, or they contradict each other.
     """
     values: list[DataNode] = []
     return _subscribe(data, values, tuple([_part(subscript, values) for subscript in subscripts]))
@@ -138,7 +145,7 @@ def _part(subscript: Any, values: list[DataNode]) -> Part:
     if isinstance(subscript, EllipsisType):
         return subscript
     if (bound := _bound(subscript, values)) is None:
-        raise ArgumentTypeError("None is no index of a DataNode: `newaxis` adds a dimension, `:` takes all of one")
+        raise ArgumentTypeError("None is not an index of a DataNode: `newaxis` adds a dimension, `:` keeps a whole one")
     return bound
 
 
@@ -162,7 +169,7 @@ def _no_flag(value: Any) -> Any:
 
 def _layouts(words: Sequence[str], parts: Sequence[Part]) -> str:
     taken = _num_taken(parts)
-    if not words:  # it is that of the new dimensions, if there are no others
+    if not words:  # without a layout, only the new dimensions have names
         return "".join(part.name or "" for part in parts if isinstance(part, New))
     if all(len(word) < taken for word in words):
         raise ArgumentClashError(f"Too many indices ({taken}) for the layout {' '.join(words)!r}")
@@ -188,7 +195,7 @@ def _layout(word: str, parts: Sequence[Part]) -> str:
 
 
 def _num_taken(parts: Sequence[Part]) -> int:
-    """How many dimensions they are about."""
+    """Return how many dimensions the indices refer to."""
     return sum(not isinstance(part, (New, EllipsisType)) for part in parts)
 
 
@@ -208,7 +215,7 @@ def _index(part: Part, numbers: Sequence[int]) -> Any:
     return numbers[part.number] if isinstance(part, Ref) else part
 
 
-# Numbers, strings, and lists of them: nodes as "$0", slices as lists of three, new axes as lists of one
+# The form for saving: numbers, strings and lists. A node is "$0", a slice a list of three, a new axis a list of one.
 
 
 def _to_plain(part: Any) -> Any:
@@ -228,7 +235,7 @@ def _from_plain(part: Any) -> Part:
         return Ellipsis
     if (bound := _from_plain_bound(part)) is not None:
         return bound
-    raise DefinitionError(f"{part!r} is no index")
+    raise DefinitionError(f"{part!r} is not a saved index of a DataNode")
 
 
 def _from_plain_bound(bound: Any) -> Bound:
@@ -236,4 +243,4 @@ def _from_plain_bound(bound: Any) -> Bound:
         return Ref(int(bound[1:]))
     if bound is None or (isinstance(bound, int) and not isinstance(bound, bool)):
         return bound
-    raise DefinitionError(f"{bound!r} is no index")
+    raise DefinitionError(f"{bound!r} is not a saved index of a DataNode")

@@ -1,4 +1,6 @@
-"""What transforms do with images, which are arrays (height, width) or (height, width, channels). OpenCV does most of it."""
+"""Image arithmetic for transforms. Images are arrays (height, width) or (height, width, channels); OpenCV does most of the
+work.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ from dali_like.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["InterpolationMode", "as_image", "as_interpolation", "is_array", "mirrored", "padded", "resized"]
 
-#: What OpenCV computes with. It flips others, too, but makes int32 of int64 in doing so.
+#: dtypes that OpenCV supports. It also flips others, but converts int64 to int32.
 _OPENCV_DTYPES = frozenset(map(np.dtype, ("uint8", "uint16", "int16", "float32", "float64")))
 _OPENCV_CHANNELS = 4
 
 
 class InterpolationMode(enum.Enum):
-    """How `Resize` and `RandomResizedCrop` compute pixels; they take the names, too."""
+    """Interpolation of `Resize` and `RandomResizedCrop`, which also accept the names."""
 
     NEAREST = "nearest"
     NEAREST_EXACT = "nearest-exact"
@@ -41,15 +43,15 @@ _SMOOTH = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, InterpolationM
 
 
 def is_array(value: Any) -> bool:
-    """Whether it is an array, or has the array interface."""
+    """Return whether a value is an array or has the array interface."""
     return isinstance(value, np.ndarray) or (hasattr(value, "__array_interface__") and not isinstance(value, type))
 
 
 def as_image(img: Any) -> NDArray[Any]:
-    """What a transform was given, as an array.
+    """Return an argument of a transform as an array.
 
     Raises:
-        ArgumentTypeError: it is none.
+        ArgumentTypeError: it is not an array.
         ArgumentError: it has neither two nor three dimensions.
     """
     if not is_array(img):
@@ -61,10 +63,10 @@ def as_image(img: Any) -> NDArray[Any]:
 
 
 def as_interpolation(value: Any) -> InterpolationMode:
-    """The mode of this name, or that it is.
+    """Return the interpolation mode, given as a mode or by its name.
 
     Raises:
-        ArgumentTypeError: there is none.
+        ArgumentTypeError: there is no such mode.
     """
     try:
         return InterpolationMode(value)
@@ -74,7 +76,7 @@ def as_interpolation(value: Any) -> InterpolationMode:
 
 
 def padded(image: NDArray[Any], height: int, width: int) -> NDArray[Any]:
-    """The image with zeros around it, as far as it is smaller than that."""
+    """Pad an image with zeros on all sides up to a minimum size."""
     missing = [max(0, height - image.shape[0]), max(0, width - image.shape[1])]
     if not any(missing):
         return image
@@ -82,7 +84,7 @@ def padded(image: NDArray[Any], height: int, width: int) -> NDArray[Any]:
 
 
 def mirrored(image: NDArray[Any]) -> NDArray[Any]:
-    """The image, left to right."""
+    """Return the image with left and right exchanged."""
     if not _opencv_takes(image):
         return np.ascontiguousarray(image[:, ::-1])
     cv2 = optional("cv2", "flipping images", "images")
@@ -90,11 +92,11 @@ def mirrored(image: NDArray[Any]) -> NDArray[Any]:
 
 
 def resized(image: NDArray[Any], height: int, width: int, interpolation: InterpolationMode, antialias: bool) -> NDArray[Any]:
-    """The image in another size. With `antialias`, edges that become shorter are averaged first.
+    """Resize an image. With `antialias`, sides that shrink are filtered first.
 
     Raises:
         ArgumentError: there are no pixels before or after.
-        ArgumentTypeError: OpenCV does not resize images of this dtype, or of so many channels.
+        ArgumentTypeError: OpenCV does not resize images of this dtype or number of channels.
     """
     if image.shape[:2] == (height, width):
         return image
@@ -123,5 +125,5 @@ def _opencv_takes(image: NDArray[Any]) -> bool:
 
 
 def _with_channels(pixels: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
-    """OpenCV drops the last dimension where it is 1."""
+    """Restore a last dimension of 1, which OpenCV drops."""
     return pixels.reshape(*pixels.shape[:2], *like.shape[2:])

@@ -1,13 +1,13 @@
-"""Decodes encoded images on the CPU, as DALI's image decoders do: JPEG, PNG, WebP, BMP and TIFF to HWC uint8.
+"""Decode JPEG, PNG, WebP, BMP and TIFF images to HWC uint8 on the CPU, as DALI's image decoders do.
 
-Pure functions of bytes: they know nothing of pipelines and keep no state. `_image_header` says what a file promises,
-this module makes pixels of it and holds them against that promise. JPEG goes through simplejpeg (libjpeg-turbo),
-straight into the caller's memory where nothing has to be converted or turned; everything else goes through OpenCV. Both
+The functions are pure functions of bytes, without state, and know nothing of pipelines. `header` reads the declared
+properties of a file; this module decodes the pixels and checks them against the header. simplejpeg (libjpeg-turbo) decodes
+JPEG, directly into the caller's memory if no conversion or rotation is needed. OpenCV decodes the other formats. Both
 release the GIL while they decode.
 
-The reference is DALI 1.53 with device="cpu": ``nvidia.dali.fn.decoders.image``, which disregards EXIF, for
-`adjust_orientation=False`, and ``nvidia.dali.fn.experimental.decoders.image`` for `adjust_orientation=True`. Where
-these two make different pixels of a file, `tests/parity/test_image_decoder.py` says which one is followed, and why.
+The reference is DALI 1.53 with device="cpu". `adjust_orientation=False` follows ``nvidia.dali.fn.decoders.image``, which
+ignores EXIF. `adjust_orientation=True` follows ``nvidia.dali.fn.experimental.decoders.image``. Where these two differ in
+other pixels, `tests/parity/test_image_decoder.py` states the reference and the reason.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageHeader", "decode_image", "decode_jpeg_smaller", "decoded_shape", "may_be_decoded_smaller", "read_header"]
 
-# What libjpeg says when bytes are left over after the last block of a complete image. It reports the first irregularity
-# that it meets, and nothing comes after the end marker, so that nothing else was wrong. DALI decodes such files, too.
+# libjpeg's message for extra bytes after the last block of a complete image. libjpeg reports the first irregularity, and
+# nothing follows the end marker, so the image has no other defect. DALI decodes such files, too.
 _BYTES_LEFT_OVER = "extraneous bytes before marker 0xd9"
-# What TurboJPEG says of sampling factors that it has no name for; OpenCV's libjpeg decodes them.
+# TurboJPEG's message for sampling factors that it has no name for; OpenCV's libjpeg decodes them.
 _UNNAMED_SAMPLING = "subsampling"
 
-# ITU-R BT.601 with studio range, on 8-bit RGB; rows are Y, Cb, Cr.
+# ITU-R BT.601, limited range, for 8-bit RGB; the rows are Y, Cb, Cr.
 _YCBCR = np.array(
     [
         [0.25678824, 0.50412941, 0.09790588],
@@ -46,15 +46,15 @@ _YCBCR = np.array(
 )
 _YCBCR_OFFSET = np.array([16, 128, 128], dtype=np.float32)
 
-#: What is counted for a pixel, whatever the output type. What decoders need on the way is up to three times as much.
+#: Bytes counted per pixel, for any output type. Decoders temporarily need up to three times as much.
 _PIXEL_BYTES = 3
-#: Below this nobody looks how much memory there is: that takes a tenth of a millisecond.
+#: Smaller images skip the check for available memory, which takes a tenth of a millisecond.
 _MUCH_BYTES = 1 << 26
 _BAND_PIXELS = 1 << 16
 
 
 def read_header(encoded: NDArray[np.uint8]) -> ImageHeader | None:
-    """What the file says of itself, from its bytes alone; None where it is no image or its header is broken.
+    """Read the image header; None if the bytes are not an image or the header is broken.
 
     Raises:
         SampleTypeError: `encoded` is not a 1-D uint8 array.
@@ -66,7 +66,7 @@ def read_header(encoded: NDArray[np.uint8]) -> ImageHeader | None:
 def decoded_shape(
     encoded: NDArray[np.uint8], output_type: DALIImageType, adjust_orientation: bool = True
 ) -> tuple[int, int, int] | None:
-    """The (height, width, channels) of what `decode_image` returns; None where it raises because of the header.
+    """Return the (height, width, channels) that `decode_image` would return; None where the header makes it raise.
 
     Raises:
         SampleTypeError: `encoded` is not a 1-D uint8 array.
@@ -82,31 +82,31 @@ def decode_image(
     out: NDArray[np.uint8] | Callable[[tuple[int, int, int]], NDArray[np.uint8]] | None = None,
     limit_bytes: int = LEAST_IMAGE_LIMIT_BYTES,
 ) -> NDArray[np.uint8]:
-    """Decodes one image.
+    """Decode one image.
 
-    `output_type` chooses the channels. RGB, BGR and YCbCr have three: gray is repeated, alpha is dropped, not blended.
-    GRAY has one. ANY_DATA has those of the file: 1 for gray, 3 for colour, palettes and CMYK, 4 for colour with alpha;
-    alpha beside gray is dropped, and so is a colour or palette entry that is declared transparent. 16-bit samples keep
-    their upper eight bits (those of RGB TIFFs are rounded to eight). YCbCr is RGB converted by ITU-R BT.601 with studio
-    range. Of several frames or pages the first is decoded.
+    `output_type` selects the channels. RGB, BGR and YCbCr have three: gray is repeated, and alpha is dropped without
+    blending. GRAY has one. ANY_DATA keeps those of the file: 1 for gray, 3 for color, palettes and CMYK, 4 for color with
+    alpha. Alpha with gray is dropped, as is a color or palette entry declared transparent. 16-bit samples keep their upper
+    eight bits (RGB TIFFs: rounded to eight). YCbCr is converted from RGB by ITU-R BT.601, limited range. Of several frames
+    or pages the first is decoded.
 
     Args:
         encoded: the bytes of the file, 1-D uint8.
-        output_type: the colour format of the result.
-        adjust_orientation: turn and mirror the image as its EXIF or TIFF tag says; otherwise it comes as it is stored.
-        out: C-contiguous uint8 array of the decoded shape to decode into, or what makes one of that shape. After an error
-            its contents are undefined.
-        limit_bytes: what the pixels may take that the header promises, three bytes each.
+        output_type: color format of the result.
+        adjust_orientation: whether to rotate and mirror the image according to its EXIF or TIFF tag.
+        out: C-contiguous uint8 array of the decoded shape to decode into, or a function that returns one for a shape. After
+            an error its contents are undefined.
+        limit_bytes: maximum for the pixels declared by the header, at three bytes each.
 
     Returns:
         `out`, or else a new C-contiguous uint8 array (height, width, channels).
 
     Raises:
         SampleTypeError: `encoded` is not a 1-D uint8 array.
-        DecodeError: the data are of no supported format, are incomplete, or are damaged in a way that shows; or the image
-            is larger than `limit_bytes` allows.
-        OutOfMemoryError: there is not so much memory now.
-        ArgumentError: `out` is of another shape or dtype, is read-only or is not C-contiguous.
+        DecodeError: the format is not supported, the data are incomplete or detectably damaged, or the image exceeds
+            `limit_bytes`.
+        OutOfMemoryError: not enough memory is available now.
+        ArgumentError: `out` has another shape or dtype, is read-only or is not C-contiguous.
         MissingExtraError: simplejpeg or OpenCV is not installed.
     """
     encoded = _checked(encoded)
@@ -114,7 +114,7 @@ def decode_image(
     if facts is None:
         raise DecodeError(f"not a JPEG, PNG, WebP, BMP or TIFF image: {_described(encoded)}")
     if encoded.size < facts.needs_bytes:
-        raise _error(encoded, facts, f"truncated, the file should have {facts.needs_bytes} bytes or more")
+        raise _error(encoded, facts, f"truncated: the file should have {facts.needs_bytes} bytes or more")
     if facts.header is None:
         raise _error(encoded, facts, facts.problem)
 
@@ -144,40 +144,41 @@ def decode_image(
 
 
 def may_be_decoded_smaller(encoded: NDArray[np.uint8], factor: int, limit_bytes: int) -> bool:
-    """Whether the limit allows a JPEG divided by so much; memory is saved only where its rows are stored in their order."""
+    """Return whether the limit allows decoding a JPEG at this divisor. Only JPEGs with sequential rows save memory."""
     header = read_header(encoded)
     divisor = factor**2 if jpeg_blocks(encoded.data) is not None else 1
     return header is not None and header.height * header.width * _PIXEL_BYTES // divisor <= limit_bytes
 
 
 def decode_jpeg_smaller(encoded: NDArray[np.uint8], output_type: DALIImageType, factor: int, out: NDArray[np.uint8]) -> bool:
-    """Decodes a JPEG at a half, a quarter or an eighth of its size, which skips most of the arithmetic of decoding.
+    """Decode a JPEG at half, a quarter or an eighth of its size, which skips most of the decoding arithmetic.
 
     Args:
         encoded: the bytes of the file, 1-D uint8.
         output_type: RGB, BGR or GRAY.
         factor: 2, 4 or 8.
-        out: C-contiguous uint8 array for the image as it is stored, its extents divided by the factor and rounded up.
+        out: C-contiguous uint8 array for the image in stored orientation; its extents are those of the image divided by the
+            factor, rounded up.
 
     Returns:
-        Whether it has been decoded. If not, only `decode_image` can decode the file, or say why not.
+        Whether the file was decoded. If not, only `decode_image` can decode it or raise the reason.
     """
     facts = file_facts(_checked(encoded).data)
     if facts is None or facts.format != "jpeg" or facts.header is None or facts.ink != "none":
         return False
-    colourspace = {RGB: "RGB", BGR: "BGR", GRAY: "GRAY"}.get(output_type)
+    colorspace = {RGB: "RGB", BGR: "BGR", GRAY: "GRAY"}.get(output_type)
     height, width, channels = _shape(facts.header, output_type, False)
     smaller = -(-height // factor), -(-width // factor)
-    if colourspace is None or out.shape != (*smaller, channels):
+    if colorspace is None or out.shape != (*smaller, channels):
         return False
     simplejpeg = _extra("simplejpeg")
     least = {"min_height": smaller[0], "min_width": smaller[1]}
     try:
         if simplejpeg.decode_jpeg_header(encoded, **least)[:2] != smaller:
             return False
-        simplejpeg.decode_jpeg(encoded, colourspace, buffer=out, **least)
+        simplejpeg.decode_jpeg(encoded, colorspace, buffer=out, **least)
     except ValueError as error:
-        return _BYTES_LEFT_OVER in str(error)  # which is said when all pixels are there
+        return _BYTES_LEFT_OVER in str(error)  # reported after all pixels are decoded
     return True
 
 
@@ -188,21 +189,21 @@ def _decode_jpeg(
     output_type: DALIImageType,
     into: NDArray[np.uint8] | None,
 ) -> NDArray[np.uint8]:
-    """Decodes a JPEG as stored, and returns `into` if that is what the pixels were written to."""
+    """Decode a JPEG in stored orientation; return `into` if the pixels were written there."""
     simplejpeg = _extra("simplejpeg")
     gray = output_type == GRAY or (output_type == ANY_DATA and header.channels == 1)
-    colourspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
+    colorspace = "GRAY" if gray else "BGR" if output_type == BGR else "RGB"
     if facts.ink != "none":
-        colourspace, into = "CMYK", None
+        colorspace, into = "CMYK", None
     pixels: NDArray[np.uint8]
     try:
-        pixels = simplejpeg.decode_jpeg(encoded, colourspace, buffer=into)
+        pixels = simplejpeg.decode_jpeg(encoded, colorspace, buffer=into)
     except ValueError as error:
         if _BYTES_LEFT_OVER in str(error):
             if into is not None:
-                return into  # this is said when all pixels are there
-            pixels = simplejpeg.decode_jpeg(encoded, colourspace, strict=False)
-        # OpenCV may fill up a truncated JPEG in silence, hence the look at its end.
+                return into  # reported after all pixels are decoded
+            pixels = simplejpeg.decode_jpeg(encoded, colorspace, strict=False)
+        # OpenCV may silently fill up a truncated JPEG, so check for its end marker.
         elif _UNNAMED_SAMPLING in str(error) and jpeg_is_complete(encoded.data):
             return _decode_with_opencv(encoded, facts, header, output_type, into)
         else:
@@ -219,7 +220,7 @@ def _decode_with_opencv(
     output_type: DALIImageType,
     into: NDArray[np.uint8] | None,
 ) -> NDArray[np.uint8]:
-    """Decodes any file as stored, and returns `into` if that is what the pixels were written to."""
+    """Decode any format in stored orientation; return `into` if the pixels were written there."""
     cv2 = _extra("cv2")
     if output_type == GRAY or (output_type == ANY_DATA and header.channels <= 2):
         flags = cv2.IMREAD_GRAYSCALE | cv2.IMREAD_IGNORE_ORIENTATION
@@ -237,17 +238,17 @@ def _decode_with_opencv(
     except cv2.error as error:
         raise _error(encoded, facts, f"OpenCV says: {error}") from None
     if pixels is None:
-        raise _error(encoded, facts, "damaged, or of a kind that OpenCV does not decode")
+        raise _error(encoded, facts, "damaged, or of a variant that OpenCV does not support")
     if pixels.dtype == np.uint16:
         pixels = (pixels >> 8).astype(np.uint8)
     elif pixels.dtype != np.uint8:
-        raise _error(encoded, facts, f"samples of type {pixels.dtype}, uint8 and uint16 are possible")
+        raise _error(encoded, facts, f"samples of type {pixels.dtype}; only uint8 and uint16 are supported")
 
     if pixels.ndim == 2:
         return pixels[:, :, np.newaxis]
     if output_type == BGR:
         return pixels
-    # Not cv2.cvtColor: it would start OpenCV's threads in each worker process.
+    # cv2.cvtColor would start OpenCV's threads in each worker process.
     rgb = into if into is not None and into.shape == pixels.shape else np.empty_like(pixels)
     for channel, source in enumerate((2, 1, 0, 3)[: pixels.shape[2]]):
         rgb[:, :, channel] = pixels[:, :, source]
@@ -255,7 +256,7 @@ def _decode_with_opencv(
 
 
 def _cmyk_to(output_type: DALIImageType, cmyk: NDArray[np.uint8], *, inverted: bool) -> NDArray[np.uint8]:
-    """DALI's conversion: the light that both the ink and the black let through, rounded down."""
+    """Convert CMYK as DALI does: multiply ink and black transmission, rounded down."""
     converted = np.empty((*cmyk.shape[:2], 1 if output_type == GRAY else 3), np.uint8)
     for band in _bands(cmyk):
         passed = (cmyk[band] if inverted else 255 - cmyk[band]).astype(np.uint16)
@@ -276,13 +277,13 @@ def _rgb_to_ycbcr(rgb: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _bands(pixels: NDArray[np.uint8]) -> Iterator[slice]:
-    """Rows that are converted together: what that takes on the way is several times as large as they are."""
+    """Return bands of rows to convert one at a time, because conversion needs several times their memory."""
     rows = max(1, _BAND_PIXELS // max(pixels.shape[1], 1))
     return (slice(begin, begin + rows) for begin in range(0, pixels.shape[0], rows))
 
 
 def _turn_upright(pixels: NDArray[np.uint8], orientation: int, out: NDArray[np.uint8]) -> None:
-    """Writes pixels of EXIF orientation 1 to 8 to `out`, as they are meant to be seen."""
+    """Write pixels of EXIF orientation 1 to 8 to `out`, upright."""
     if orientation == 1:
         np.copyto(out, pixels)
         return
@@ -313,34 +314,34 @@ def _shape(header: ImageHeader, output_type: DALIImageType, adjust_orientation: 
 
 
 def _check_size(encoded: NDArray[np.uint8], facts: FileFacts, header: ImageHeader, limit_bytes: int) -> None:
-    """Look at what a header promises before there is memory for it: a small file may promise anything."""
+    """Check the declared size before allocating memory, because a small file can declare any size."""
     nbytes = header.height * header.width * _PIXEL_BYTES
     if nbytes > limit_bytes:
         raise _error(
             encoded,
             facts,
-            f"its header promises {header.height}x{header.width} pixels, which take {nbytes >> 20} MiB, and an image may "
-            f"take {limit_bytes >> 20} MiB. In a pipeline that is max_held_bytes, divided by py_num_workers + num_threads, "
-            f"or {LEAST_IMAGE_LIMIT_BYTES >> 20} MiB if that is more: raise max_held_bytes if the image is what it says",
+            f"its header declares {header.height}x{header.width} pixels, which take {nbytes >> 20} MiB; the limit for an "
+            f"image is {limit_bytes >> 20} MiB. In a pipeline the limit is max_held_bytes / (py_num_workers + num_threads), "
+            f"but at least {LEAST_IMAGE_LIMIT_BYTES >> 20} MiB. If the image is really so large, raise max_held_bytes",
         )
     if nbytes > _MUCH_BYTES and nbytes > (available := available_bytes()):
         raise OutOfMemoryError(
             f"an image of {header.height}x{header.width} pixels needs {nbytes >> 20} MiB to be decoded, "
-            f"and {available >> 20} MiB are available"
+            f"but only {available >> 20} MiB are available"
         )
 
 
 def _checked(encoded: NDArray[np.uint8]) -> NDArray[np.uint8]:
     if not isinstance(encoded, np.ndarray):
-        raise SampleTypeError(f"encoded images are 1-D uint8 arrays, not {type(encoded).__name__}")
+        raise SampleTypeError(f"encoded images must be 1-D uint8 arrays, not {type(encoded).__name__}")
     if encoded.dtype != np.uint8 or encoded.ndim != 1:
-        raise SampleTypeError(f"encoded images are 1-D uint8 arrays, not {encoded.ndim}-D {encoded.dtype}")
+        raise SampleTypeError(f"encoded images must be 1-D uint8 arrays, not {encoded.ndim}-D {encoded.dtype}")
     return np.ascontiguousarray(encoded)
 
 
 def _check_out(out: NDArray[np.uint8], shape: tuple[int, int, int]) -> None:
     if out.shape != shape or out.dtype != np.uint8:
-        raise ArgumentError(f"out has shape {out.shape} and dtype {out.dtype}, the image decodes to {shape} and uint8")
+        raise ArgumentError(f"out has shape {out.shape} and dtype {out.dtype}, but the image decodes to {shape} and uint8")
     if not (out.flags.c_contiguous and out.flags.writeable):
         raise ArgumentError("out is read-only" if out.flags.c_contiguous else "out is not C-contiguous")
 

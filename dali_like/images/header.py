@@ -1,10 +1,10 @@
-"""What the first bytes of an image file say: format, size, channels, orientation, and where its data ought to end.
+"""Read headers of image files: format, size, channels, orientation, and where the data should end.
 
-One small reader for each format, after the specifications: ITU-T T.81 and Exif 2.32 (JPEG), PNG 1.3, the WebP container
-specification, Microsoft's BITMAPINFOHEADER (BMP), TIFF 6.0 and BigTIFF. They decode nothing and never raise, whatever
-the bytes. A header that makes no sense is no header; whether the data behind it do is for the decoder to say.
+One small reader for each format follows the specifications: ITU-T T.81 and Exif 2.32 (JPEG), PNG 1.3, the WebP container
+specification, Microsoft's BITMAPINFOHEADER (BMP), TIFF 6.0 and BigTIFF. The readers decode nothing and never raise, for any
+bytes. An inconsistent header counts as none; the decoder judges the data behind it.
 
-The directory of tags that a TIFF file is made of is also what EXIF consists of, so that one reader serves both.
+EXIF uses the same tag directory as TIFF, so one reader serves both.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["FileFacts", "ImageHeader", "JpegBlocks", "file_facts", "jpeg_blocks"
 
 
 class ImageHeader(NamedTuple):
-    """What an image file says of itself.
+    """Properties that an image file declares.
 
     Attributes:
         format: "jpeg", "png", "webp", "bmp" or "tiff".
         height: in pixels, as stored, before orientation.
         width: likewise.
-        channels: 1 gray, 2 gray with alpha, 3 colour, 4 colour with alpha. Palettes and CMYK count as colour.
-        orientation: that of EXIF or TIFF, 1 to 8; 1, which is upright, where there is none.
+        channels: 1 gray, 2 gray with alpha, 3 color, 4 color with alpha. Palettes and CMYK count as color.
+        orientation: EXIF or TIFF orientation, 1 to 8; 1 (upright) if there is none.
     """
 
     format: str
@@ -39,14 +39,14 @@ class ImageHeader(NamedTuple):
 
 
 class FileFacts(NamedTuple):
-    """An `ImageHeader`, and what the decoders have to know besides.
+    """An `ImageHeader`, and further properties that decoders need.
 
     Attributes:
         format: as in `ImageHeader`.
-        header: None where there is a problem with it.
-        needs_bytes: a shorter file is truncated; 0 where that is left to the decoder.
-        ink: of a CMYK JPEG: "plain", 0 is no ink, or "inverted", 255 is no ink, as Adobe stores it; otherwise "none".
-        problem: what is wrong where `header` is None.
+        header: None if there is a problem with it.
+        needs_bytes: a shorter file is truncated; 0: only the decoder can detect truncation.
+        ink: for CMYK JPEGs: "plain" (0 is no ink) or "inverted" (255 is no ink, as Adobe stores it); otherwise "none".
+        problem: description of the problem if `header` is None.
         patches: (position, bytes) to overwrite in a copy of the file before OpenCV reads it.
     """
 
@@ -59,7 +59,7 @@ class FileFacts(NamedTuple):
 
 
 def file_facts(data: memoryview) -> FileFacts | None:
-    """The facts about an image file, or None where the first bytes are not those of a supported format."""
+    """Return the facts about an image file; None if the first bytes are not those of a supported format."""
     start = bytes(data[:12])
     if start.startswith(b"\xff\xd8\xff"):
         return _jpeg_facts(data)
@@ -75,7 +75,7 @@ def file_facts(data: memoryview) -> FileFacts | None:
 
 
 def jpeg_is_complete(data: memoryview) -> bool:
-    """Whether an end-of-image marker follows the first scan header; scan data do not contain such a pair of bytes."""
+    """Return whether an end-of-image marker follows the first scan header; scan data never contain this pair of bytes."""
     for marker, position, _ in _jpeg_segments(data):
         if marker == _JPEG_SCAN:
             return bytes(data[position:]).find(b"\xff\xd9") >= 0
@@ -83,12 +83,12 @@ def jpeg_is_complete(data: memoryview) -> bool:
 
 
 class JpegBlocks(NamedTuple):
-    """How the rows of a JPEG image are stored.
+    """Storage of the rows of a JPEG image.
 
     Attributes:
-        position: of the two bytes of the file that say how high the image is.
-        image_height: what they say.
-        height: that of a row of blocks: so many rows are stored together.
+        position: position of the two bytes that declare the image height.
+        image_height: the declared height.
+        height: height of a row of blocks, whose pixel rows are stored together.
     """
 
     position: int
@@ -97,9 +97,9 @@ class JpegBlocks(NamedTuple):
 
 
 def jpeg_blocks(data: memoryview) -> JpegBlocks | None:
-    """How a JPEG stores its rows; None where it is none that has one row of blocks after the other, in a single scan.
+    """Return how a JPEG stores its rows; None unless its rows of blocks are sequential, in a single scan.
 
-    Those that are progressive, that have a scan for each colour, and that have restart markers are among the latter.
+    Progressive JPEGs, JPEGs with a scan for each color, and JPEGs with restart markers return None.
     """
     blocks, components = None, 0
     for marker, position, payload in _jpeg_segments(data):
@@ -121,19 +121,19 @@ _EXIF_NAME = b"Exif\0\0"
 _JPEG_SCAN = 0xDA
 _JPEG_SEQUENTIAL = frozenset({0xC0, 0xC1})
 _JPEG_RESTART_INTERVAL = 0xDD
-_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOFn; the three are DHT, JPG and DAC
+_JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # SOFn, without DHT, JPG and DAC
 _JPEG_BARE_MARKERS = frozenset({0x01, *range(0xD0, 0xD9)})  # TEM, RSTn and SOI have no length
 
 
 def _jpeg_segments(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """(marker, position, payload) of the segments up to and with the first scan header."""
+    """Yield (marker, position, payload) of the segments up to and including the first scan header."""
     position = 2
     while position + 4 <= len(data) and data[position] == 0xFF:
         marker = data[position + 1]
         if marker == 0xFF:  # fill byte
             position += 1
         elif marker == 0:
-            return  # no marker: decoders would not skip what follows, which may be another header
+            return  # not a marker: decoders would not skip the bytes that follow, which may be another header
         elif marker in _JPEG_BARE_MARKERS:
             position += 2
         else:
@@ -160,7 +160,7 @@ def _jpeg_facts(data: memoryview) -> FileFacts:
     return FileFacts("jpeg")
 
 
-_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type
+_PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by color type
 
 
 def _png_facts(data: memoryview) -> FileFacts:
@@ -170,10 +170,10 @@ def _png_facts(data: memoryview) -> FileFacts:
         length, kind = struct.unpack_from(">I4s", data, position)
         payload = data[position + 8 : position + 8 + length]
         position += 12 + length
-        if kind == b"IHDR" and len(payload) == 13 and header is None:  # decoders go by the first one
-            width, height, _, colour = struct.unpack_from(">IIBB", payload)
-            if colour in _PNG_CHANNELS:
-                header = ImageHeader("png", height, width, _PNG_CHANNELS[colour], 1)
+        if kind == b"IHDR" and len(payload) == 13 and header is None:  # decoders use the first one
+            width, height, _, color = struct.unpack_from(">IIBB", payload)
+            if color in _PNG_CHANNELS:
+                header = ImageHeader("png", height, width, _PNG_CHANNELS[color], 1)
         elif kind == b"eXIf":
             orientation = _exif_orientation(payload)
         ended = kind == b"IEND"
@@ -208,25 +208,25 @@ def _webp_facts(data: memoryview) -> FileFacts:
     return FileFacts("webp", header, needs_bytes)
 
 
-_BMP_RGB, _BMP_BITFIELDS = 0, 3  # the values of biCompression under which rows have their full length
+_BMP_RGB, _BMP_BITFIELDS = 0, 3  # values of biCompression with rows of full length
 
 
 def _bmp_facts(data: memoryview) -> FileFacts:
     try:
         pixels_at, info_size = struct.unpack_from("<II", data, 10)
-        compression = colours = 0
+        compression = colors = 0
         if info_size == 12:  # BITMAPCOREHEADER
             width, height, _, bits = struct.unpack_from("<HHHH", data, 18)
         else:
             width, height, _, bits, compression = struct.unpack_from("<iiHHI", data, 18)
-            (colours,) = struct.unpack_from("<I", data, 46)
+            (colors,) = struct.unpack_from("<I", data, 46)
     except struct.error:
         return FileFacts("bmp", needs_bytes=54)
     channels = 4 if bits == 32 and compression == _BMP_BITFIELDS else 3
     if bits <= 8:
         entry = 3 if info_size == 12 else 4
         start = 14 + info_size
-        palette = bytes(data[start : start + entry * min(colours or 1 << bits, 1 << bits)])
+        palette = bytes(data[start : start + entry * min(colors or 1 << bits, 1 << bits)])
         channels = 1 if palette[0::entry] == palette[1::entry] == palette[2::entry] else 3
     header = ImageHeader("bmp", abs(height), width, channels, 1)
     full_rows = (width * bits + 31) // 32 * 4 * abs(height) if compression in {_BMP_RGB, _BMP_BITFIELDS} else 0
@@ -234,7 +234,7 @@ def _bmp_facts(data: memoryview) -> FileFacts:
 
 
 class _Field(NamedTuple):
-    """Where the values of a TIFF tag lie."""
+    """Location of the values of a TIFF tag."""
 
     position: int
     length: int
@@ -244,7 +244,7 @@ class _Field(NamedTuple):
         return self.position + self.length * self.dtype.itemsize
 
     def values(self, data: memoryview) -> list[int]:
-        """The values; none of them where not all lie within the data."""
+        """Return the values, or none of them if some lie outside the data."""
         if self.end() > len(data):
             return []
         values: list[int] = np.frombuffer(data, self.dtype, self.length, self.position).tolist()
@@ -252,7 +252,7 @@ class _Field(NamedTuple):
 
 
 class _TiffLayout(NamedTuple):
-    """How the parts of a directory are packed: struct codes without byte order."""
+    """Packing of the parts of a directory: struct codes without byte order."""
 
     first_directory: str
     entry_count: str
@@ -265,12 +265,12 @@ _TIFF_TYPES = {1: "u1", 3: "u2", 4: "u4", 16: "u8"}  # BYTE, SHORT, LONG and Big
 _WIDTH, _LENGTH, _BITS, _PHOTOMETRIC, _ORIENTATION, _SAMPLES, _EXTRA_SAMPLES = 256, 257, 258, 262, 274, 277, 338
 _SEGMENTS = ((273, 279), (324, 325))  # offsets and byte counts, of strips and of tiles
 _CMYK = 5
-_TIFF_COLOURS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
+_TIFF_COLORS = {0: 1, 1: 1, 2: 3, 3: 3, _CMYK: 3, 6: 3, 8: 3}  # channels by photometric interpretation
 _UNASSOCIATED_ALPHA, _ASSOCIATED_ALPHA = 2, 1
 
 
 class _Directory(NamedTuple):
-    """The first directory of a TIFF: its tags that are integers, and where it ends, which may be beyond the data."""
+    """First directory of a TIFF: its integer tags, and its end, which may lie beyond the data."""
 
     fields: dict[int, _Field]
     end: int
@@ -303,7 +303,7 @@ def _tiff_directory(data: memoryview) -> _Directory:
 
 
 def _exif_orientation(exif: memoryview) -> int:
-    """The orientation in an EXIF block, with or without the name before it; 1 where there is none that makes sense."""
+    """Return the orientation in an EXIF block, with or without its leading name; 1 if there is no valid one."""
     if bytes(exif[:6]) == _EXIF_NAME:
         exif = exif[6:]
     field = _tiff_directory(exif).fields.get(_ORIENTATION)
@@ -329,12 +329,12 @@ def _tiff_facts(data: memoryview) -> FileFacts:
         return FileFacts("tiff", None, needs_bytes, problem=f"samples of {bits} bits, 16 is the most")
     height, width, samples = first(_LENGTH, 0), first(_WIDTH, 0), first(_SAMPLES, 1)
     photometric = first(_PHOTOMETRIC, -1)
-    colours = _TIFF_COLOURS.get(photometric, min(samples, 3))
-    alpha = samples > colours and photometric != _CMYK
+    colors = _TIFF_COLORS.get(photometric, min(samples, 3))
+    alpha = samples > colors and photometric != _CMYK
     orientation = _exif_orientation(data)
-    header = ImageHeader("tiff", height, width, colours + alpha, orientation) if height and width else None
+    header = ImageHeader("tiff", height, width, colors + alpha, orientation) if height and width else None
 
-    # OpenCV turns every TIFF as its tag says, and blends the colours with unassociated alpha; DALI does not.
+    # OpenCV rotates every TIFF according to its tag and blends colors with unassociated alpha; DALI does neither.
     patches = []
     if orientation != 1:
         patches.append((fields[_ORIENTATION].position, np.array(1, fields[_ORIENTATION].dtype).tobytes()))

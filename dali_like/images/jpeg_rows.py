@@ -1,7 +1,7 @@
-"""JPEG files of the upper rows of JPEG files: what lies below the window of an image need not be decoded.
+"""Cut JPEG files to their upper rows, so that rows below a window need not be decoded.
 
-The data of a JPEG are one stream of bits, one row of blocks after the other, so that nothing above a window can be left out.
-What is below it can: a file whose header says that the image is lower is a file of its upper rows, with bytes left over.
+JPEG data are one stream of bits, one row of blocks after the other. Rows above a window cannot be skipped, but rows below it
+can: changing the height in the header yields a file of the upper rows, with extra bytes at its end.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["upper_rows"]
 
-#: Rows below the last one that its pixels depend on: colours are interpolated between rows of half as many.
+#: Rows below the last one that its pixels depend on: subsampled colors are interpolated between rows.
 _CONTEXT_ROWS = 2
 
 
 def upper_rows(encoded: NDArray[np.uint8], rows: int) -> NDArray[np.uint8]:
-    """A JPEG file whose upper rows have the same pixels; it may have lower ones, which may differ.
+    """Return a JPEG file with the same pixels in its upper rows. It may have further rows, which may differ.
 
     Args:
         encoded: the bytes of an image file, 1-D uint8.
-        rows: how many rows there must be.
+        rows: number of rows needed.
 
     Returns:
-        A changed copy; `encoded` itself where there is nothing to be saved, or it is not a JPEG that has all of its colours
-        in one scan and no markers within it.
+        A changed copy; `encoded` itself if nothing can be saved, or if it is not a JPEG with all colors in one scan and no
+        markers within it.
     """
     blocks = jpeg_blocks(encoded.data)
     if blocks is None:

@@ -15,7 +15,8 @@ import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from dali_like.monitor.per_batch import MOST_WORKERS, ROOM, PerBatch, busy_s_of, part_of
+from dali_like.engine.pool.settings import MOST_WORKERS
+from dali_like.monitor.per_batch import ROOM, PerBatch, busy_s_of, part_of
 from dali_like.monitor.statistics import SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from functools import cached_property
 
+from dali_like.engine.pool.settings import MOST_WORKERS
 from dali_like.monitor.statistics import SourceStatistics, Statistics
 from dali_like.monitor.text import seconds_text
 
 #: More workers are proposed only if the CPUs have room for at least this factor.
 ROOM = 1.15
-#: Upper limit of a proposal, also for workers that mostly wait for a network.
-MOST_WORKERS = 64
 
 
 class PerBatch:

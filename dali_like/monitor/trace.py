@@ -29,9 +29,9 @@ from dali_like.monitor.trace_records import ASSEMBLE, BUILD, RUN, STEP, WAIT, Re
 from dali_like.monitor.tracer import Tracer, track_of_thread
 
 if TYPE_CHECKING:
+    from dali_like.data.base_loader import BaseDataLoader
     from dali_like.data.loader_iterator import LoaderIterator
     from dali_like.data.loader_workers import LoaderWorkers
-    from dali_like.data.loading import Loading
     from dali_like.pipeline.pipeline import Pipeline
     from dali_like.pipeline.runtime import Runtime
 
@@ -146,7 +146,7 @@ class PipelineTrace(Trace):
 class LoaderTrace(Trace):
     """A trace of a loader: of its passes and of their workers, whenever they begin; see `Trace`."""
 
-    def __init__(self, loader: Loading, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
+    def __init__(self, loader: BaseDataLoader, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
         super().__init__(path, nvtx=nvtx)
         self._loader = loader
         self._passes: weakref.WeakSet[LoaderIterator] = weakref.WeakSet()
@@ -157,7 +157,7 @@ class LoaderTrace(Trace):
         if loader._trace is not None:
             raise PipelineStateError("the loader is being traced already; end that trace first")
         loader._trace = self
-        if loader._latest_pass is not None and (latest := loader._latest_pass()) is not None:
+        if (latest := loader._factory.latest) is not None:
             self.follow(latest)
 
     def _end(self) -> None:

@@ -1,9 +1,14 @@
-"""The operators: one module for each group, and what makes ``fn`` and ``ops`` of them."""
+"""Operators of ``fn`` and ``ops``: one module for each group.
+
+Each operator is a function of one sample with a description (`description`). `functions` turns descriptions into the public
+functions and classes. Imports the layers below: `graph`, `images`, `device`, `common`.
+"""
 
 from __future__ import annotations
 
 from dali_like.operators import (
     arrays,
+    color,
     decoding,
     filters,
     geometry,
@@ -15,11 +20,10 @@ from dali_like.operators import (
     shaping,
     warping,
 )
-from dali_like.operators import color as colour
 
 __all__ = [
     "arrays",
-    "colour",
+    "color",
     "decoding",
     "filters",
     "geometry",

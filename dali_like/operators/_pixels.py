@@ -1,8 +1,7 @@
-"""Pixels as operators compute with them: planes of single precision, and from there to the dtype of the result.
+"""Pixel arithmetic of operators: split images into float32 planes, and convert planes to the result's dtype.
 
-Results are rounded to the nearest, halves away from zero, and integers are limited to what their type holds, as in DALI.
-OpenCV takes images apart and puts them together; NumPy computes several times faster with planes than with channels that
-lie side by side.
+As in DALI, results are rounded to nearest, halves away from zero, and integers saturate. OpenCV splits and merges images,
+because NumPy is several times faster on planes than on interleaved channels.
 """
 
 from __future__ import annotations
@@ -16,31 +15,31 @@ from dali_like.common.extras import optional
 from dali_like.errors import ArgumentError
 from dali_like.graph.operator_interface import Array
 
-#: What OpenCV takes apart and turns around.
+#: dtypes that OpenCV can split, merge and flip.
 _OPENCV_DTYPES = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")))
 
-#: The dtypes of results that DALI's operators on colours have, and some more.
+#: Result dtypes of DALI's color operators, and some more.
 _RESULTS = frozenset(map(np.dtype, ("uint8", "int8", "uint16", "int16", "uint32", "int32", "float16", "float32", "float64")))
 
 
 def opencv() -> Any:
-    """The module ``cv2``."""
+    """Return the module ``cv2``."""
     return optional("cv2", "computing with images", "images")
 
 
 def check_result(dtype: np.dtype[Any]) -> None:
-    """Whether operators on pixels can make a result of this dtype.
+    """Check that pixel operators support a result of this dtype.
 
     Raises:
-        ArgumentError: they cannot.
+        ArgumentError: they do not.
     """
     if dtype not in _RESULTS:
         names = ", ".join(sorted(str(allowed) for allowed in _RESULTS))
-        raise ArgumentError(f"pixels of dtype {dtype} are not made by this operator; give it a dtype of {names}")
+        raise ArgumentError(f"this operator cannot return dtype {dtype}; pass dtype= one of {names}")
 
 
 def planes(image: Array) -> list[Array]:
-    """The channels of an image of shape (..., width, channels), as arrays of two dimensions without gaps."""
+    """Split an image of shape (..., width, channels) into contiguous two-dimensional arrays, one per channel."""
     width, channels = image.shape[-2:]
     if not image.size:
         return [np.empty((0, width), image.dtype)] * channels
@@ -51,12 +50,12 @@ def planes(image: Array) -> list[Array]:
 
 
 def merge(channels: list[Array], out: Array) -> None:
-    """The reverse of `planes`: put channels together in an array of shape (..., width, channels), with any strides."""
+    """Merge channels into an array of shape (..., width, channels) with any strides; the reverse of `planes`."""
     if not out.size:
         return
     if out.dtype == np.float16:
         channels, out = [plane.view(np.int16) for plane in channels], out.view(np.int16)
-    if out.flags.c_contiguous:  # also says so of axes of one element with any stride, which OpenCV does not take
+    if out.flags.c_contiguous:  # ignores the strides of axes of length one, which OpenCV rejects
         out = out.reshape(-1).reshape(-1, *out.shape[-2:])
     if (
         out.dtype in _OPENCV_DTYPES
@@ -70,13 +69,13 @@ def merge(channels: list[Array], out: Array) -> None:
 
 
 def mirrored(plane: Array) -> Array:
-    """A plane with left and right exchanged."""
+    """Return a plane with left and right exchanged."""
     return opencv().flip(plane, 1) if plane.dtype in _OPENCV_DTYPES and plane.size else plane[:, ::-1]
 
 
 def look_up(plane: Array, table: Array, out: Array) -> None:
-    """For each byte of a plane, what a table of 256 elements says."""
-    if table.dtype not in _OPENCV_DTYPES:  # OpenCV only moves bits
+    """Replace each byte of a plane by the table's entry, with a table of 256 entries."""
+    if table.dtype not in _OPENCV_DTYPES:  # cv2.LUT only copies elements, so any dtype of the same size works
         carrier = np.dtype(f"i{table.itemsize}")
         table, out = table.view(carrier), out.view(carrier)
     if out.strides[-1] == out.itemsize:
@@ -86,7 +85,7 @@ def look_up(plane: Array, table: Array, out: Array) -> None:
 
 
 def fill_numbers(values: Sequence[float], dtype: np.dtype[Any]) -> Array:
-    """What DALI fills with for these numbers: as a conversion in C does it, cut off, and begun anew if too large."""
+    """Convert fill values as DALI does: like a C cast, which truncates fractions and wraps on overflow."""
     numbers = np.array(values, np.float32)
     with np.errstate(over="ignore"):
         return (numbers if dtype.kind == "f" else numbers.astype(np.int64)).astype(dtype)

@@ -1,12 +1,12 @@
-"""Scales images as DALI does: separable filters at any positions, which widen where the image shrinks.
+"""Scale images as DALI does: separable filters at any positions, widened where the image shrinks.
 
-OpenCV's `resize` has no such filters: where it shrinks an image by more than two, it leaves pixels out. So each axis is
-multiplied by a band matrix. A few rows of the result need a few neighbouring rows of the image; these small dense products
-run at the speed of BLAS, without the GIL. They are kept so small that OpenBLAS starts no threads of its own for them.
+OpenCV's `resize` has no such filters: it skips pixels when it shrinks an image by more than two. Therefore each axis is
+multiplied by a band matrix. A few rows of the result need a few neighboring rows of the image. These small dense products
+run at BLAS speed, without the GIL, and are small enough that OpenBLAS starts no threads for them.
 
-The filters are DALI's: positions outside of the image count as its edge, and the weights of each pixel sum to one. DALI
-reads all but the triangular filter from tables, which makes a difference of 0.04 grey levels for cubic and Lanczos filters;
-the cut-off ends of its Gaussian make one of up to 0.9.
+The filters are DALI's: positions outside the image count as its edge, and the weights of each pixel sum to one. DALI reads
+all but the triangular filter from tables. For cubic and Lanczos filters the difference is 0.04 gray levels; for the
+Gaussian, whose ends DALI cuts off, up to 0.9.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.common.extras import optional
-from dali_like.graph.operator_interface import Array
-from dali_like.graph.scratch import scratch
+from dali_like.graph.operator_interface import Array, scratch
 from dali_like.operators._windows import store
 from dali_like.types import (
     INTERP_CUBIC,
@@ -36,19 +35,19 @@ from dali_like.types import (
 
 _Floats = NDArray[np.float32]
 
-#: Rows of the result that are computed at once: more need more products with zeros, fewer more calls.
+#: Rows of the result per product. More rows mean more multiplications by zero, fewer rows more calls.
 _BLOCK = 8
-#: OpenBLAS multiplies matrices in one thread if the product of the three extents is at most this.
+#: OpenBLAS uses one thread if the product of the three matrix extents is at most this.
 _SINGLE_THREADED = 4 * 65536
 
 
 @dataclass(frozen=True)
 class Filters:
-    """How values between pixels are made.
+    """Interpolation filters.
 
     Attributes:
-        shrink: where there are fewer pixels in the result than in the region.
-        grow: elsewhere.
+        shrink: filter where the result has fewer pixels than the region.
+        grow: filter elsewhere.
         antialias: whether filters widen where the image shrinks.
     """
 
@@ -58,8 +57,8 @@ class Filters:
 
 
 class Axis(NamedTuple):
-    """What becomes of one axis: the region from `start` to `end`, in pixels, is scaled to `size`; from back to front if
-    `start` is behind `end`.
+    """Scaling of one axis: the region from `start` to `end`, in pixels, becomes `size` pixels, reversed if `start` >
+    `end`.
     """
 
     size: int
@@ -67,7 +66,7 @@ class Axis(NamedTuple):
     end: float
 
     def is_whole(self, extent: int) -> bool:
-        """Whether nothing changes for an axis of this extent."""
+        """Return whether an axis of this extent stays unchanged."""
         return self == (extent, 0, extent)
 
     @property
@@ -80,9 +79,9 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
 
     Args:
         image: an axis for each of `axes`, and channels.
-        axes: what becomes of them.
-        filters: for all of them.
-        out: of the sizes of `axes` and the channels; of the image's dtype, or any other, to which values are rounded.
+        axes: scaling of each axis.
+        filters: filters for all axes.
+        out: memory with the sizes of `axes` and the channels; any dtype. Values are rounded to it.
     """
     image, axes = _forwards(image, axes)
     chosen = [filters.shrink if axis.shrinks else filters.grow for axis in axes]
@@ -93,7 +92,7 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
     if left and _is_bilinear(image, axes, chosen, filters, out):
         _cv2().resize(image, out.shape[1::-1], dst=out, interpolation=_cv2().INTER_LINEAR)
         return
-    # First those that shrink, so that there is less work for the others; the first axis needs no swapping.
+    # Scale shrinking axes first, to leave less work for the others. The first axis needs no swapping.
     for i in sorted(left, key=lambda i: axes[i].size > image.shape[i]):
         image = _scale(image, i, axes[i], chosen[i], filters.antialias)
     if left and out.dtype.kind in "iu":
@@ -103,7 +102,7 @@ def resample(image: Array, axes: Sequence[Axis], filters: Filters, out: Array) -
 
 
 def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:
-    """The image, turned round where an axis begins behind its end."""
+    """Return the image, reversed along axes whose start is after their end."""
     forwards = list(axes)
     for i, axis in enumerate(axes):
         if axis.start > axis.end:
@@ -113,7 +112,7 @@ def _forwards(image: Array, axes: Sequence[Axis]) -> tuple[Array, list[Axis]]:
 
 
 def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpType], filters: Filters, out: Array) -> bool:
-    """Whether OpenCV has the same filter: two neighbours in each axis, of all of a picture."""
+    """Return whether OpenCV has the same filter: two neighbors in each axis, over the whole image."""
     return (
         image.ndim == 3
         and image.dtype == out.dtype == np.uint8
@@ -127,7 +126,7 @@ def _is_bilinear(image: Array, axes: Sequence[Axis], kinds: Sequence[DALIInterpT
 
 
 def _store_rounded(values: _Floats, out: Array) -> None:
-    """Write values into an array of integers. They are changed themselves, since new memory would take twice as long."""
+    """Round values in place and write them into an integer array; new memory would take twice as long."""
     limits = np.iinfo(out.dtype)
     np.rint(values, out=values)
     np.clip(values, limits.min, limits.max, out=values)
@@ -142,7 +141,7 @@ def _nearest(axis: Axis, extent: int) -> NDArray[np.int64]:
 
 
 def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bool) -> _Floats:
-    """An image with one axis scaled, as floats."""
+    """Return an image with one axis scaled, as floats."""
     if i == 0:
         return _multiply(_band(axis, image.shape[0], kind, antialias), image, "product 0")
     swapped = _swap(image, i, f"swapped {i}")
@@ -150,7 +149,7 @@ def _scale(image: Array, i: int, axis: Axis, kind: DALIInterpType, antialias: bo
 
 
 def _swap(image: Array, i: int, name: str) -> Array:
-    """The image with axes 0 and `i` exchanged, in one piece; in scratch memory of this name."""
+    """Return a contiguous image with axes 0 and `i` exchanged, in scratch memory of this name."""
     exchanged = image.swapaxes(0, i)
     out = scratch(name, exchanged.shape, image.dtype)
     if i == 1 and image.ndim == 3 and image.shape[2] in (3, 4) and image.dtype in (np.uint8, np.float32):
@@ -161,11 +160,11 @@ def _swap(image: Array, i: int, name: str) -> Array:
 
 
 class _Band(NamedTuple):
-    """The rows of a matrix that is zero but for a few columns in each.
+    """Rows of a matrix with few nonzero columns in each.
 
     Attributes:
-        starts, ends: for each block of rows, the columns that are not zero.
-        rows: what stands there; shape (rows, widest block).
+        starts, ends: nonzero columns of each block of rows.
+        rows: the values; shape (rows, widest block).
     """
 
     starts: list[int]
@@ -173,35 +172,35 @@ class _Band(NamedTuple):
     rows: _Floats
 
 
-@functools.lru_cache(512)  # random crops have as many different extents; each takes some 12 KiB
+@functools.lru_cache(512)  # random crops have many different extents; each entry takes about 12 KiB
 def _band(axis: Axis, extent: int, kind: DALIInterpType, antialias: bool) -> _Band:
-    """The matrix that scales an axis of so many pixels, which does not begin behind its end."""
+    """Return the matrix that scales an axis of this extent, with start <= end."""
     size = axis.size
     scale = (axis.end - axis.start) / size
     filter_, radius = _FILTERS[kind]
     radius *= max(scale, 1.0) if antialias else 1.0
     taps = np.arange(math.ceil(2 * radius))
-    centres = axis.start + (np.arange(size) + 0.5) * scale - 0.5
-    first = np.ceil(centres - radius)
-    weights = filter_(((first - centres)[:, np.newaxis] + taps) / radius)
+    centers = axis.start + (np.arange(size) + 0.5) * scale - 0.5
+    first = np.ceil(centers - radius)
+    weights = filter_(((first - centers)[:, np.newaxis] + taps) / radius)
     weights /= weights.sum(axis=1, keepdims=True)
     columns = first.astype(np.int64)
     last = columns + taps[-1]
-    # Positions ascend, so that the first row of a block begins it, and the last one ends it.
+    # Positions ascend, so the first row of a block has its first column, and the last row its last column.
     starts = columns[::_BLOCK].clip(0, extent - 1)
     ends = np.append(last[_BLOCK - 1 :: _BLOCK], last[-1:])[: len(starts)].clip(0, extent - 1) + 1
     span = int((ends - starts).max())
     rows = np.zeros(size * span, np.float32)
-    offsets = np.arange(0, size * span, span) - starts.repeat(_BLOCK)[:size]  # of column 0 in each row
+    offsets = np.arange(0, size * span, span) - starts.repeat(_BLOCK)[:size]  # position of column 0 in each row
     low, high = int(np.searchsorted(columns, 0)), int(np.searchsorted(last, extent))
     rows[(offsets + columns)[low:high, np.newaxis] + taps] = weights[low:high]
-    for row in (*range(low), *range(max(low, high), size)):  # several positions count as the edge
+    for row in (*range(low), *range(max(low, high), size)):  # several positions fall onto the edge
         np.add.at(rows, offsets[row] + (columns[row] + taps).clip(0, extent - 1), weights[row])
     return _Band(starts.tolist(), ends.tolist(), rows.reshape(size, span))
 
 
 def _multiply(band: _Band, image: Array, name: str) -> _Floats:
-    """The product of a band matrix with the first axis of an image; in scratch memory of this name."""
+    """Multiply a band matrix with the first axis of an image; the result is in scratch memory of this name."""
     size, span = band.rows.shape
     width = math.prod(image.shape[1:])
     out = scratch(name, (size, width), np.float32)
@@ -215,7 +214,7 @@ def _multiply(band: _Band, image: Array, name: str) -> _Floats:
     return out.reshape(size, *image.shape[1:])
 
 
-# The filters: of positions relative to the radius.
+# Filters: functions of positions relative to the radius
 
 
 def _triangle(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Operators that give arrays other types and shapes, and put them together, as in ``nvidia.dali.fn``."""
+"""Operators that convert, stack, join and look up arrays, as in ``nvidia.dali.fn``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dali_like.operators.parameters import Floats, Ints, at_least, between, one_
 from dali_like.types import FLOAT, INT64, numpy_dtype
 
 _FLOAT, _INT64 = numpy_dtype(FLOAT), numpy_dtype(INT64)
-#: More of them are rows that are long enough.
+#: NumPy is slow on rows that are this short or shorter.
 _FEW_CHANNELS = 16
 #: The largest key of a `lookup_table`.
 _LAST_KEY = 65535
@@ -29,25 +29,24 @@ _LAST_KEY = 65535
 
 @operator(strided=True)
 def cast(call: OperatorCall, input: Array, *, dtype: np.dtype[Any]) -> Array:
-    """Give arrays another type.
+    """Convert arrays to another type.
 
-    Numbers that are too large or too small become the largest or least of the type; fractions are rounded, halves away from
-    zero.
+    Numbers outside the type's range become its minimum or maximum; fractions are rounded, halves away from zero.
 
     Args:
         input: any dtype.
-        dtype: of the result.
+        dtype: data type of the result.
     """
     return _cast(call, input, dtype)
 
 
 @operator(strided=True)
 def cast_like(call: OperatorCall, input_0: Array, input_1: Array) -> Array:
-    """Give arrays the type of others.
+    """Convert arrays to the type of another input.
 
     Args:
         input_0: any dtype.
-        input_1: its values and its shape do not matter.
+        input_1: gives the data type; its values and shape are ignored.
     """
     return _cast(call, input_0, input_1.dtype)
 
@@ -58,7 +57,7 @@ def _cast(call: OperatorCall, array: Array, dtype: np.dtype[Any]) -> Array:
 
 @operator(strided=True)
 def copy(call: OperatorCall, input: Array) -> Array:
-    """The same again.
+    """Copy the input.
 
     Args:
         input: any dtype.
@@ -73,11 +72,11 @@ def shapes(
     *,
     dtype: Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")] = _INT64,
 ) -> Array:
-    """The shape of each sample, as a one-dimensional array; see also `DataNode.shape`.
+    """Return the shape of each sample as a one-dimensional array; see also `DataNode.shape`.
 
     Args:
         input: any dtype.
-        dtype: of the result.
+        dtype: data type of the result.
     """
     return np.array(input.shape, dtype)
 
@@ -126,18 +125,18 @@ def _stacked_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(output_layout=_stacked_layout, check=_check_axis_name, strided=True)
 def stack(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
-    """Put arrays of the same shape side by side along a new dimension.
+    """Stack arrays of the same shape along a new dimension.
 
     Args:
         inputs: arrays of one type.
-        axis: which one it is in the result; from the end if negative.
+        axis: index of the new dimension in the result; negative values count from the end.
         axis_name: its letter in the layout. Default: the result has no layout.
     """
     ndim = inputs[0].ndim
     _same_kind("fn.stack", inputs)
     _check_axis(axis, -ndim, ndim)
     if axis_name is not None and ndim and not call.layout:
-        raise SampleError("fn.stack: axis_name is for inputs with a layout, and the first one has none")
+        raise SampleError("fn.stack: axis_name needs inputs with a layout, but the first one has none")
     if different := [array.shape for array in inputs if array.shape != inputs[0].shape]:
         raise SampleError(f"fn.stack: the inputs must have the same shape, not {inputs[0].shape} and {different[0]}")
     extents = list(inputs[0].shape)
@@ -155,11 +154,11 @@ def _joined_layout(layout: str, given: Mapping[str, Any]) -> str:
 
 @operator(output_layout=_joined_layout, check=_check_cat, strided=True)
 def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None = None) -> Array:
-    """Put arrays one behind the other along a dimension.
+    """Join arrays along an existing dimension.
 
     Args:
-        inputs: arrays of one type, and of the same shape but for that dimension.
-        axis: which one it is; from the end if negative.
+        inputs: arrays of one type, and of the same shape except for that dimension.
+        axis: index of the dimension; negative values count from the end.
         axis_name: its letter in the layout of the first input.
     """
     ndim = inputs[0].ndim
@@ -171,7 +170,7 @@ def cat(call: OperatorCall, *inputs: Array, axis: int = 0, axis_name: str | None
     rest = {(*array.shape[:axis], *array.shape[axis + 1 :]) for array in inputs}
     if len(rest) > 1:
         shown = ", ".join(str(array.shape) for array in inputs)
-        raise SampleError(f"fn.cat: the inputs must have the same shape but for dimension {axis}, not {shown}")
+        raise SampleError(f"fn.cat: the inputs must have the same shape except for dimension {axis}, not {shown}")
     extents = list(inputs[0].shape)
     extents[axis] = sum(array.shape[axis] for array in inputs)
     out = call.empty(tuple(extents), inputs[0].dtype)
@@ -191,7 +190,7 @@ def _one_hot_layout(layout: str, given: Mapping[str, Any]) -> str:
     if layout:
         _check_axis(axis, -1, len(layout))
     result = _with_axis(layout, axis, given["axis_name"])
-    if given["axis"] is None and result:  # an array of a single element, too, becomes a vector
+    if given["axis"] is None and result:  # a one-element array also becomes a vector
         return f"{result} {given['axis_name']}"
     return result
 
@@ -208,25 +207,25 @@ def one_hot(
     on_value: float = 1.0,
     off_value: float = 0.0,
 ) -> Array:
-    """Numbers of classes as vectors that have one value at that place, and another one elsewhere.
+    """Convert class indices to one-hot vectors.
 
     Args:
         input: integers.
-        num_classes: how long the vectors are.
-        axis: which dimension of the result they are along; -1: the last one. Default: that as well, but arrays of a single
-            element are then taken for numbers, so that the result is a vector.
+        num_classes: length of the vectors.
+        axis: dimension of the vectors in the result; -1: the last one. Default: likewise the last one, but a one-element
+            array counts as a scalar, so the result is a vector.
         axis_name: its letter in the layout. Default: the result has no layout.
-        dtype: of the result.
-        on_value: at the place of the class.
-        off_value: elsewhere, and everywhere if there is no such class.
+        dtype: data type of the result.
+        on_value: value at the index of the class.
+        off_value: value elsewhere, and everywhere if the class does not exist.
     """
     if input.dtype.kind == "b":
-        raise SampleTypeError("fn.one_hot: the input must be of numbers, not of Booleans; see fn.cast")
+        raise SampleTypeError("fn.one_hot: the input must contain numbers, not Booleans; convert it with fn.cast")
     classes = input.reshape(()) if axis is None and input.size == 1 else input
     axis = -1 if axis is None else axis
     _check_axis(axis, -1, classes.ndim)
     if axis_name is not None and classes.ndim and not call.layout:
-        raise SampleError("fn.one_hot: axis_name is for inputs with a layout, and this one has none")
+        raise SampleError("fn.one_hot: axis_name needs an input with a layout, but this one has none")
     numbers = classes if classes.dtype.kind != "f" else np.trunc(classes)
     places = np.expand_dims(numbers, axis) == _along(np.arange(num_classes), axis, classes.ndim)
     return np.where(places, *[_cut(value, dtype) for value in (on_value, off_value)])
@@ -237,14 +236,14 @@ def _along(numbers: Array, axis: int, ndim: int) -> Array:
 
 
 def _cut(value: float, dtype: np.dtype[Any]) -> Array:
-    """The value with a type, which cuts off what it has no room for."""
+    """Convert a value to a dtype, with truncation and wrap-around."""
     return np.array(value if dtype.kind == "f" else int(value)).astype(dtype)
 
 
 def _check_table(given: Mapping[str, Any]) -> None:
     keys, values = given.get("keys", ()), given.get("values", ())
     if len(keys) != len(values):
-        raise ArgumentClashError(f"there are {len(keys)} keys, and {len(values)} values")
+        raise ArgumentClashError(f"keys and values must have the same length, not {len(keys)} and {len(values)}")
 
 
 @operator(check=_check_table, strided=True)
@@ -257,27 +256,27 @@ def lookup_table(
     default_value: float = 0.0,
     dtype: np.dtype[Any] = _FLOAT,
 ) -> Array:
-    """Put other values in the place of integers.
+    """Replace integers by values from a table.
 
     Args:
         input: integers.
-        keys: those that there are values for, from 0 to 65535. Of those that come several times, the last one counts.
-        values: as many.
-        default_value: the value of all others.
-        dtype: of the result.
+        keys: integers from 0 to 65535 that have a value. The last of repeated keys counts.
+        values: value for each key.
+        default_value: value for all other integers.
+        dtype: data type of the result.
     """
     if input.dtype.kind not in "iu":
-        raise SampleTypeError(f"fn.lookup_table: the input must be of integers, not {input.dtype}")
+        raise SampleTypeError(f"fn.lookup_table: the input must contain integers, not {input.dtype}")
     table = _table(keys, values, default_value, dtype, input.dtype)
-    places = input.view(f"u{input.itemsize}")  # negative numbers as large ones
-    if input.itemsize == np.dtype(np.intp).itemsize:  # which may be too large for an index
+    places = input.view(f"u{input.itemsize}")  # negative numbers become large ones
+    if input.itemsize == np.dtype(np.intp).itemsize:  # large values may not fit into an index
         places = np.minimum(places, len(table) - 1).view(np.intp)
     return np.take(table, places, out=call.empty(input.shape, dtype), mode="clip")
 
 
 @functools.lru_cache(64)
 def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any], kind: np.dtype[Any]) -> Array:
-    """The value of each number from 0 on, as unsigned ones of the same size; the last one is that of all larger numbers."""
+    """Return the value of each unsigned integer from 0 on; the last element is the value of all larger integers."""
     size = 2 ** (8 * kind.itemsize) if kind.itemsize <= 2 else max(keys, default=0) + 2
     table = np.full(size, default_value, np.float32)
     for key, value in zip(keys, values, strict=True):
@@ -291,13 +290,13 @@ def _table(keys: Ints, values: Floats, default_value: float, dtype: np.dtype[Any
 
 def _check_constant(given: Mapping[str, Any]) -> None:
     if ("fdata" in given) == ("idata" in given):
-        raise ArgumentClashError("either fdata or idata must be given, and not both")
+        raise ArgumentClashError("pass either fdata or idata, but not both")
 
 
 def _constant_layout(_: str, given: Mapping[str, Any]) -> str:
     layout, array = str(given["layout"]), _constant(**{name: given[name] for name in ("fdata", "idata", "shape", "dtype")})
     if layout and len(layout) != array.ndim:
-        raise ArgumentClashError(f"the layout {layout!r} is not for {array.ndim} dimensions")
+        raise ArgumentClashError(f"the layout {layout!r} must have {array.ndim} letters")
     return layout
 
 
@@ -311,14 +310,14 @@ def constant(
     dtype: np.dtype[Any] | None = None,
     layout: str = "",
 ) -> Array:
-    """The same array for every sample; see also `dali_like.types.Constant`.
+    """Return the same array for every sample; see also `dali_like.types.Constant`.
 
     Args:
         fdata: the elements, as floating-point numbers.
         idata: the elements, as integers.
-        shape: of the array, which a single element fills. Default: one dimension.
-        dtype: of the array. Default: FLOAT or INT32.
-        layout: a letter for each dimension.
+        shape: shape of the array; a single element fills it. Default: one dimension.
+        dtype: data type of the array. Default: FLOAT or INT32.
+        layout: one letter for each dimension.
     """
     return _constant(fdata, idata, shape, dtype)
 
@@ -330,7 +329,7 @@ def _constant(fdata: Floats | None, idata: Ints | None, shape: Ints | None, dtyp
     array = convert(given, default if dtype is None else dtype)
     extents = (array.size,) if shape is None else shape
     if min(extents, default=0) < 0 or array.size not in (1, math.prod(extents)):
-        raise ArgumentClashError(f"{array.size} elements do not make the shape {extents}")
+        raise ArgumentClashError(f"{array.size} elements do not fit the shape {extents}")
     filled = np.array(np.broadcast_to(array[0], extents) if array.size == 1 else array.reshape(extents))
     filled.flags.writeable = False
     return filled

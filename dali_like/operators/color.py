@@ -1,6 +1,6 @@
-"""Operators on colours: brightness, contrast, hue, saturation and colour models, as in ``nvidia.dali.fn``.
+"""Color operators: brightness, contrast, hue, saturation and color models, as in ``nvidia.dali.fn``.
 
-Their arithmetic is DALI's, in single precision and in the same order, so that results are the same to the last bit.
+The arithmetic is DALI's, in single precision and in the same order, so results are bit-identical.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from dali_like.errors import ArgumentError, SampleError
-from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.graph.scratch import scratch
+from dali_like.graph.operator_interface import Array, OperatorCall, scratch
 from dali_like.operators._pixels import check_result, look_up, merge, opencv, planes
 from dali_like.operators.conversion import convert, convert_over
 from dali_like.operators.description import operator
@@ -21,7 +20,7 @@ from dali_like.operators.parameters import FINITE, PerFrame
 from dali_like.types import ANY_DATA, BGR, GRAY, RGB, DALIImageType, YCbCr
 
 _IMAGES = "HWC FHWC DHWC"
-#: In single precision; arithmetic of these stays in it.
+#: Single precision; arithmetic on these scalars stays in it.
 _float = np.float32
 _UINT8 = np.dtype(np.uint8)
 #: In degrees.
@@ -54,11 +53,11 @@ def brightness_contrast(
 
     Args:
         image: any dtype and number of channels.
-        brightness: the factor of the brightness.
-        brightness_shift: is added; 1 is the whole range.
-        contrast: the factor of the contrast; 0 makes everything gray.
-        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
-        dtype: of the result. Default: that of the image.
+        brightness: factor for the brightness.
+        brightness_shift: summand; 1 is the whole range.
+        contrast: factor for the contrast; 0 makes everything gray.
+        contrast_center: value that stays unchanged at any contrast. Default: half of the range of the image's dtype.
+        dtype: data type of the result. Default: that of the image.
     """
     return _brightness_contrast(call, image, brightness, brightness_shift, contrast, contrast_center, dtype)
 
@@ -76,9 +75,9 @@ def brightness(
 
     Args:
         image: any dtype and number of channels.
-        brightness: the factor of the brightness.
-        brightness_shift: is added; 1 is the largest number of the result's dtype, or 1 for floats.
-        dtype: of the result. Default: that of the image.
+        brightness: factor for the brightness.
+        brightness_shift: summand; 1 is the largest number of the result's dtype, or 1 for floats.
+        dtype: data type of the result. Default: that of the image.
     """
     return _brightness_contrast(call, image, brightness, brightness_shift, 1.0, None, dtype)
 
@@ -96,9 +95,9 @@ def contrast(
 
     Args:
         image: any dtype and number of channels.
-        contrast: the factor of the contrast; 0 makes everything gray.
-        contrast_center: the value that no contrast changes. Default: half of the range of the image's dtype.
-        dtype: of the result. Default: that of the image.
+        contrast: factor for the contrast; 0 makes everything gray.
+        contrast_center: value that stays unchanged at any contrast. Default: half of the range of the image's dtype.
+        dtype: data type of the result. Default: that of the image.
     """
     return _brightness_contrast(call, image, 1.0, 0.0, contrast, contrast_center, dtype)
 
@@ -113,10 +112,10 @@ def _brightness_contrast(
     dtype: np.dtype[Any] | None,
 ) -> Array:
     result = image.dtype if dtype is None else dtype
-    centre = _float(_half_range(image.dtype) if contrast_center is None else contrast_center)
+    center = _float(_half_range(image.dtype) if contrast_center is None else contrast_center)
     whole = _float(np.iinfo(result).max if result.kind in "iu" else 1)
     factor, shift = _float(brightness), _float(brightness_shift)
-    addend = shift * whole + factor * (centre - _float(contrast) * centre)
+    addend = shift * whole + factor * (center - _float(contrast) * center)
     return _scale(call, image, factor * _float(contrast), addend, result)
 
 
@@ -128,7 +127,7 @@ def _half_range(dtype: np.dtype[Any]) -> float:
 
 @np.errstate(over="ignore", invalid="ignore")
 def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.float32, dtype: np.dtype[Any]) -> Array:
-    """Each element times a factor, plus an addend."""
+    """Multiply each element by a factor and add a summand."""
     check_result(dtype)
     if image.dtype == np.uint8 and image.size > 256:
         table = convert(np.arange(256, dtype=np.float32) * factor + addend, dtype)
@@ -146,7 +145,7 @@ def _scale(call: OperatorCall, image: Array, factor: np.float32, addend: np.floa
 
 # Hue and saturation
 
-#: From RGB to the colour model in which the hue is an angle and the saturation a length; and back, as rounded by DALI.
+#: From RGB to the color model with the hue as angle and the saturation as length, and back, as rounded by DALI.
 _TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], np.float32)
 _FROM_YIQ = np.array(
     [
@@ -168,14 +167,14 @@ def hsv(
     value: PerFrame[float] = 1.0,
     dtype: np.dtype[Any] = _UINT8,
 ) -> Array:
-    """Change hue, saturation and value of RGB images, by a linear transformation of the colours.
+    """Change hue, saturation and value of RGB images, by a linear transformation of colors.
 
     Args:
         image: any dtype, three channels.
-        hue: is added to the hue, in degrees.
-        saturation: the factor of the saturation; 0 makes an image gray.
-        value: the factor of the brightness.
-        dtype: of the result. Default: UINT8.
+        hue: change of the hue, in degrees.
+        saturation: factor for the saturation; 0 makes an image gray.
+        value: factor for the brightness.
+        dtype: data type of the result. Default: UINT8.
     """
     return _twist(call, image, (), hue, saturation, value, 0.0, dtype)
 
@@ -192,8 +191,8 @@ def hue(
 
     Args:
         image: any dtype, three channels.
-        hue: is added to the hue, in degrees.
-        dtype: of the result. Default: that of the image.
+        hue: change of the hue, in degrees.
+        dtype: data type of the result. Default: that of the image.
     """
     return _twist(call, image, (), hue, 1.0, 1.0, 0.0, dtype)
 
@@ -210,8 +209,8 @@ def saturation(
 
     Args:
         image: any dtype, three channels.
-        saturation: the factor of the saturation; 0 makes an image gray.
-        dtype: of the result. Default: that of the image.
+        saturation: factor for the saturation; 0 makes an image gray.
+        dtype: data type of the result. Default: that of the image.
     """
     return _twist(call, image, (), 0.0, saturation, 1.0, 0.0, dtype)
 
@@ -231,11 +230,11 @@ def color_twist(
 
     Args:
         image: any dtype, three channels.
-        brightness: the factor of the brightness.
-        contrast: the factor of the contrast, around 128 (0.5 for floats); 0 makes everything gray.
-        hue: is added to the hue, in degrees.
-        saturation: the factor of the saturation; 0 makes an image gray.
-        dtype: of the result. Default: that of the image.
+        brightness: factor for the brightness.
+        contrast: factor for the contrast, around 128 (0.5 for floats); 0 makes everything gray.
+        hue: change of the hue, in degrees.
+        saturation: factor for the saturation; 0 makes an image gray.
+        dtype: data type of the result. Default: that of the image.
     """
     half = _float(0.5 if image.dtype.kind == "f" else 128)
     offset = float((half - half * _float(contrast)) * _float(brightness))
@@ -266,7 +265,7 @@ def _twist(
 
 
 def _product(one: Array, other: Array) -> Array:
-    """The product of two matrices of 3 x 3, summed up in single precision from left to right."""
+    """Return the product of two 3 x 3 matrices, summed in single precision from left to right."""
     terms = one[:, :, np.newaxis] * other[np.newaxis]
     product: Array = (terms[:, 0] + terms[:, 1]) + terms[:, 2]
     return product
@@ -276,17 +275,17 @@ def _product(one: Array, other: Array) -> Array:
 def _transform(
     call: OperatorCall, image: Array, matrix: Array, offset: Array, dtype: np.dtype[Any], before: Array | None = None
 ) -> Array:
-    """Multiply the colour of each pixel, to which `before` has been added, by a matrix, and add an offset."""
+    """Add `before` to each pixel, multiply its color by a matrix, and add an offset."""
     check_result(dtype)
     channels = planes(image)
-    *inputs, total, term = scratch("colours", (len(channels) + 2, *channels[0].shape), np.float32)
+    *inputs, total, term = scratch("colors", (len(channels) + 2, *channels[0].shape), np.float32)
     for plane, channel in zip(inputs, channels, strict=True):
         np.copyto(plane, channel, casting="unsafe")
     if before is not None:
         for plane, addend in zip(inputs, before, strict=True):
             np.add(plane, addend, out=plane)
-    is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # no sum is NaN
-    results = [*scratch("changed colours", (len(matrix), *channels[0].shape), dtype)]
+    is_simple = image.dtype == dtype == np.uint8 and np.abs(matrix).max() < 1e30  # so no sum is NaN
+    results = [*scratch("changed colors", (len(matrix), *channels[0].shape), dtype)]
     for row, addend, result in zip(matrix, offset, results, strict=True):
         np.multiply(inputs[0], row[0], out=total)
         for plane, factor in zip(inputs[1:], row[1:], strict=True):
@@ -302,9 +301,9 @@ def _transform(
     return out
 
 
-# Colour models
+# Color models
 
-#: ITU-R BT.601 with the range of video: Y from 16 to 235, Cb and Cr from 16 to 240. The rows are Y, Cb and Cr.
+#: ITU-R BT.601, limited range: Y from 16 to 235, Cb and Cr from 16 to 240. The rows are Y, Cb and Cr.
 _TO_YCBCR = np.array(
     [
         [0.25678823529, 0.50412941176, 0.09790588235],
@@ -335,12 +334,12 @@ def color_space_conversion(
     image_type: DALIImageType,
     output_type: DALIImageType,
 ) -> Array:
-    """Convert images from one colour model to another.
+    """Convert images from one color model to another.
 
     Args:
-        image: uint8, with one channel if it is GRAY, else three.
-        image_type: its colour model: RGB, BGR, GRAY or YCbCr.
-        output_type: that of the result; another one.
+        image: uint8, with one channel for GRAY, otherwise three.
+        image_type: color model of the image: RGB, BGR, GRAY or YCbCr.
+        output_type: color model of the result, different from `image_type`.
     """
     channels = 1 if image_type == GRAY else 3
     if image.dtype != np.uint8 or image.shape[-1] != channels:

@@ -1,8 +1,7 @@
-"""Numbers of one type as numbers of another one, as `fn.cast` and all operators with a ``dtype`` do it in DALI.
+"""Numeric conversion between dtypes, with the rules of DALI's `fn.cast` and of operators with a ``dtype`` argument.
 
-Numbers that are too large or too small become the largest or least of the type. Fractions are rounded to the nearest
-integer, and numbers of single precision to the nearest of half precision, halves away from zero. Of NaN, integers become 0.
-True is whatever is not 0, after rounding.
+Values saturate. Fractions are rounded to the nearest integer, and float32 to the nearest float16, both with halves away from
+zero. NaN becomes the integer 0. A Boolean is True if the rounded value is not 0.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from dali_like.graph.operator_interface import Array
 
 
 def convert(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Array:
-    """The array with another type.
+    """Convert an array to another dtype.
 
     Args:
-        out: memory for the result. Without it, the array itself if it is of that type.
+        out: memory for the result. Without it, an array that already has the dtype is returned itself.
     """
     if array.dtype == dtype and out is None:
         return array
@@ -36,9 +35,9 @@ def convert(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Arr
 
 
 def _beyond_halves(array: Array) -> Array:
-    """Numbers of single precision, a little more where they lie half way between two of half precision.
+    """Return float32 numbers, moved slightly away from zero where they lie halfway between two float16 numbers.
 
-    NumPy rounds such numbers to even ones. The smallest numbers, which have fewer digits, it still does.
+    NumPy rounds such numbers to even. Subnormal numbers, which have fewer digits, are still rounded to even.
     """
     bits = array.view(np.uint32)
     beyond: Array = (bits + ((bits & 0x1FFF) == 0x1000)).view(np.float32)
@@ -56,10 +55,10 @@ def _convert_to_integers(array: Array, out: Array) -> None:
 
 
 def _almost_halves(array: Array) -> Array:
-    """The largest number below a half, with the signs of an array of floating-point numbers.
+    """Return the largest number below one half, with the signs of a floating-point array.
 
-    What remains of the sum without the fraction is the nearest integer, whatever the sum is rounded to. This takes a
-    fifth of the time that np.copysign takes.
+    Truncating the sum of a number and this result rounds it to the nearest integer, regardless of rounding in the sum. This
+    takes a fifth of the time of np.copysign.
     """
     kind = np.dtype(f"u{array.itemsize}")
     half = np.nextafter(array.dtype.type(0.5), array.dtype.type(0)).view(kind)
@@ -70,7 +69,7 @@ def _almost_halves(array: Array) -> Array:
 
 
 def _convert_limited(array: Array, out: Array) -> None:
-    """To integers that all are floating-point numbers of the array's type."""
+    """Convert to integers whose limits are exact in the array's floating-point dtype."""
     limits, dtype = np.iinfo(out.dtype), array.dtype.type
     near = np.clip(array, dtype(limits.min), dtype(limits.max))
     _convert_near(near, out)
@@ -80,13 +79,13 @@ def _convert_limited(array: Array, out: Array) -> None:
 
 
 def convert_over(array: Array, out: Array) -> None:
-    """Numbers of single precision, none of which is NaN and which are overwritten, to bytes: `convert` in half the time."""
+    """Convert float32 numbers without NaN to bytes and overwrite them; takes half the time of `convert`."""
     np.clip(array, 0, 255, out=array)
     _convert_near(array, out)
 
 
 def _convert_near(near: Array, out: Array) -> None:
-    """Numbers within the limits of the integers, which are overwritten."""
+    """Convert numbers within the integer limits; overwrites them."""
     dtype = near.dtype.type
     near += _almost_halves(near) if np.iinfo(out.dtype).min else np.nextafter(dtype(0.5), dtype(0))
     np.copyto(out, near, casting="unsafe")
@@ -94,7 +93,7 @@ def _convert_near(near: Array, out: Array) -> None:
 
 def _convert_to_wide_integers(rounded: Array, out: Array) -> None:
     limits = np.iinfo(out.dtype)
-    least, beyond = float(limits.min), float(limits.max) + 1  # both are floating-point numbers of any type
+    least, beyond = float(limits.min), float(limits.max) + 1  # exact in any floating-point dtype
     np.copyto(out, np.where((rounded > least) & (rounded < beyond), rounded, 0), casting="unsafe")
     np.copyto(out, limits.min, where=rounded <= least)
     np.copyto(out, limits.max, where=rounded >= beyond)

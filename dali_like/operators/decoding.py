@@ -1,9 +1,8 @@
-"""Decoding, as in ``nvidia.dali.fn.decoders``, and ``peek_image_shape``.
+"""Decoding operators, as in ``nvidia.dali.fn.decoders``, and ``peek_image_shape``.
 
-The decoders of parts of images decode all of it, into memory that each thread keeps, and copy the part. What lies below the
-part in a JPEG is left out, so that damage there is not noticed. What lies above and beside it is not: libjpeg-turbo could
-leave out the arithmetic for it, though not the reading of its bits, but simplejpeg and OpenCV cannot.
-JPEGs are decoded at a smaller scale where the user allows other pixels (``min_size``).
+Operators that decode a window decode the image into a buffer of the thread, and copy the window. JPEG rows below the window
+are skipped, so damage there goes unnoticed. Pixels above and beside it are decoded, because simplejpeg and OpenCV do not
+expose libjpeg-turbo's partial decoding. `min_size` allows other pixels: JPEGs are then decoded at a smaller scale.
 """
 
 from __future__ import annotations
@@ -18,13 +17,27 @@ from numpy.lib import format as npy
 
 from dali_like.errors import ArgumentClashError, DecodeError, SampleError
 from dali_like.graph.nodes import DataNode
-from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.graph.scratch import scratch
+from dali_like.graph.operator_interface import Array, OperatorCall, scratch
 from dali_like.images.decode import decode_image, decode_jpeg_smaller, decoded_shape, may_be_decoded_smaller, read_header
 from dali_like.images.jpeg_rows import upper_rows
-from dali_like.operators._random_window import Attempts, Range, Window, random_window
-from dali_like.operators._spans import Axes, AxisNames, Extents, Parts, RelativeExtents, check_slice, slice_window
-from dali_like.operators._windows import Position, Rounding, Side, Sides, axes_of
+from dali_like.operators._windows import (
+    Attempts,
+    Axes,
+    AxisNames,
+    Extents,
+    Parts,
+    Position,
+    Range,
+    RelativeExtents,
+    Rounding,
+    Side,
+    Sides,
+    Window,
+    check_slice,
+    random_window,
+    slice_window,
+)
+from dali_like.operators.axes import axes_of
 from dali_like.operators.description import operator
 from dali_like.operators.geometry import check_crop, crop_window
 from dali_like.operators.parameters import Ints, PerSample, at_least, count, one_of_types
@@ -33,9 +46,9 @@ from dali_like.types import RGB, DALIImageType, to_dali_type
 _INT64 = np.dtype(np.int64)
 #: One number for both sides.
 _MinSize: TypeAlias = Annotated[Ints, count(1, 2), at_least(1)]
-#: More than the header of a file of numbers can have.
+#: Upper bound for the header of a .npy file.
 _NPY_HEADER_BYTES = 1 << 16
-#: What only matters to DALI's decoders on GPUs, and its cache.
+#: Arguments for DALI's GPU decoders and its cache.
 _IGNORED = {
     "affine": True,
     "device_memory_padding": 16777216,
@@ -74,25 +87,26 @@ def image(
     adjust_orientation: bool = False,
     min_size: _MinSize | None = None,
 ) -> Array:
-    """Decode images: JPEG, PNG, WebP, BMP and TIFF, told apart by their first bytes.
+    """Decode images: JPEG, PNG, WebP, BMP and TIFF, recognized by their first bytes.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        output_type: colour format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
+        output_type: color format of the result: RGB, BGR, GRAY (one channel), YCbCr, or ANY_DATA, which keeps the channels
             of the file.
-        adjust_orientation: turn the image upright as its EXIF orientation says. DALI's ``decoders.image`` disregards it, so
-            that is the default; its ``experimental.decoders.image`` has this argument.
-        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the result is at least so (high,
-            wide): faster for large photographs that are going to be resized. The pixels are not those that
-            ``resize`` makes. Not in DALI.
+        adjust_orientation: rotate the image upright according to its EXIF orientation. The default is False, because DALI's
+            ``decoders.image`` ignores the orientation; this argument is from DALI's ``experimental.decoders.image``.
+        min_size: minimum (height, width) of the result. Allows decoding JPEGs at half, a quarter or an eighth of their size,
+            which is faster for large photographs that are resized later. The pixels differ from those of ``resize``. Not in
+            DALI.
 
-    With ``device="mixed"`` images are decoded on the GPU, and are there. What nvImageCodec cannot decode is decoded on the
-    CPU and copied; so are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few units.
+    With ``device="mixed"`` images are decoded on the GPU and stay there. Images that nvImageCodec does not support are
+    decoded on the CPU and copied, as are all images if the output type is neither RGB nor GRAY. Pixels may differ by a few
+    units.
 
     Returns:
         Images of shape (height, width, channels), uint8, layout "HWC".
 
-    In `Pipeline.run` a file that cannot be decoded raises a `dali_like.errors.DecodeError` that names the sample.
+    For a file that cannot be decoded, `Pipeline.run` raises a `dali_like.errors.DecodeError` that names the sample.
     """
     if min_size is not None and not adjust_orientation:
         height, width, _ = _shape_of(data, output_type)
@@ -107,9 +121,9 @@ def image(
 def _decode_smaller(
     call: OperatorCall, data: Array, output_type: DALIImageType, window: Window, min_size: Ints
 ) -> tuple[int, Array] | None:
-    """A JPEG divided by as much as leaves a window of it large enough, and by how much that is; None: by nothing.
+    """Return a JPEG scaled down as far as a window of it stays large enough, and the divisor; None: full size is needed.
 
-    What is below the window may be missing.
+    Rows below the window may be missing.
     """
     least = min_size if len(min_size) == 2 else min_size * 2
     for factor in (8, 4, 2):
@@ -118,20 +132,20 @@ def _decode_smaller(
             if not may_be_decoded_smaller(data, factor, call.image_limit_bytes):
                 return None
             height, width, channels = _shape_of(data, output_type)
-            image = _between(call, (-(-height // factor), -(-width // factor), channels))
+            image = _image_memory(call, (-(-height // factor), -(-width // factor), channels))
             return (factor, image) if decode_jpeg_smaller(data, output_type, factor, image) else None
     return None
 
 
-def _between(call: OperatorCall, shape: tuple[int, ...]) -> Array:
-    """Memory for an image of which a part is the result."""
+def _image_memory(call: OperatorCall, shape: tuple[int, ...]) -> Array:
+    """Return memory for an image of which only a window is the result."""
     return scratch("decoded", shape, np.uint8) if call.is_output else call.empty(shape, np.uint8)
 
 
 def _shape_of(data: Array, output_type: DALIImageType) -> tuple[int, int, int]:
     shape = decoded_shape(data, output_type, adjust_orientation=False)
     if shape is None:
-        decode_image(data, output_type, adjust_orientation=False)  # which says why there is none
+        decode_image(data, output_type, adjust_orientation=False)  # raises the reason
     assert shape is not None
     return shape
 
@@ -144,17 +158,17 @@ def _decode_part(
     start: Sequence[int],
     shape: Sequence[int],
 ) -> Array:
-    """The part of an image from `start` on, given the shape of the whole image."""
+    """Return the window of an image from `start` on, given the shape of the whole image."""
     if (*start, *shape) == (0, 0, *whole[:2]):
         return decode_image(data, output_type, False, lambda shape: call.empty(shape, np.uint8), call.image_limit_bytes)
     (top, left), (height, width) = start, shape
     if not (0 <= top <= top + height <= whole[0] and 0 <= left <= left + width <= whole[1]):
         raise SampleError(
-            f"the window of {height}x{width} from row {top} and column {left} on does not lie within the image of "
+            f"the window of {height}x{width} from row {top} and column {left} on is not inside the image of "
             f"{whole[0]}x{whole[1]}"
         )
     upper = upper_rows(data, top + height)
-    image = decode_image(upper, output_type, False, lambda shape: _between(call, shape), call.image_limit_bytes)
+    image = decode_image(upper, output_type, False, lambda shape: _image_memory(call, shape), call.image_limit_bytes)
     return call.part(image[top : top + height, left : left + width])
 
 
@@ -177,9 +191,9 @@ def image_crop(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: which window, see `dali_like.fn.crop`.
-        crop_d, crop_pos_z: for the sake of DALI's programs.
-        output_type: colour format of the result, see `image`.
+        crop, crop_w, crop_h, crop_pos_x, crop_pos_y, rounding: size and position of the window; see `dali_like.fn.crop`.
+        crop_d, crop_pos_z: accepted for DALI compatibility.
+        output_type: color format of the result; see `image`.
     """
     height, width, _ = whole = _shape_of(data, output_type)
     sizes, positions = {"W": crop_w, "H": crop_h}, {"W": crop_pos_x, "H": crop_pos_y}
@@ -193,7 +207,7 @@ def _check_image_slice(given: Mapping[str, Any]) -> None:
     axes, names = given.get("axes"), given.get("axis_names")
     is_default = axes is None and names is None
     if not is_default and not isinstance(axes, DataNode) and max(axes_of("HWC", axes, names, 3)) > 1:
-        raise ArgumentClashError("the window of an image to be decoded is one of its rows and columns; it has all channels")
+        raise ArgumentClashError("only rows and columns of an image can be cut; it has all channels")
 
 
 @operator(module="decoders", output_layout="HWC", check=_check_image_slice, ignored=_IGNORED)
@@ -216,14 +230,14 @@ def image_slice(
     normalized_shape: bool = True,
     output_type: DALIImageType = RGB,
 ) -> Array:
-    """Decode windows of images, given where they begin and end.
+    """Decode windows of images, given by start and end.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        anchor, shape_input: where the windows begin, and how large they are; see `dali_like.fn.slice`.
-        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: likewise.
-        normalized_anchor, normalized_shape: likewise.
-        output_type: colour format of the result, see `image`.
+        anchor, shape_input: start and size of the windows; see `dali_like.fn.slice`.
+        axes, axis_names, start, rel_start, end, rel_end, shape, rel_shape: see `dali_like.fn.slice`.
+        normalized_anchor, normalized_shape: see `dali_like.fn.slice`.
+        output_type: color format of the result; see `image`.
     """
     extents = _shape_of(data, output_type)
     cut_axes = axes_of("HWC", axes, "WH" if axes is None and axis_names is None else axis_names, 3)
@@ -240,7 +254,7 @@ def image_slice(
     begins, ends = [0, 0], list(extents[:2])
     for axis, (begin, last) in zip(cut_axes, spans, strict=True):
         if axis > 1:
-            raise SampleError("the window of an image to be decoded is one of its rows and columns; it has all channels")
+            raise SampleError("only rows and columns of an image can be cut; it has all channels")
         begins[axis], ends[axis] = begin, last
     return _decode_part(call, data, output_type, extents, begins, [ends[0] - begins[0], ends[1] - begins[1]])
 
@@ -260,12 +274,12 @@ def image_random_crop(
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        random_area: the least and the largest part of the image that a window has.
-        random_aspect_ratio: the least and the largest quotient of its width and its height.
-        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
-        output_type: colour format of the result, see `image`.
-        min_size: decode JPEGs at a half, a quarter or an eighth of their size, as long as the window is at least so (high,
-            wide); see `image`. It is the same window. Not in DALI.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+        output_type: color format of the result; see `image`.
+        min_size: minimum (height, width) of the window. Allows decoding JPEGs at half, a quarter or an eighth of their size;
+            see `image`. The window covers the same part of the image. Not in DALI.
     """
     height, width, _ = whole = _shape_of(data, output_type)
     window = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
@@ -283,29 +297,29 @@ def peek_image_shape(
     *,
     dtype: Annotated[np.dtype[Any], one_of_types("int32 uint32 int64 uint64 float32 float64")] = _INT64,
 ) -> Array:
-    """The shapes of encoded images, from the beginnings of their files, which are not decoded.
+    """Return the shapes of encoded images. Reads only their headers.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        dtype: of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
+        dtype: data type of the result: INT32, UINT32, INT64, UINT64, FLOAT or FLOAT64.
 
     Returns:
         (height, width, channels), as `image` with ANY_DATA would decode it.
     """
     header = read_header(data)
     if header is None:
-        decode_image(data)  # which says what is wrong
+        decode_image(data)  # raises the reason
         raise DecodeError("the header of the image is damaged")
     return np.array([header.height, header.width, 1 if header.channels == 2 else header.channels], dtype)
 
 
 @operator(module="decoders", name="numpy")
 def decode_numpy(call: OperatorCall, data: Array, *, dtype: np.dtype[Any] | None = None) -> Array:
-    """Decode the files of ``numpy.save``.
+    """Decode files written by ``numpy.save``.
 
     Args:
         data: encoded files, each a one-dimensional uint8 array.
-        dtype: of the result. Default: that of the file.
+        dtype: data type of the result. Default: that of the file.
     """
     file = io.BytesIO(data[:_NPY_HEADER_BYTES].tobytes())
     try:
@@ -314,12 +328,12 @@ def decode_numpy(call: OperatorCall, data: Array, *, dtype: np.dtype[Any] | None
         shape, fortran_order, stored = read_header(file)
         to_dali_type(stored)
     except ValueError as error:
-        raise DecodeError(f"this is no array of numbers as numpy.save writes it: {error}") from None
-    count = math.prod(shape)  # not NumPy's, which overflows
+        raise DecodeError(f"this is not a numeric array written by numpy.save: {error}") from None
+    count = math.prod(shape)  # np.prod would overflow
     elements = data[file.tell() :]
     if elements.size < count * stored.itemsize:
         raise DecodeError(
-            f"the file is truncated: {shape} elements of {stored} are {count * stored.itemsize} bytes, not {elements.size}"
+            f"the file is truncated: shape {shape} of {stored} needs {count * stored.itemsize} bytes, not {elements.size}"
         )
     array = np.frombuffer(elements, stored, count).reshape(shape, order="F" if fortran_order else "C")
     out = call.empty(shape, stored.newbyteorder("=") if dtype is None else dtype)

@@ -1,6 +1,6 @@
-"""The description of an operator, from which everything else is made: ``fn``, ``ops``, documentation and type stubs.
+"""Operator descriptions: the single source for ``fn``, ``ops``, the documentation and the type stubs.
 
-A description is a plain function of one sample::
+A description decorates a plain function of one sample::
 
     @operator(layouts="HWC FHWC")
     def brighten(call: OperatorCall, image: Array, *, by: PerSample[float] = 10.0) -> Array:
@@ -8,18 +8,18 @@ A description is a plain function of one sample::
 
         Args:
             image: any dtype.
-            by: is added to each element.
+            by: summand for each element.
         \"\"\"
         return image + np.asarray(by, image.dtype)
 
-That is all it takes: there are ``fn.brighten(data, *, by=10.0, device="cpu", name=None, ...)`` and ``ops.Brighten``, which
-take constants or nodes for `by`, lists of nodes for `data`, and refuse anything else when the graph is built. The function
-is called in a thread or in a worker with what one sample has, `by` being a float.
+This provides ``fn.brighten(data, *, by=10.0, device="cpu", name=None, ...)`` and ``ops.Brighten``. Both accept constants or
+nodes for `by` and lists of nodes for `data`, and reject other values when the graph is built. A thread or a worker calls the
+function with the data of one sample; `by` is then a float.
 
-What comes first is the `OperatorCall`: the layout of the sample, its random numbers, memory for the result. The other
-    positional parameters are the inputs (those with a default may be left out, and ``*inputs`` are any number), the keyword
-    parameters the arguments; `dali_like.operators.parameters` says which annotations there are. With several outputs it
-    returns a tuple.
+The first parameter is the `OperatorCall`, with the sample's layout, its random numbers and memory for the result. The other
+positional parameters are the inputs. Inputs with a default are optional, and ``*inputs`` accepts any number. Keyword
+parameters are the arguments; `dali_like.operators.parameters` lists the possible annotations. With several outputs the
+function returns a tuple.
 """
 
 from __future__ import annotations
@@ -36,41 +36,42 @@ from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
 from dali_like.types import to_dali_type
 
-#: Every image that DALI's operators work on, still or moving, flat or not.
+#: Layouts of images, volumes and sequences of these that DALI's operators accept.
 IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
 
-#: Words that are no ordinary ones in the names of classes.
+#: Words that are not capitalized as usual in class names.
 _ACRONYMS = {"rms": "RMS"}
 
 _registry: dict[str, Description] = {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Description:
-    """All that is known of an operator.
+    """Everything known about an operator.
 
     Attributes:
-        path: its name in ``fn``: "decoders.image".
-        function: makes one sample; see this module.
-        parameters: its arguments that have an effect.
-        common: those that all operators have, and those that are taken for the sake of DALI's programs and have no effect.
-        inputs: the names of its inputs.
-        min_inputs, max_inputs: how many there may be; None: any number.
-        layouts: those that its first input may have, with blanks between them; empty: any, or none.
-        num_outputs: of each call; or a function that says so, given the arguments.
-        output_layout: of each output: given the layout of the first input and the arguments. None: that of the first input.
-            Of several outputs it may be a tuple. Raises ArgumentError if such an input is not possible with these arguments.
-        check: given the arguments that were given, as the function gets them, or nodes, and the inputs: what is wrong with
-            them. Raises ArgumentError.
-        random: whether it has random numbers.
-        per_sample: whether `function` is given single samples; otherwise lists of all samples of a batch. Or a function that
-            says so, given the constant arguments.
-        strided: whether the inputs of `function` may be views, which are not C-contiguous.
-        in_order: whether batches must come to `function` one after the other, in their order.
+        path: name in ``fn``, such as "decoders.image".
+        function: computes one sample; see this module.
+        parameters: arguments that have an effect.
+        common: arguments of all operators, and arguments that are accepted for DALI compatibility but have no effect.
+        inputs: names of the inputs.
+        min_inputs, max_inputs: allowed number of inputs; None: any number.
+        layouts: allowed layouts of the first input, separated by spaces; empty: any or none.
+        num_outputs: number of outputs, or a function of the arguments that returns it.
+        output_layout: function of the first input's layout and the arguments. It returns the layout of the output, or a
+            tuple with one for each output. It raises ArgumentError if the layout is not possible with these arguments. None:
+            the layout of the first input.
+        check: function of the converted arguments, with nodes as they are, and of the inputs. It raises ArgumentError if
+            they contradict each other.
+        random: whether the operator uses random numbers.
+        per_sample: whether `function` receives single samples; otherwise it receives lists of all samples of a batch. Or a
+            function of the constant arguments that returns this.
+        strided: whether `function` accepts inputs that are not C-contiguous.
+        in_order: whether batches must be passed to `function` one at a time, in their order.
         takes_constants: whether the first input may be a constant.
-        for_frames: where there is one call for each frame of a sequence: given the layout and the shape of a frame, and the
-            arguments of each, what all are given besides.
+        for_frames: for operators that are called for each frame of a sequence: a function of the layout and shape of a frame
+            and the arguments of all frames. It returns additional arguments for every call.
     """
 
     path: str
@@ -93,26 +94,26 @@ class Description:
 
     @property
     def name(self) -> str:
-        """As messages call it."""
+        """Name for messages."""
         return f"fn.{self.path}"
 
     @property
     def class_path(self) -> str:
-        """Its name in ``ops``: "decoders.Image"."""
+        """Name in ``ops``, such as "decoders.Image"."""
         *modules, name = self.path.split(".")
         return ".".join((*modules, class_name(name)))
 
     @property
     def all_parameters(self) -> Mapping[str, Parameter]:
-        """Every argument that it takes."""
+        """All arguments the operator accepts."""
         return {**self.parameters, **self.common}
 
     def bind(self, layouts: Sequence[str], given: Mapping[str, Any]) -> BoundOperator:
-        """The operator with its constants.
+        """Return the operator with its constant arguments.
 
         Args:
-            layouts: of its inputs, as far as they are known.
-            given: the arguments that are no nodes, as the user has given them.
+            layouts: layouts of the inputs, as far as known.
+            given: the arguments that are not nodes, as given by the user.
 
         Raises:
             ArgumentError: an argument is not allowed.
@@ -154,12 +155,12 @@ class Description:
 
 
 def class_name(name: str) -> str:
-    """What a function of ``fn`` is called in ``ops``."""
+    """Return the class name in ``ops`` for a function of ``fn``."""
     return "".join(_ACRONYMS.get(part, part.capitalize()) for part in name.split("_"))
 
 
 class _Frame(NamedTuple):
-    """What the function of an operator is given for one frame of a sequence."""
+    """Inputs and arguments of the operator's function for one frame of a sequence."""
 
     inputs: Sequence[Array]
     values: Mapping[str, Any]
@@ -167,7 +168,7 @@ class _Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundOperator:
-    """An operator with its constants; a `dali_like.graph.operator_interface.Operator`."""
+    """An operator with its constant arguments; a `dali_like.graph.operator_interface.Operator`."""
 
     description: Description
     values: Mapping[str, Any]
@@ -208,10 +209,10 @@ class BoundOperator:
         return [_checked(output) for output in outputs] if self.per_sample else outputs
 
     def _frames_of(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> list[_Frame]:
-        """The inputs and the arguments of each frame; empty where the operator is for whole samples.
+        """Return inputs and arguments of each frame; an empty list if the operator works on whole samples.
 
         Raises:
-            SampleError: there are values for another number of frames than there are.
+            SampleError: the number of values differs from the number of frames.
         """
         parameters = self.description.parameters
         if not any(parameter.per_frame for parameter in parameters.values()) or "F" not in call.layout:
@@ -240,7 +241,7 @@ class BoundOperator:
         ]
 
     def _compute_frames(self, call: OperatorCall, frames: Sequence[_Frame]) -> Sequence[Array]:
-        """The results for single frames, put together as the frames were."""
+        """Compute each frame and stack the results along the frame axis."""
         axis, description = call.layout.index("F"), self.description
         layouts = [call.layout.replace("F", ""), *call.layouts[1:]]
         besides: Mapping[str, Any] = {}
@@ -262,10 +263,10 @@ class BoundOperator:
         except SampleTypeError as error:
             if name not in framed or parameter.per_frame:
                 raise
-            raise SampleTypeError(f"{error}. It may differ from sample to sample, and not from frame to frame") from None
+            raise SampleTypeError(f"{error}. It may differ from sample to sample, but not from frame to frame") from None
 
     def _assumed_layout(self, sample: Array) -> str:
-        """Without a layout, the first of as many letters that is allowed, as in DALI."""
+        """Return the first allowed layout with as many dimensions as a sample without a layout, as DALI does."""
         for layout in self.description.layouts.split():
             if len(layout) == sample.ndim:
                 return layout
@@ -299,20 +300,20 @@ def operator(
     preserve: bool = False,
     ignored: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[..., Any]], Description]:
-    """Describe an operator by a function; see this module, and for the arguments `Description`.
+    """Make a `Description` from a function; see this module.
 
     Args:
-        module: where it stands in ``fn``: "decoders". Default: directly in it.
-        name: what it is called there. Default: the name of the function.
-        layouts: see there.
-        min_inputs: how many inputs there must be. Default: those without a default; of any number of them, one.
-        num_outputs: see there.
-        output_layout: see there; a string is the layout of every result.
-        check: see there.
-        random: see there; adds the argument ``seed``.
-        per_sample, strided, in_order, takes_constants, for_frames: see there.
-        preserve: whether it is computed even if nobody needs its outputs.
-        ignored: arguments of DALI's operator that have no effect here, and their defaults.
+        module: submodule of ``fn``, such as "decoders". Default: ``fn`` itself.
+        name: name in this module. Default: the name of the function.
+        layouts: see `Description`.
+        min_inputs: minimum number of inputs. Default: the number of inputs without a default, or one for ``*inputs``.
+        num_outputs: see `Description`.
+        output_layout: see `Description`; a string is the layout of every result.
+        check: see `Description`.
+        random: see `Description`; adds the argument ``seed``.
+        per_sample, strided, in_order, takes_constants, for_frames: see `Description`.
+        preserve: whether to run the operator even if its outputs are unused.
+        ignored: arguments of DALI's operator that have no effect here, with their defaults.
     """
     fixed = output_layout
     layout_function = (lambda _, __: fixed) if isinstance(fixed, str) else fixed
@@ -327,29 +328,29 @@ def operator(
             parameters["seed"] = make_parameter("seed", int, -1)
         path = f"{module}.{name or function.__name__}" if module else name or function.__name__
         described = Description(
-            path,
-            function,
-            parameters,
-            {
+            path=path,
+            function=function,
+            parameters=parameters,
+            common={
                 **_common(preserve=preserve),
                 **{key: make_parameter(key, Any, default) for key, default in (ignored or {}).items()},
             },
-            tuple(parameter.name for parameter in inputs),
-            len(needed) if min_inputs is None else min_inputs,
-            None if variadic else len(inputs),
-            layouts,
-            num_outputs,
-            layout_function,
-            check,
-            random,
-            per_sample,
-            strided,
-            in_order,
-            takes_constants,
-            for_frames,
+            inputs=tuple(parameter.name for parameter in inputs),
+            min_inputs=len(needed) if min_inputs is None else min_inputs,
+            max_inputs=None if variadic else len(inputs),
+            layouts=layouts,
+            num_outputs=num_outputs,
+            output_layout=layout_function,
+            check=check,
+            random=random,
+            per_sample=per_sample,
+            strided=strided,
+            in_order=in_order,
+            takes_constants=takes_constants,
+            for_frames=for_frames,
         )
         if path in _registry:
-            raise ValueError(f"there are two operators with the name {path}")
+            raise ValueError(f"two operators have the name {path}")
         _registry[path] = described
         return described
 
@@ -366,12 +367,12 @@ def _common(*, preserve: bool) -> dict[str, Parameter]:
 
 
 def descriptions() -> Mapping[str, Description]:
-    """All operators, by their names in ``fn``."""
-    import dali_like.operators  # noqa: F401, PLC0415  # which describes them
+    """Return all operators by their names in ``fn``."""
+    import dali_like.operators  # noqa: F401, PLC0415  # registers them
 
     return _registry
 
 
 def description_of(path: str) -> Description:
-    """The operator of a name in ``fn``."""
+    """Return the operator with this name in ``fn``."""
     return descriptions()[path]

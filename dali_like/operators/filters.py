@@ -1,4 +1,4 @@
-"""Operators that blur, spoil and erase parts of images, as in ``nvidia.dali.fn``."""
+"""Operators that blur, degrade and erase parts of images, as in ``nvidia.dali.fn``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import fill_numbers, opencv
-from dali_like.operators._windows import axes_of, layout_with_axes
+from dali_like.operators.axes import axes_of, for_each_axis, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerFrame, PerSample, at_least, count
@@ -29,7 +29,7 @@ def _check_blur(given: Mapping[str, Any]) -> None:
         raise ArgumentError(f"the kernel window should have odd length, got window_size={list(sizes)}")
     if isinstance(sigma, tuple) and isinstance(sizes, tuple):
         count = max(len(sigma), len(sizes))
-        for pair in zip(_each(sigma, count), _each(sizes, count), strict=True):
+        for pair in zip(*_for_each_axis(sigma, sizes, count), strict=True):
             if not any(pair):
                 raise ArgumentError(_NO_WINDOW)
 
@@ -40,8 +40,7 @@ def _blurred_layout(layout: str, given: Mapping[str, Any]) -> str:
             count = _blurred_axes(layout, (1,) * len(layout))[1]
         except SampleError as error:
             raise ArgumentError(str(error)) from None
-        for name in ("sigma", "window_size"):
-            _each(given[name], count)
+        _for_each_axis(given["sigma"], given["window_size"], count)
     return layout
 
 
@@ -56,21 +55,22 @@ def gaussian_blur(
 ) -> Array:
     """Blur images, volumes and signals.
 
-    All axes but "F" and "C" are blurred. Channels must come first or last, frames first. Without a layout there are up to
-    three axes, which are all blurred. What lies beyond the edges mirrors what lies within.
+    All axes except "F" and "C" are blurred. Channels must come first or last, frames first. Without a layout, data may have
+    up to three axes, and all are blurred. Values are mirrored at the edges.
 
     Args:
         image: any dtype.
-        sigma: the standard deviation of the Gaussian, one for all axes, or one for each, outermost first.
-            Default: ``(radius - 1) * 0.3 + 0.8`` with ``radius = (window_size - 1) / 2``.
-        window_size: how many elements in a line are weighted, an odd number; likewise. Default: ``2 * ceil(3 * sigma) + 1``.
-        dtype: of the result: FLOAT. Default: that of the image.
+        sigma: standard deviation of the Gaussian: one for all axes, or one for each, outermost first. Default: ``(radius -
+            1) * 0.3 + 0.8`` with ``radius = (window_size - 1) / 2``.
+        window_size: length of the kernel in elements, an odd number; one for all axes, or one for each. Default: ``2 *
+            ceil(3 * sigma) + 1``.
+        dtype: data type of the result: FLOAT. Default: that of the image.
     """
     result = image.dtype if dtype is None else dtype
     if result not in (image.dtype, np.float32):
         raise ArgumentError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {result}")
     leading, count, channels = _blurred_axes(call.layout, image.shape)
-    kernels = [_kernel(*pair) for pair in zip(_each(sigma, count), _each(window_size, count), strict=True)]
+    kernels = [_kernel(*pair) for pair in zip(*_for_each_axis(sigma, window_size, count), strict=True)]
     out = call.empty(image.shape, result)
     if not image.size:
         return out
@@ -88,7 +88,7 @@ def gaussian_blur(
 
 
 def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
-    """How many images there are one behind the other, how many of their axes are blurred, and how many channels lie behind.
+    """Return the number of stacked images, of blurred axes per image, and of trailing channels.
 
     0 channels: the last axis is blurred.
     """
@@ -106,15 +106,13 @@ def _blurred_axes(layout: str, shape: Sequence[int]) -> tuple[int, int, int]:
     return math.prod(shape[:first]), len(axes), shape[-1] if inner != layout else 0
 
 
-def _each(values: Sequence[Any], count: int) -> Sequence[Any]:
-    if len(values) not in (1, count):
-        raise ArgumentError(f"sigma and window_size must have a single element or {count}, not {len(values)}")
-    return values if len(values) == count else tuple(values) * count
+def _for_each_axis(sigma: Floats, window_size: Ints, count: int) -> tuple[Sequence[float], Sequence[int]]:
+    return for_each_axis("sigma", sigma, count), for_each_axis("window_size", window_size, count)
 
 
 @functools.lru_cache(256)
 def _kernel(sigma: float, size: int) -> Array:
-    """The weights, in single precision, as DALI computes them."""
+    """Return the weights in single precision, as DALI computes them."""
     if sigma < 0 or size < 0 or (size and size % 2 == 0) or not (sigma or size):
         raise ArgumentError(
             f"sigma must be non-negative, window_size an odd number or 0, and one of them positive, not {sigma} and {size}"
@@ -134,7 +132,7 @@ _WHOLE = np.ones(1, np.float32)
 
 
 def _blur_plane(pixels: Array, kernels: Sequence[Array], out: Array) -> Array:
-    """Blur the first two axes, or the second one with a single kernel."""
+    """Blur the first two axes, or the second one if there is a single kernel."""
     cv2 = opencv()
     depth = cv2.CV_8U if out.dtype == np.uint8 else cv2.CV_32F
     vertical = kernels[-2] if len(kernels) > 1 else _WHOLE
@@ -158,11 +156,11 @@ def _blur_volume(pixels: Array, kernels: Sequence[Array]) -> Array:
 
 @operator(layouts="HWC FHWC", strided=True)
 def jpeg_compression_distortion(call: OperatorCall, image: Array, *, quality: PerSample[int] = 50) -> Array:
-    """Spoil images as compressing them to JPEG does.
+    """Add the artifacts of JPEG compression to images.
 
     Args:
         image: uint8, RGB.
-        quality: from 1, the worst, to 100, the best. What lies outside is taken for the nearest of these.
+        quality: from 1 (worst) to 100 (best); values outside are clipped.
     """
     if image.dtype != np.uint8 or image.shape[-1] != 3:
         raise SampleError(f"images must be of dtype uint8 and have 3 channels, not {image.dtype} and {image.shape[-1]}")
@@ -186,7 +184,7 @@ def _check_erase(given: Mapping[str, Any]) -> None:
         )
     anchor, shape = given.get("anchor"), given.get("shape", ())
     if anchor is not None and "shape" not in given:
-        raise ArgumentError("anchor is given without shape: the size of the regions must be known, too")
+        raise ArgumentError("anchor is given without shape; pass shape= with the size of the regions")
     axes = given.get("axis_names", given.get("axes"))
     if axes is not None and not len(axes):
         raise ArgumentError("there must be at least one axis")
@@ -204,7 +202,7 @@ def _erased_layout(layout: str, given: Mapping[str, Any]) -> str:
 def _check_region_counts(anchor: Sequence[float], shape: Sequence[float], axes: int) -> None:
     if len(anchor) != len(shape) or len(shape) % max(axes, 1):
         raise ArgumentError(
-            f"anchor and shape must have as many numbers, for each region {axes}, not {len(anchor)} and {len(shape)}"
+            f"anchor and shape must have {axes} numbers for each region, not {len(anchor)} and {len(shape)} in all"
         )
 
 
@@ -227,15 +225,15 @@ def erase(
 
     Args:
         data: any dtype and layout.
-        anchor: where the regions begin, one behind the other: (y, x, y, x, ...), say. Default: at 0.
-        shape: how large they are, likewise. Parts of them may lie outside.
-        fill_value: what they are filled with; one value, or one for each channel.
-        axes: what axes the numbers of `anchor` and `shape` are for. Default: all but the channels.
-        axis_names: the same by the letters of the layout: "HW", say; counts for more than `axes`.
-        normalized: `anchor` and `shape` are parts of the extents of the data, from 0 to 1.
-        normalized_anchor: likewise, only `anchor`.
-        normalized_shape: likewise, only `shape`.
-        centered_anchor: `anchor` is where the middle of the regions is.
+        anchor: start of each region, such as (y, x, y, x, ...). Default: 0.
+        shape: size of each region, in the same order. Regions may extend beyond the data.
+        fill_value: one value, or one for each channel.
+        axes: axes of the numbers in `anchor` and `shape`. Default: all but the channels.
+        axis_names: the same as letters of the layout, such as "HW"; takes precedence over `axes`.
+        normalized: whether `anchor` and `shape` are fractions of the extents, from 0 to 1.
+        normalized_anchor: the same for `anchor` alone.
+        normalized_shape: the same for `shape` alone.
+        centered_anchor: whether `anchor` is the center of the regions.
     """
     numbers = [axis for axis in range(data.ndim) if call.layout[axis : axis + 1] != "C"]
     if axes is not None or axis_names is not None:
@@ -251,12 +249,12 @@ def erase(
 
 
 def _filling(values: Sequence[float], data: Array, layout: str) -> Array:
-    """An array of the shape of the data that is filled with the values."""
+    """Return the fill values, broadcast to the shape of the data."""
     filling = fill_numbers(values, data.dtype)
     if filling.size != 1:
         channels = data.shape[layout.index("C")] if "C" in layout else 0
         if filling.size != channels:
-            raise ArgumentError(f"there are {filling.size} values in fill_value, and {channels} channels in the input")
+            raise ArgumentError(f"fill_value has {filling.size} values, but the input has {channels} channels")
         return np.broadcast_to(filling.reshape([-1 if letter == "C" else 1 for letter in layout]), data.shape)
     return np.broadcast_to(filling.reshape(()), data.shape)
 
@@ -270,7 +268,7 @@ def _regions(
     *,
     centered: bool,
 ) -> Iterator[tuple[slice, ...]]:
-    """The indices of each region; positions are computed in single precision, and cut off, as in DALI."""
+    """Return the index of each region. Positions are computed in single precision and truncated, as in DALI."""
     anchor = anchor or (0.0,) * len(shape)
     _check_region_counts(anchor, shape, len(axes))
     for first in range(0, len(shape), max(len(axes), 1)):

@@ -1,4 +1,4 @@
-"""What users call: ``fn.flip(data, ...)`` and ``ops.Flip(...)(data, ...)``, made of descriptions."""
+"""Make the public functions ``fn.flip(data, ...)`` and classes ``ops.Flip(...)(data, ...)`` from operator descriptions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dali_like.graph.constants import Constant
 from dali_like.graph.defining import Definable
 from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
+from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.description import BoundOperator, Description, class_name, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
-from dali_like.operators.older_names import OPERATORS, current_arguments, known_arguments
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
 
@@ -27,17 +27,18 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     """Add an operator to the graph.
 
     Args:
-        inputs: nodes; constants; or lists of nodes, to each of which it is applied, with the same random numbers.
-        given: the arguments; those that are None or NO_TYPE count as not given.
+        inputs: nodes, constants, or lists of nodes. With lists, the operator is applied to each element, with the same
+            random numbers.
+        given: the arguments; None and NO_TYPE count as not given.
 
     Returns:
-        A node, or a list of nodes if the operator has several outputs. Of lists of nodes, a list of those; of several
-        outputs, a list for each output.
+        A node, or a list of nodes for an operator with several outputs. With lists of nodes as inputs, a list of those; with
+        several outputs, one list for each output.
 
     Raises:
-        ArgumentError, DefinitionError, DeviceError: something is not allowed; the message says what is.
+        ArgumentError, DefinitionError, DeviceError: an input or an argument is not allowed; the message names it.
     """
-    sets = _input_sets(description, inputs)
+    input_sets = _input_sets(description, inputs)
     given = current_arguments(
         description, {name: value for name, value in given.items() if value is not None and value is not NO_TYPE}
     )
@@ -56,9 +57,9 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         given_inputs = {name: value for name, value in zip(description.inputs, inputs, strict=False) if value is not None}
         _check_together(description, constants, {**given_inputs, **nodes})
     results = []
-    number: dict[str, int] = {}
-    for one in sets or [list(inputs)]:
-        data = _as_nodes(description, one)
+    number: dict[str, int] = {}  # applications to elements of lists share the number, and so the random numbers
+    for one_set in input_sets or [list(inputs)]:
+        data = _as_nodes(description, one_set)
         bind: Callable[[Sequence[str]], Any] = functools.partial(description.bind, given=constants)
         if device == "gpu":
             bind = functools.partial(_bind_mixed, bind)
@@ -69,14 +70,14 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
     if given.get("preserve") or (description.common["preserve"].default and Definable.current() is not None):
         _preserve(description, [node for outputs in results for node in outputs])
-    if not sets:
+    if not input_sets:
         return results[0][0] if len(results[0]) == 1 else results[0]
     columns = [list(column) for column in zip(*results, strict=True)]
     return columns[0] if len(columns) == 1 else columns
 
 
 def _input_sets(description: Description, inputs: Sequence[Any]) -> list[list[Any]]:
-    """The inputs of each application, where some of them are lists of nodes; empty where none is."""
+    """Return the inputs of each application if some inputs are lists of nodes, else an empty list."""
     least, most = description.min_inputs, description.max_inputs
     if len(inputs) < least or (most is not None and len(inputs) > most):
         allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
@@ -87,7 +88,7 @@ def _input_sets(description: Description, inputs: Sequence[Any]) -> list[list[An
         return []
     sizes = {len(value) for value in lists}
     if len(sizes) > 1:
-        raise DefinitionError(f"{description.name}: its inputs are lists of {sorted(sizes)} nodes; all must be as long")
+        raise DefinitionError(f"{description.name}: its inputs are lists of different lengths: {sorted(sizes)} nodes")
     return [[value[i] if _is_list_of_nodes(value) else value for value in inputs] for i in range(sizes.pop())]
 
 
@@ -99,8 +100,7 @@ def _as_nodes(description: Description, inputs: Sequence[Any]) -> tuple[DataNode
     needs_node = bool(description.min_inputs) and not description.takes_constants
     if needs_node and not any(isinstance(value, Expression) for value in inputs):
         raise DefinitionError(
-            f"{description.name} works on a DataNode, not on a {type(inputs[0]).__qualname__}, which the input "
-            f"{description.inputs[0]} is"
+            f"{description.name}: the input {description.inputs[0]} must be a DataNode, not a {type(inputs[0]).__qualname__}"
         )
     nodes: list[DataNode] = []
     for i, value in enumerate(inputs):
@@ -131,11 +131,11 @@ def _check_names(description: Description, given: Mapping[str, Any]) -> None:
 
 
 def _device_of_output(description: Description, device: Any) -> str:
-    """Where what an operator makes is, given where it is to run."""
+    """Return the device of an operator's output, given the device on which it is to run."""
     if device == "mixed" and description.path in MIXED:
         return "gpu"
     if device not in ("cpu", None):
-        raise DeviceError(f"{description.name}: device={device!r} is not there in this version, which computes on the CPU")
+        raise DeviceError(f"{description.name}: device={device!r} is not supported; operators run on the CPU")
     return "cpu"
 
 
@@ -156,7 +156,7 @@ def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
     pipeline = Definable.current()
     if pipeline is None:
         raise ArgumentClashError(
-            f"{description.name}: preserve=True is for the current pipeline, and there is none: use it in `with pipeline:`"
+            f"{description.name}: preserve=True needs a current pipeline; call the operator inside `with pipeline:`"
         )
     for node in nodes:
         pipeline.add_sink(node)
@@ -165,21 +165,21 @@ def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
 # Making functions, classes and modules
 
 
-def publish(module_name: str) -> list[str]:
-    """Put the operators of a module of ``fn`` or ``ops`` into it: their names."""
+def populate(module_name: str) -> list[str]:
+    """Add the operators to a module of ``fn`` or ``ops``, and return their names."""
     module = sys.modules[module_name]
     if module_name.startswith("dali_like.fn"):
         if module_name == "dali_like.fn":
             for older, path in OPERATORS.items():
-                setattr(module, older, _older_function(older, descriptions()[path]))
-        return _publish(module_name, "dali_like.fn", lambda description: description.path, make_function)
+                setattr(module, older, _deprecated_function(older, descriptions()[path]))
+        return _populate(module_name, "dali_like.fn", lambda description: description.path, make_function)
     if module_name == "dali_like.ops":
         for older, path in OPERATORS.items():
-            setattr(module, class_name(older), _older_class(class_name(older), descriptions()[path]))
-    return _publish(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
+            setattr(module, class_name(older), _deprecated_class(class_name(older), descriptions()[path]))
+    return _populate(module_name, "dali_like.ops", lambda description: description.class_path, make_class)
 
 
-def _publish(
+def _populate(
     module_name: str, root: str, path_of: Callable[[Description], str], make: Callable[[Description], Any]
 ) -> list[str]:
     module = sys.modules[module_name]
@@ -187,15 +187,15 @@ def _publish(
     for description in descriptions().values():
         *modules, name = path_of(description).split(".")
         if ".".join((root, *modules)) == module_name:
-            published = make(description)
-            published.__module__ = module_name
-            setattr(module, name, published)
+            member = make(description)
+            member.__module__ = module_name
+            setattr(module, name, member)
             names.append(name)
     return names
 
 
 def make_function(description: Description) -> Callable[..., Any]:
-    """The function of ``fn``."""
+    """Make the operator's function in ``fn``."""
 
     def function(*inputs: Any, **arguments: Any) -> Any:
         return apply(description, inputs, arguments)
@@ -207,7 +207,7 @@ def make_function(description: Description) -> Callable[..., Any]:
 
 
 def signature_of(description: Description) -> inspect.Signature:
-    """The signature of its function of ``fn``."""
+    """Return the signature of the operator's function in ``fn``."""
     plain = inspect.signature(description.function).parameters
     parameters = []
     for name in description.inputs:
@@ -222,9 +222,9 @@ def signature_of(description: Description) -> inspect.Signature:
 
 
 class OperatorClass:
-    """What the classes of ``ops`` derive from: an operator with some of its arguments, which is called to add nodes.
+    """Base class of ``ops`` classes: an operator with some of its arguments. Calling it adds nodes.
 
-    The arguments may be given when the object is made or when it is called, each once.
+    Each argument may be given once, either to the constructor or to the call.
     """
 
     description: typing.ClassVar[Description]
@@ -239,7 +239,7 @@ class OperatorClass:
         self._arguments = _without_none(arguments)
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
-        """Add the node, or nodes."""
+        """Add the node or nodes."""
         arguments = _without_none(arguments)
         if again := sorted(set(arguments) & set(self._arguments)):
             raise ArgumentClashError(
@@ -253,28 +253,28 @@ def _without_none(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_class(description: Description) -> type[OperatorClass]:
-    """The class of ``ops``."""
+    """Make the operator's class in ``ops``."""
     name = description.class_path.rsplit(".", 1)[-1]
     return type(name, (OperatorClass,), {"description": description, "__doc__": description.function.__doc__})
 
 
-def _older_function(name: str, description: Description) -> Callable[..., Any]:
-    """A function of ``fn`` by its older name."""
+def _deprecated_function(name: str, description: Description) -> Callable[..., Any]:
+    """Make a function of ``fn`` under a deprecated name."""
     plain = make_function(description)
 
     @functools.wraps(plain)
     def function(*inputs: Any, **arguments: Any) -> Any:
-        warn(f"fn.{name} is an older name of {description.name}", DeprecationWarning)
+        warn(f"fn.{name} is deprecated; use {description.name}", DeprecationWarning)
         return plain(*inputs, **arguments)
 
     return function
 
 
-def _older_class(name: str, description: Description) -> type[OperatorClass]:
-    """A class of ``ops`` by its older name."""
+def _deprecated_class(name: str, description: Description) -> type[OperatorClass]:
+    """Make a class of ``ops`` under a deprecated name."""
 
     def __init__(self: OperatorClass, **arguments: Any) -> None:  # noqa: N807
-        warn(f"ops.{name} is an older name of ops.{description.class_path}", DeprecationWarning)
+        warn(f"ops.{name} is deprecated; use ops.{description.class_path}", DeprecationWarning)
         OperatorClass.__init__(self, **arguments)
 
     return type(name, (make_class(description),), {"__init__": __init__})

@@ -1,4 +1,4 @@
-"""Operators that move pixels and change none: flip, crop, slice, pad and paste, as in ``nvidia.dali.fn``."""
+"""Operators that move pixels without changing them: flip, crop, slice, pad and paste, as in ``nvidia.dali.fn``."""
 
 from __future__ import annotations
 
@@ -10,35 +10,32 @@ import numpy as np
 from dali_like.common.extras import installed
 from dali_like.errors import ArgumentClashError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._spans import (
+from dali_like.operators._windows import (
     ENDS,
     STARTS,
     Axes,
     AxisNames,
     Extents,
-    Parts,
-    RelativeExtents,
-    check_slice,
-    for_each_axis,
-    slice_window,
-)
-from dali_like.operators._windows import (
     Filling,
+    Parts,
     Policy,
     Position,
+    RelativeExtents,
     Rounding,
     Side,
     Sides,
-    axes_of,
+    check_slice,
     cut,
     fill,
     in_single,
+    slice_window,
     store,
 )
+from dali_like.operators.axes import axes_of, for_each_axis
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import SOME, Floats, Ints, PerSample, at_least
 
-#: The numbers of channels for which OpenCV's functions return arrays of as many dimensions as they were given.
+#: Channel counts for which OpenCV's functions keep the number of dimensions.
 _PIXELS = (3, 4)
 
 
@@ -55,9 +52,9 @@ def flip(
 
     Args:
         image: any dtype.
-        horizontal: exchange left and right.
-        vertical: exchange top and bottom.
-        depthwise: exchange front and back.
+        horizontal: whether to exchange left and right.
+        vertical: whether to exchange top and bottom.
+        depthwise: whether to exchange front and back.
     """
     wanted = {"W": horizontal, "H": vertical, "D": depthwise}
     steps = tuple(np.s_[::-1] if wanted.get(letter) else np.s_[:] for letter in call.layout)
@@ -74,7 +71,11 @@ def flip(
 
 
 def check_crop(given: Mapping[str, Any]) -> None:
-    """What does not go together of the arguments that say which window it is."""
+    """Check that the arguments for the size of the window do not contradict each other.
+
+    Raises:
+        ArgumentError: they do.
+    """
     sides = {"crop_w", "crop_h"} & set(given)
     if "crop" in given and (sides or "crop_d" in given):
         raise ArgumentClashError("crop excludes crop_w, crop_h and crop_d")
@@ -90,14 +91,14 @@ def crop_window(
     positions: Mapping[str, float],
     rounding: Rounding,
 ) -> dict[str, tuple[int, int]]:
-    """Of each spatial axis, where the window begins and how large it is; of sequences of images the frames are the depth.
+    """Return start and size of the window in each spatial axis. In sequences of images, the frames are the depth.
 
     Args:
-        layout: of the image.
-        shape: of the image.
-        crop: sizes of the window as (height, width) or (depth, height, width), with 0 for all of an axis.
+        layout: layout of the image.
+        shape: shape of the image.
+        crop: size of the window, as (height, width) or (depth, height, width); 0 for the whole axis.
         sizes: the same by letters.
-        positions: where the window lies, from 0 (first) to 1 (last).
+        positions: position of the window, from 0 (first) to 1 (last).
     """
     if crop is not None:
         sizes = dict(zip("DHW"[-len(crop) :], crop, strict=True))
@@ -132,19 +133,19 @@ def crop(
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
-            of volumes, or the frames of sequences of images; all of it is taken without it.
-        crop_w: its width, if `crop` is not given.
-        crop_h: its height.
-        crop_d: its depth.
-        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
-        crop_pos_y: likewise, from top to bottom.
-        crop_pos_z: likewise, from front to back.
-        rounding: what becomes of positions between pixels: "round" or "truncate".
-        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+        crop: size of the window, as (height, width) or (depth, height, width); 0 for the whole axis. The depth applies to
+            volumes, or to the frames of sequences of images. Without it, the window has all of them.
+        crop_w: width of the window, if `crop` is not given.
+        crop_h: height of the window.
+        crop_d: depth of the window.
+        crop_pos_x: position of the window, from 0 (left edge) to 1 (right edge).
+        crop_pos_y: the same, from top to bottom.
+        crop_pos_z: the same, from front to back.
+        rounding: how positions between pixels are rounded: "round" or "truncate".
+        out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel.
-        dtype: of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each.
+        dtype: data type of the result. Default: that of the input.
     """
     window = crop_window(
         call.layout,
@@ -163,7 +164,7 @@ def crop(
 
 
 def _sliced_layout(layout: str, given: Mapping[str, Any]) -> str:
-    if layout and (given["axes"] is not None or given["axis_names"] is not None):  # else they may be nodes
+    if layout and (given["axes"] is not None or given["axis_names"] is not None):  # otherwise they may be nodes
         count = len(axes_of(layout, given["axes"], given["axis_names"], len(layout)))
         for name in (*STARTS, *ENDS):
             for_each_axis(name, given[name] or (), count)
@@ -192,26 +193,26 @@ def slice(
     fill_values: Filling = (0.0,),
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Cut windows out of arrays, given where they begin and end.
+    """Cut windows out of arrays, given by start and end.
 
-    The window is given by the inputs `anchor` and `shape_input`, or by arguments: where it begins, and where it ends or how
-    large it is, in elements or (``rel_``) in parts of the extent; with a number for each axis, or one for all of them.
+    The inputs `anchor` and `shape_input` give the window, or arguments do: its start, and its end or size. Arguments are in
+    elements, or with ``rel_`` in fractions of the extent. Each has one number for all axes, or one for each.
 
     Args:
         data: any number of dimensions.
-        anchor: where the window begins in each of the axes.
-        shape_input: how large it is.
-        axes: the axes that are cut. Default: 1 and 0, where there is no layout.
-        axis_names: their letters in the layout, instead. Default: "WH".
-        start, rel_start: where the window begins. Default: at the beginning.
-        end, rel_end: where it ends. Default: at the end.
-        shape, rel_shape: how large it is, instead of where it ends.
-        normalized_anchor: whether a floating-point `anchor` is in parts of the extent.
-        normalized_shape: likewise for `shape_input`.
-        out_of_bounds_policy: what becomes of a window that lies partly outside: "error", "pad" with `fill_values`, or
+        anchor: start of the window in each of the axes.
+        shape_input: size of the window.
+        axes: axes to cut. Default: 1 and 0, for data without a layout.
+        axis_names: the same as letters of the layout. Default: "WH".
+        start, rel_start: start of the window. Default: the beginning.
+        end, rel_end: end of the window. Default: the end.
+        shape, rel_shape: size of the window, instead of its end.
+        normalized_anchor: whether a floating-point `anchor` is a fraction of the extent.
+        normalized_shape: the same for `shape_input`.
+        out_of_bounds_policy: treatment of a window that lies partly outside: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel.
-        dtype: of the result. Default: that of the input.
+        fill_values: one for all channels, or one for each.
+        dtype: data type of the result. Default: that of the input.
     """
     if axes is None and axis_names is None:
         axes, axis_names = (None, "WH") if call.layout else ((1, 0), None)
@@ -250,13 +251,13 @@ def _check_lengths(given: Mapping[str, Any], axes: int) -> None:
 
 
 def _padded_layout(layout: str, given: Mapping[str, Any]) -> str:
-    if layout and (given["axes"] is not None or given["axis_names"] is not None):  # else they may be nodes
+    if layout and (given["axes"] is not None or given["axis_names"] is not None):  # otherwise they may be nodes
         _check_lengths(given, len(axes_of(layout, given["axes"], given["axis_names"], len(layout))))
     return layout
 
 
 def _has_whole_shape(given: Mapping[str, Any]) -> bool:
-    """Whether nothing depends on the largest sample of the batch."""
+    """Return whether the result is independent of the largest sample in the batch."""
     shape = given.get("shape", ())
     return len(shape) > 0 and min(shape) > 0
 
@@ -272,29 +273,29 @@ def pad(
     align: PerSample[Annotated[Ints, at_least(1)]] | None = None,
     fill_value: PerSample[float] = 0.0,
 ) -> Any:
-    """Append elements, so that all samples of a batch are as large as the largest, or as large as is said.
+    """Append elements so that all samples of a batch reach the size of the largest one, or a given size.
 
     Args:
         data: any number of dimensions.
-        axes: where to append. Default: in all axes.
-        axis_names: their letters in the layout, instead.
-        shape: extents to reach, one for all axes, or one for each; where a sample is larger already, it stays. -1 or 0: the
-            largest of the batch.
-        align: numbers that the extents are to be multiples of; one for all axes, or one for each.
-        fill_value: what is appended.
+        axes: axes to pad. Default: all axes.
+        axis_names: the same as letters of the layout.
+        shape: minimum extents, one for all axes or one for each. Larger samples stay as they are. -1 or 0: the largest
+            extent in the batch.
+        align: round extents up to multiples of this; one for all axes, or one for each.
+        fill_value: value of the appended elements.
     """
     if not isinstance(data, list):
         return _padded(call.empty, call.layout, data, data.shape, axes, axis_names, shape, align, fill_value)
     largest = [max(array.shape[axis] for array in data) for axis in range(data[0].ndim)]
-    given = (data, _each(axes, data), _each(shape, data), _each(align, data), _each(fill_value, data))
+    arguments = [_for_each_sample(value, data) for value in (axes, shape, align, fill_value)]
     return [
         _padded(np.empty, call.layout, array, largest, numbers, axis_names, *others)
-        for array, numbers, *others in zip(*given, strict=True)
+        for array, numbers, *others in zip(data, *arguments, strict=True)
     ]
 
 
-def _each(value: Any, samples: Sequence[Array]) -> list[Any]:
-    """An argument for each sample of a batch."""
+def _for_each_sample(value: Any, samples: Sequence[Array]) -> list[Any]:
+    """Return an argument as a list with a value for each sample of a batch."""
     return value if isinstance(value, list) else [value] * len(samples)
 
 
@@ -326,9 +327,7 @@ def _padded(
 def _check_paste(given: Mapping[str, Any]) -> None:
     channels, values = given.get("n_channels", 3), given["fill_value"]
     if len(values) not in (1, channels):
-        raise ArgumentClashError(
-            f"fill_value has {len(values)} elements; it must have one, or as many as n_channels says: {channels}"
-        )
+        raise ArgumentClashError(f"fill_value has {len(values)} elements; it must have one, or n_channels={channels}")
 
 
 @operator(layouts="HWC", check=_check_paste)
@@ -347,12 +346,12 @@ def paste(
 
     Args:
         image: any dtype.
-        ratio: how much larger the canvas is, from 1 on.
-        fill_value: its colour: one value for all channels, or one for each.
-        paste_x: where the image lies, from 0 (left) to 1 (right).
-        paste_y: likewise, from top to bottom.
-        min_canvas_size: the least extent of the canvas, in pixels.
-        n_channels: how many channels the images have, if `fill_value` has one value for each.
+        ratio: size of the canvas relative to the image, at least 1.
+        fill_value: color of the canvas: one value for all channels, or one for each.
+        paste_x: position of the image, from 0 (left) to 1 (right).
+        paste_y: the same, from top to bottom.
+        min_canvas_size: minimum extent of the canvas, in pixels.
+        n_channels: number of channels of the images, if `fill_value` has one value for each.
     """
     height, width, channels = image.shape
     shape = [max(in_single(ratio, extent, "truncate"), int(min_canvas_size)) for extent in (height, width)]

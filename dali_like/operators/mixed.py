@@ -1,4 +1,4 @@
-"""Images decoded on a GPU, as ``fn.decoders.image(device="mixed")`` has them; what cannot be is decoded on the CPU."""
+"""Image decoding on a GPU, for ``fn.decoders.image(device="mixed")``, with the CPU as fallback."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import BoundOperator
 from dali_like.types import GRAY, RGB
 
-#: The operators that there are with ``device="mixed"``.
+#: Operators that support ``device="mixed"``.
 MIXED = ("decoders.image",)
-#: The output types that the GPU makes.
+#: Output types that the GPU supports.
 _ON_GPU = (RGB, GRAY)
 
 
 @dataclass(frozen=True)
 class MixedImage:
-    """Decodes images on the GPU; a `dali_like.graph.operator_interface.GpuOperator`.
+    """Decode images on the GPU; a `dali_like.graph.operator_interface.GpuOperator`.
 
     Attributes:
         on_cpu: the operator that decodes them on the CPU.
@@ -43,7 +43,7 @@ class MixedImage:
         return self.on_cpu.layouts
 
     def compute(self, call: OperatorCall, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Sequence[Any]:
-        """For one image on the CPU: an input that is its file."""
+        """Decode one image on the CPU; the input is its file."""
         return self.on_cpu.compute(call, inputs, arguments)
 
     def compute_on_gpu(
@@ -53,7 +53,7 @@ class MixedImage:
         copier: Copier,
         for_each: Callable[[int, Callable[[int], None]], None],
     ) -> DeviceSamples:
-        """See `dali_like.graph.operator_interface.GpuOperator`."""
+        """Decode a batch; see `dali_like.graph.operator_interface.GpuOperator`."""
         images = self._decoded_on_gpu(samples, copier)
         left = [i for i, image in enumerate(images) if image is None]
 
@@ -71,7 +71,7 @@ class MixedImage:
         return copier.take_in(images, is_dense=False, stream=copier.device.stream, copies=True, by_kernel=False)
 
     def _decoded_on_gpu(self, samples: Sequence[Array], copier: Copier) -> list[Any]:
-        """The images, or None in the place of what cannot be decoded there."""
+        """Return the images, with None for each file that the GPU cannot decode."""
         output_type = self.on_cpu.values.get("output_type", RGB)
         if output_type not in _ON_GPU:
             return [None] * len(samples)

@@ -12,7 +12,8 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators._pixels import check_result, fill_numbers, look_up, merge, mirrored, planes
-from dali_like.operators._windows import Filling, Policy, Position, Rounding, Side, Sides, axes_of, layout_with_axes, overlap
+from dali_like.operators._windows import Filling, Policy, Position, Rounding, Side, Sides, overlap
+from dali_like.operators.axes import axes_of, layout_with_axes
 from dali_like.operators.conversion import convert
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.geometry import check_crop, crop_window
@@ -20,7 +21,7 @@ from dali_like.operators.parameters import SOME, FloatArray, Floats, Ints, PerSa
 
 _FLOAT = np.dtype(np.float32)
 
-# Crop, mirror, normalise
+# crop_mirror_normalize
 
 
 def _check_crop_mirror_normalize(given: Mapping[str, Any]) -> None:
@@ -70,32 +71,32 @@ def crop_mirror_normalize(
     output_layout: str = "CHW",
     dtype: np.dtype[Any] = _FLOAT,
 ) -> Array:
-    """Cut a window out of images, mirror and normalise them, and change their layout and dtype, all at once.
+    """Crop, mirror and normalize images, and change their layout and dtype, in one step.
 
     ``out = scale * (in - mean) / std + shift``
 
     Args:
         image: any dtype.
-        crop: the size of the window, as (height, width) or (depth, height, width); 0 for all of an axis. The depth is that
-            of volumes, or the frames of sequences of images. Default: all.
-        crop_w: its width, if `crop` is not given.
-        crop_h: its height.
-        crop_d: its depth.
-        crop_pos_x: where it lies, from 0 (at the left edge) to 1 (at the right edge).
-        crop_pos_y: likewise, from top to bottom.
-        crop_pos_z: likewise, from front to back.
-        rounding: what becomes of positions between pixels: "round" or "truncate".
-        out_of_bounds_policy: what becomes of a window that is larger than the image: "error", "pad" with `fill_values`, or
+        crop: size of the window, as (height, width) or (depth, height, width); 0 for the whole axis. The depth applies to
+            volumes, or to the frames of sequences of images. Default: the whole image.
+        crop_w: width of the window, if `crop` is not given.
+        crop_h: height of the window.
+        crop_d: depth of the window.
+        crop_pos_x: position of the window, from 0 (left edge) to 1 (right edge).
+        crop_pos_y: the same, from top to bottom.
+        crop_pos_z: the same, from front to back.
+        rounding: how positions between pixels are rounded: "round" or "truncate".
+        out_of_bounds_policy: treatment of a window larger than the image: "error", "pad" with `fill_values`, or
             "trim_to_shape".
-        fill_values: one for all, or one for each channel of the result. They are not normalised.
+        fill_values: one for all channels of the result, or one for each. They are not normalized.
         mirror: whether to exchange left and right.
-        mean: is subtracted; one for all, or one for each channel.
-        std: is divided by, likewise.
-        scale: is multiplied with.
-        shift: is added in the end.
-        pad_output: add channels, filled with `fill_values`, so that their number is a power of two.
-        output_layout: the order of the axes of the result; "": that of the image.
-        dtype: of the result. Default: FLOAT.
+        mean: mean to subtract; one for all channels, or one for each.
+        std: standard deviation to divide by; one for all channels, or one for each.
+        scale: factor.
+        shift: summand, added last.
+        pad_output: add channels, filled with `fill_values`, until their number is a power of two.
+        output_layout: order of the axes of the result; "": that of the image.
+        dtype: data type of the result. Default: FLOAT.
     """
     layout = call.layout
     permuted = _permuted_layout(layout, {"output_layout": output_layout})
@@ -119,19 +120,19 @@ def crop_mirror_normalize(
         target = _part(target, [place[layout.index(letter)] for letter in order], mirror=bool(mirror))
     with np.errstate(over="ignore", invalid="ignore"):
         for frame in np.ndindex(pixels.shape[:-3]):
-            _normalise(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
+            _normalize(pixels[frame], target[frame], scaling, fill, mirror=bool(mirror))
     return out
 
 
 def _part(pixels: Array, place: Sequence[slice], *, mirror: bool) -> Array:
-    """Where in a window of shape (..., height, width, channels), which may be mirrored, the image lies."""
+    """Return the part of a window (..., height, width, channels), possibly mirrored, that the image covers."""
     *others, columns, _ = place
     width = pixels.shape[-2]
     return pixels[(*others, slice(width - columns.stop, width - columns.start) if mirror else columns)]
 
 
 class _Scaling(NamedTuple):
-    """What to subtract from each channel, and what to multiply it with."""
+    """Number to subtract from each channel, and factor."""
 
     subtrahends: tuple[np.float32, ...]
     factors: tuple[np.float32, ...]
@@ -147,23 +148,23 @@ def _scaling(mean: Floats, std: Floats, scale: float, shift: float, channels: in
 
 @functools.lru_cache(64)
 def _fill(values: Floats, channels: int, dtype: np.dtype[Any]) -> Array:
-    """What is in each channel where there is no image."""
+    """Return the fill value of each channel outside the image."""
     return fill_numbers(_of_channels("fill_values", values, channels), dtype)
 
 
 def _of_channels(name: str, values: Sequence[float], channels: int) -> Sequence[float]:
     if len(values) not in (1, channels):
         raise ArgumentError(
-            f"{name} has {len(values)} elements; it must have one, or as many as there are channels: {channels}"
+            f"{name} has {len(values)} elements; it must have one, or one for each of the {channels} channels"
         )
     return values if len(values) == channels else tuple(values) * channels
 
 
-def _normalise(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirror: bool) -> None:
-    """Normalise an image of shape (height, width, channels), with any strides.
+def _normalize(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirror: bool) -> None:
+    """Normalize an image of shape (height, width, channels), with any strides.
 
     Args:
-        out: where it goes. May have more channels, which are filled.
+        out: memory for the result. Additional channels are filled.
     """
     sources = planes(image) if image.strides[2] == image.itemsize else [image[..., i] for i in range(image.shape[2])]
     side_by_side = out.shape[2] > 1 and out.strides[2] == out.itemsize
@@ -175,12 +176,12 @@ def _normalise(image: Array, out: Array, scaling: _Scaling, fill: Array, *, mirr
             target[...] = fill[i]
         else:
             plane = mirrored(sources[i]) if mirror else sources[i]
-            _normalise_plane(plane, target, scaling.subtrahends[i], scaling.factors[i])
+            _normalize_plane(plane, target, scaling.subtrahends[i], scaling.factors[i])
     if side_by_side:
         merge(targets, out)
 
 
-def _normalise_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
+def _normalize_plane(plane: Array, out: Array, subtrahend: np.float32, factor: np.float32) -> None:
     if out.dtype == np.float32:
         np.subtract(plane, subtrahend, dtype=np.float32, out=out)
         np.multiply(out, factor, out=out)
@@ -193,11 +194,11 @@ def _normalise_plane(plane: Array, out: Array, subtrahend: np.float32, factor: n
 
 @functools.lru_cache(64)
 def _table(subtrahend: np.float32, factor: np.float32, dtype: np.dtype[Any]) -> Array:
-    """What becomes of each byte."""
+    """Return the result for each byte value."""
     return convert((np.arange(256, dtype=np.float32) - subtrahend) * factor, dtype)
 
 
-# Normalise
+# normalize
 
 
 def _check_normalize(given: Mapping[str, Any]) -> None:
@@ -211,9 +212,9 @@ def _check_normalize(given: Mapping[str, Any]) -> None:
     if len(parameters) == 2 and not arrays and {"axes", "axis_names"} & set(given):
         raise ArgumentClashError("axes must not be specified when both mean and standard deviation are scalars")
     if len({np.ndim(array) for array in arrays if isinstance(array, np.ndarray)}) > 1:
-        raise ArgumentClashError("mean and stddev must have as many dimensions, or be numbers")
+        raise ArgumentClashError("mean and stddev must be numbers, or have the same number of dimensions")
     if arrays and given.get("batch"):
-        raise ArgumentClashError("batch normalization cannot be used with a mean or stddev that are no scalars")
+        raise ArgumentClashError("batch normalization cannot be used with a mean or stddev that is not a scalar")
 
 
 def _normalized_layout(layout: str, given: Mapping[str, Any]) -> str:
@@ -241,26 +242,26 @@ def normalize(
     shift: float = 0.0,
     dtype: np.dtype[Any] = _FLOAT,
 ) -> Any:
-    """Subtract the mean and divide by the standard deviation, which are computed or given.
+    """Subtract the mean and divide by the standard deviation, both computed or given.
 
     ``out = scale * (in - mean) / stddev + shift``
 
     Args:
         data: any dtype and layout.
-        axes: over which axes mean and standard deviation are computed. Default: all, or those of which `mean` and
+        axes: axes over which mean and standard deviation are computed. Default: all, or the axes in which `mean` and
             `stddev` have one element.
-        axis_names: the same by the letters of the layout.
+        axis_names: the same as letters of the layout.
         mean: a number, or an array with as many dimensions as the data and one element in the `axes`. Default: the mean of
             the data.
-        stddev: likewise. Default: the standard deviation of the data.
-        batch: whether mean and standard deviation are those of all samples of the batch together.
-        ddof: is subtracted from the number of elements, by which the sum of the squares is divided.
-        epsilon: is added to the variance.
-        scale: is multiplied with.
-        shift: is added in the end.
-        dtype: of the result. Default: FLOAT.
+        stddev: the same for the standard deviation. Default: that of the data.
+        batch: whether mean and standard deviation are computed over all samples of the batch together.
+        ddof: number subtracted from the element count in the divisor of the variance.
+        epsilon: summand for the variance.
+        scale: factor.
+        shift: summand, added last.
+        dtype: data type of the result. Default: FLOAT.
 
-    Data without any variance becomes `shift`.
+    Data with zero variance becomes `shift`.
     """
     samples = data if batch else [data]
     given = (mean, stddev) if batch else ([mean], [stddev])
@@ -268,20 +269,20 @@ def normalize(
     reduced = _reduced_axes(call.layout, samples[0].ndim, axes, axis_names, [means, deviations])
     _check_shapes(samples, reduced, [means, deviations])
     statistics = _Statistics(ddof, epsilon, scale, shift)
-    if samples[0].ndim > 1 and reduced == tuple(range(samples[0].ndim - 1)):  # where planes are faster
+    if samples[0].ndim > 1 and reduced == tuple(range(samples[0].ndim - 1)):  # planes are faster here
         means, deviations = (None if array is None else array.reshape(-1, 1, 1) for array in (means, deviations))
-        results = _normalised([np.stack(planes(sample)) for sample in samples], (1, 2), means, deviations, statistics)
+        results = _normalized([np.stack(planes(sample)) for sample in samples], (1, 2), means, deviations, statistics)
         joined = []
         for sample, result in zip(samples, results, strict=True):
             joined.append(np.empty(sample.shape, dtype) if batch else call.empty(sample.shape, dtype))
             merge([*convert(result, dtype)], joined[-1])
         return joined if batch else joined[0]
-    results = [convert(result, dtype) for result in _normalised(samples, reduced, means, deviations, statistics)]
+    results = [convert(result, dtype) for result in _normalized(samples, reduced, means, deviations, statistics)]
     return results if batch else results[0]
 
 
 class _Statistics(NamedTuple):
-    """Arguments of `normalize` that are numbers; see there."""
+    """Numeric arguments of `normalize`."""
 
     ddof: int
     epsilon: float
@@ -290,19 +291,19 @@ class _Statistics(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _normalised(
+def _normalized(
     samples: Sequence[Array],
     reduced: tuple[int, ...],
     means: Array | None,
     deviations: Array | None,
     statistics: _Statistics,
 ) -> list[Array]:
-    """The samples in single precision with the mean subtracted, divided by the standard deviation, and so on."""
+    """Return the samples as float32, with mean subtracted, divided by the standard deviation, scaled and shifted."""
     if means is None:
         count = sum(_count(sample, reduced) for sample in samples)
         total = sum(sample.sum(axis=reduced, keepdims=True, dtype=np.float64) for sample in samples)
         means = np.asarray(total / max(count, 1), np.float32)
-    results = [np.asarray(np.subtract(sample, means, dtype=np.float32)) for sample in samples]  # of numbers, too
+    results = [np.asarray(np.subtract(sample, means, dtype=np.float32)) for sample in samples]  # asarray for scalars
     factor = _inverse(results, reduced, statistics) if deviations is None else _given(deviations, statistics)
     for result in results:
         np.multiply(result, factor, out=result)
@@ -311,7 +312,7 @@ def _normalised(
 
 
 def _parameter(value: Any, ndim: int) -> Array | None:
-    """A mean or standard deviation; of a batch there is one, which is a number."""
+    """Return mean or standard deviation of a sample; for a batch there is a single number."""
     array: Array | None = value[0] if isinstance(value, list) else value
     _check_ndim(array, ndim)
     return array
@@ -319,7 +320,7 @@ def _parameter(value: Any, ndim: int) -> Array | None:
 
 def _check_ndim(array: Array | None, ndim: int) -> None:
     if array is not None and array.ndim not in (0, ndim):
-        raise ArgumentError(f"mean and stddev must be numbers, or have {ndim} dimensions as the input has, not {array.ndim}")
+        raise ArgumentError(f"mean and stddev must be numbers, or have {ndim} dimensions like the input, not {array.ndim}")
 
 
 def _reduced_axes(
@@ -349,17 +350,17 @@ def _count(sample: Array, reduced: Sequence[int]) -> int:
     return math.prod(sample.shape[axis] for axis in reduced)
 
 
-def _inverse(centred: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
-    """The scale, divided by the standard deviation of data whose mean has been subtracted; 0 where that is 0."""
-    total = sum(np.square(values).sum(axis=reduced, keepdims=True, dtype=np.float64) for values in centred)
-    count = sum(_count(values, reduced) for values in centred) - statistics.ddof
+def _inverse(centered: Sequence[Array], reduced: tuple[int, ...], statistics: _Statistics) -> Array:
+    """Return the scale divided by the standard deviation of centered data; 0 for zero deviation."""
+    total = sum(np.square(values).sum(axis=reduced, keepdims=True, dtype=np.float64) for values in centered)
+    count = sum(_count(values, reduced) for values in centered) - statistics.ddof
     variance = np.asarray(total / count if count > 0 else np.zeros_like(total)) + statistics.epsilon
     inverse = np.divide(statistics.scale, np.sqrt(variance), out=np.zeros_like(variance), where=variance > 0)
     return inverse.astype(np.float32)
 
 
 def _given(stddev: Array, statistics: _Statistics) -> Array:
-    """The scale, divided by a standard deviation; 0 where an array of them is 0."""
+    """Return the scale divided by a standard deviation; 0 where an array of deviations is 0."""
     variance = np.square(stddev.astype(np.float64)) + statistics.epsilon
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse = statistics.scale / np.sqrt(variance) if statistics.epsilon else np.float32(statistics.scale) / stddev

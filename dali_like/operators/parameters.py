@@ -1,9 +1,10 @@
-"""The arguments of operators: what their annotations say, which values they take, and what becomes of these.
+"""Arguments of operators: annotations, accepted values, and their conversion.
 
-An operator's function is annotated with what it gets. A parameter says by that what the user may give for it:
+The annotation of a parameter states the type that the operator's function receives. It determines the values a user may
+pass:
 
 ====================  ============================================================  =============================
-annotation            what the user may give                                        what the function gets
+annotation            accepted value                                                value passed to the function
 ====================  ============================================================  =============================
 ``int``, ``float``,   a number, True or False, a string                             the same
 ``bool``, ``str``
@@ -13,14 +14,14 @@ annotation            what the user may give                                    
 an IntEnum            a member, or its number                                       the member
 ``np.dtype``          a `dali_like.types.DALIDataType`, a NumPy dtype, or its name  the NumPy dtype
 ``Literal["a"]``      one of the strings                                            the same
-``X | None``          that, or None                                                 likewise
-``PerSample[X]``      that, or a `DataNode` that has one for each sample            what ``X`` says, for the sample
-``PerFrame[X]``       that, or one for each frame: see ``fn.per_frame``             what ``X`` says, for the frame
-``Annotated[X, R]``   what a `Rule` such as ``between(0, 1)`` leaves of that        what ``X`` says
-anything else         anything; such an operator cannot be serialised               the same
+``X | None``          as for ``X``, or None                                         as for ``X``, or None
+``PerSample[X]``      as for ``X``, or a `DataNode` with one for each sample        as for ``X``, for the sample
+``PerFrame[X]``       likewise, or one for each frame: see ``fn.per_frame``         as for ``X``, for the frame
+``Annotated[X, R]``   as for ``X``, if a `Rule` such as ``between(0, 1)`` allows    as for ``X``
+anything else         anything; such an operator cannot be serialized               the same
 ====================  ============================================================  =============================
 
-A whole number may also be given as a float, and None for any argument: then it counts as not given.
+An integer may be passed as a float. None for any argument counts as not given.
 """
 
 from __future__ import annotations
@@ -60,18 +61,18 @@ Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
 Strings: TypeAlias = str | tuple[str, ...]
 FloatArray: TypeAlias = NDArray[np.float32]
-#: An argument that may differ from sample to sample.
+#: Argument that may differ from sample to sample.
 PerSample = Annotated[T, _PER_SAMPLE]
-#: One that may differ from frame to frame of a sequence. The operator is then given single frames.
+#: Argument that may differ from frame to frame of a sequence. The operator then receives single frames.
 PerFrame = Annotated[T, _PER_SAMPLE, _PER_FRAME]
 
 
 class Rule(NamedTuple):
-    """Which values of a type an argument may have.
+    """Restriction on the values of an argument.
 
     Attributes:
-        text: goes on from the type: "from 0 to 1".
-        holds: whether a value is one of them, as the function gets it.
+        text: description that follows the type in messages: "from 0 to 1".
+        holds: whether a converted value is allowed.
     """
 
     text: str
@@ -79,39 +80,39 @@ class Rule(NamedTuple):
 
 
 def between(least: float, most: float) -> Rule:
-    """A number, or numbers, from `least` to `most`."""
+    """Restrict numbers to the range from `least` to `most`."""
     return Rule(f"from {least:g} to {most:g}", lambda value: all(least <= number <= most for number in _numbers(value)))
 
 
 def at_least(least: float) -> Rule:
-    """A number, or numbers, from `least` on, and not infinite."""
+    """Restrict numbers to finite ones from `least` on."""
     return Rule(f"from {least:g} on", lambda value: all(least <= number < math.inf for number in _numbers(value)))
 
 
 def above(bound: float) -> Rule:
-    """A number, or numbers, that are greater than `bound`, and not infinite."""
+    """Restrict numbers to finite ones greater than `bound`."""
     return Rule(f"above {bound:g}", lambda value: all(bound < number < math.inf for number in _numbers(value)))
 
 
-#: A number, or numbers, that are neither infinite nor NaN.
+#: Neither infinite nor NaN.
 FINITE = Rule("but not infinite", lambda value: all(map(math.isfinite, _numbers(value))))
 #: At least one number.
 SOME = Rule("at least one of them", lambda value: len(value) > 0)
-#: Numbers in their order.
+#: Numbers in ascending order.
 ASCENDING = Rule("the lower one first", lambda value: list(value) == sorted(value))
-#: Elements of which no two are the same.
+#: No element occurs twice.
 DISTINCT = Rule("each only once", lambda value: len(set(value)) == len(value))
 
 
 def count(*counts: int) -> Rule:
-    """So many elements."""
+    """Restrict a list to these numbers of elements."""
     *others, last = map(str, counts)
     text = f"{', '.join(others)} or {last}" if others else last
     return Rule(f"{text} of them", lambda value: len(value) in counts)
 
 
 def one_of_types(names: str) -> Rule:
-    """A data type that has one of some names of NumPy, which blanks separate."""
+    """Restrict a data type to NumPy dtypes, given by names that are separated by spaces."""
     allowed = [np.dtype(name) for name in names.split()]
     return Rule(f"one of {', '.join(to_dali_type(dtype).name for dtype in allowed)}", lambda dtype: dtype in allowed)
 
@@ -120,25 +121,25 @@ def _numbers(value: Any) -> Sequence[float]:
     return value if isinstance(value, tuple) else (value,)
 
 
-#: In the place of a default: the argument must be given.
+#: Marks a required argument, in place of a default.
 REQUIRED: Any = inspect.Parameter.empty
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Parameter:
     """An argument of an operator.
 
     Attributes:
-        name: of the argument.
-        default: as users see it, or REQUIRED.
-        annotation: what the function gets, without None and `PerSample`.
+        name: name of the argument.
+        default: default for users, or REQUIRED.
+        annotation: type that the function receives, without None and `PerSample`.
         optional: whether None is allowed.
         per_sample: whether a node is allowed.
-        per_frame: whether it may have a value for each frame.
-        rules: which values of its type it may have.
-        check: given a value that is neither, what the function gets; raises ArgumentError, with a message that goes on from
+        per_frame: whether a node may have a value for each frame.
+        rules: restrictions on values of its type.
+        check: converts a value that is neither None nor a node. It raises ArgumentError with a message that continues after
             the name of the argument.
-        of_sample: given an array, what the function gets; raises likewise.
+        of_sample: converts a sample of a node; raises likewise.
     """
 
     name: str
@@ -152,25 +153,25 @@ class Parameter:
     of_sample: Callable[[Array], Any]
 
     def convert(self, value: Any, where: str) -> Any:
-        """What the function gets for what the user has given.
+        """Convert a user's value for the function.
 
         Raises:
-            ArgumentError: the value is not allowed; the message says what is.
+            ArgumentError: the value is not allowed; the message lists allowed values.
         """
         try:
             return self._ruled(self.check(value))
         except DaliLikeError as error:
             hint = ", or a DataNode with one for each sample" if self.per_sample else ""
-            node = " A DataNode, which differs from sample to sample, is not." if isinstance(value, DataNode) else ""
+            node = " It cannot differ from sample to sample." if isinstance(value, DataNode) else ""
             shown = "a DataNode" if isinstance(value, DataNode) else repr(value)
             raise type(error)(f"{where}: {self.name} must be {error}{hint}, not {shown}.{node}") from None
 
     def convert_sample(self, array: Array) -> Any:
-        """What the function gets for one sample of a node.
+        """Convert one sample of a node for the function.
 
         Raises:
-            SampleTypeError: it is of another type.
-            SampleError: it has a value that is not allowed.
+            SampleTypeError: the sample has another type.
+            SampleError: the sample has a value that is not allowed.
         """
         try:
             return self._ruled(self.of_sample(array))
@@ -183,7 +184,7 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """What its values must be, if they are of its type."""
+        """Description of the allowed values."""
         what = _NOUNS.get(self.annotation, "a value")
         return (", " if "list" in what or "data" in what else " ").join([what, *[rule.text for rule in self.rules]])
 
@@ -194,7 +195,7 @@ class Parameter:
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
-    """The keyword arguments of an operator's function."""
+    """Return the keyword arguments of an operator's function."""
     hints = typing.get_type_hints(function, include_extras=True)
     signature = inspect.signature(function)
     return {
@@ -205,7 +206,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
 
 
 def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
-    """The argument of a name that an annotation describes."""
+    """Make a parameter from its name, annotation and default."""
     optional = per_sample = per_frame = False
     rules: list[Rule] = []
     while True:
@@ -217,12 +218,22 @@ def make_parameter(name: str, hint: Any, default: Any = REQUIRED) -> Parameter:
         elif typing.get_origin(hint) in (typing.Union, builtin_types.UnionType) and type(None) in typing.get_args(hint):
             optional = True
             parts = [part for part in typing.get_args(hint) if part is not type(None)]
-            hint = typing.Union[tuple(parts)]  # noqa: UP007  # of any number
+            hint = typing.Union[tuple(parts)]  # noqa: UP007  # unpacks a tuple of types
         else:
             break
     check = _check_of(hint)
     of_sample = _sample_check_of(hint, check)
-    return Parameter(name, default, hint, optional, per_sample, per_frame, tuple(rules), check, of_sample)
+    return Parameter(
+        name=name,
+        default=default,
+        annotation=hint,
+        optional=optional,
+        per_sample=per_sample,
+        per_frame=per_frame,
+        rules=tuple(rules),
+        check=check,
+        of_sample=of_sample,
+    )
 
 
 def _check_of(hint: Any) -> Callable[[Any], Any]:
@@ -347,7 +358,7 @@ _CHECKS: dict[Any, Callable[[Any], Any]] = {
 
 
 def to_plain(value: Any) -> Any:
-    """What a function gets as numbers, strings, and lists of them, from which `Parameter.convert` makes the same again."""
+    """Convert an argument to numbers, strings and lists of them; `Parameter.convert` reverses this."""
     if isinstance(value, np.dtype):
         return value.name
     if isinstance(value, enum.IntEnum):

@@ -1,6 +1,6 @@
-"""Functions of the user's as operators, as in ``nvidia.dali.fn`` and ``nvidia.dali.plugin.pytorch.fn``.
+"""User functions as operators, as in ``nvidia.dali.fn`` and ``nvidia.dali.plugin.pytorch.fn``.
 
-They run in the main process, one call at a time and in the order of the samples: they may keep something between calls.
+They run in the main process, one call at a time and in the order of the samples, so they may keep state between calls.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dali_like.operators.description import operator
 from dali_like.operators.parameters import Strings, at_least
 from dali_like.types import to_dali_type
 
-#: All samples of each input of a batch, or of each output.
+#: For each input or output, all samples of a batch.
 _Batches: TypeAlias = Sequence[list[Any]]
 
 
@@ -27,7 +27,7 @@ def _check(given: Mapping[str, Any]) -> None:
         raise ArgumentTypeError(f"function must be callable, not a {type(given['function']).__qualname__}")
     layouts, count = given.get("output_layouts", ()), given.get("num_outputs", 1)
     if not isinstance(layouts, str) and len(layouts) > count:
-        raise ArgumentClashError(f"output_layouts has {len(layouts)} layouts, and num_outputs is {count}")
+        raise ArgumentClashError(f"output_layouts has {len(layouts)} layouts, but num_outputs is {count}")
 
 
 def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
@@ -35,7 +35,7 @@ def _layouts(_: str, given: Mapping[str, Any]) -> Sequence[str]:
     return [layouts] * given["num_outputs"] if isinstance(layouts, str) else layouts
 
 
-#: Describes an operator that calls a function of the user's.
+#: Describes an operator that calls a user function.
 _calls_function = functools.partial(
     operator,
     check=_check,
@@ -57,18 +57,18 @@ def python_function(
     output_layouts: Strings | None = None,
     batch_processing: bool = False,
 ) -> Any:
-    """OperatorCall a Python function with NumPy arrays.
+    """Call a Python function with NumPy arrays.
 
-    It is called in the main process, in a thread of its own, ahead of `Pipeline.run`; one call at a time and in the order of
-    the samples, also if nobody needs what it returns. Such a pipeline cannot be serialised.
+    The main process calls it in a separate thread, ahead of `Pipeline.run`. Calls come one at a time and in the order of the
+    samples, even if the outputs are unused. A pipeline with this operator cannot be serialized.
 
     Args:
         inputs: any dtypes.
-        function: is given a sample of each input, or a list of all samples of each, and returns an array, or a list of
-            arrays. If there are several outputs, it returns a tuple of those. It must not modify what it is given.
-        num_outputs: how many outputs there are.
-        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
-        batch_processing: whether the function is called once for each batch, with lists.
+        function: receives one sample of each input, or a list of all samples of each input. It returns an array or a list of
+            arrays, or a tuple of these for several outputs. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
     """
     calls = _call_with_batch if batch_processing else _call_with_samples
     return _results(calls(function, inputs, call.count, num_outputs), num_outputs, np.asarray)
@@ -83,16 +83,15 @@ def torch_python_function(
     output_layouts: Strings | None = None,
     batch_processing: bool = True,
 ) -> Any:
-    """OperatorCall a Python function with tensors of PyTorch; see `python_function`.
+    """Call a Python function with PyTorch tensors; see `python_function`.
 
     Args:
         inputs: any dtypes.
-        function: is given a list of all samples of each input, as tensors, or a sample of each, and returns a list of
-            tensors, or a tensor. If there are several outputs, it returns a tuple of those. It must not modify what it is
-            given.
-        num_outputs: how many outputs there are.
-        output_layouts: one for all outputs, or a list with one for each, as far as it goes.
-        batch_processing: whether the function is called once for each batch, with lists.
+        function: receives a list of all samples of each input as tensors, or one sample of each input. It returns a list of
+            tensors or a tensor, or a tuple of these for several outputs. It must not modify its arguments.
+        num_outputs: number of outputs.
+        output_layouts: one layout for all outputs, or a list of layouts for the first outputs.
+        batch_processing: whether the function is called once per batch, with lists.
     """
     torch = optional("torch", "fn.torch_python_function", "pytorch")
     tensors = [
@@ -102,7 +101,7 @@ def torch_python_function(
 
     def to_array(tensor: Any) -> Array:
         if not isinstance(tensor, torch.Tensor):
-            raise SampleTypeError(f"the function must return tensors of PyTorch, not a {type(tensor).__qualname__}")
+            raise SampleTypeError(f"the function must return PyTorch tensors, not a {type(tensor).__qualname__}")
         return np.asarray(tensor.detach().cpu().numpy())
 
     return _results(calls(function, tensors, call.count, num_outputs), num_outputs, to_array)
@@ -133,7 +132,7 @@ def _call_with_samples(function: Callable[..., Any], inputs: _Batches, count: in
 def _called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
     try:
         return function(*arguments)
-    except StopIteration as error:  # would be taken for the end of an epoch
+    except StopIteration as error:  # would end the epoch
         raise RuntimeError("the function raised StopIteration") from error
 
 

@@ -1,4 +1,4 @@
-"""Random numbers, as in ``nvidia.dali.fn.random``. The distributions are DALI's; the numbers are not."""
+"""Random number operators, as in ``nvidia.dali.fn.random``. The distributions are DALI's; the numbers differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dali_like.operators.parameters import ASCENDING, FINITE, SOME, Floats, Ints
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """What is wrong with the constant arguments."""
+    """Check the constant arguments."""
     if "range" in given and "values" in given:
         raise ArgumentClashError("range and values exclude each other")
     if isinstance(given.get("p"), tuple):
@@ -37,14 +37,14 @@ def uniform(
     shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Numbers that are equally likely everywhere in a range, or among some values.
+    """Draw numbers uniformly from a range, or from a set of values.
 
     Args:
-        shape_like: the result has the shape of this; its values do not matter.
-        range: the least number, and the one that all are below.
-        values: the numbers that there are, instead of a range.
-        shape: of the result. Default: a single number.
-        dtype: of the result; integers are rounded, and limited to what they can hold. Default: FLOAT.
+        shape_like: the result has the shape of this input; its values are ignored.
+        range: lower bound, and upper bound (exclusive).
+        values: numbers to draw from, instead of a range.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
     """
     extents = _shape(shape_like, shape)
     rng = call.rng()
@@ -54,7 +54,7 @@ def uniform(
         numbers = rng.uniform(range[0], range[1], extents)
     result = _as_dtype(numbers, dtype)
     if values is None and result.dtype.kind == "f":
-        # Rounded to a shorter type, a number may have become the upper bound.
+        # Rounding to a shorter dtype may yield the upper bound.
         result = np.minimum(result, np.nextafter(result.dtype.type(range[1]), result.dtype.type(range[0])))
     return result
 
@@ -68,13 +68,13 @@ def coin_flip(
     shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """1 with a probability, otherwise 0.
+    """Draw 1 with a given probability, otherwise 0.
 
     Args:
-        shape_like: the result has the shape of this; its values do not matter.
-        probability: of 1.
-        shape: of the result. Default: a single number.
-        dtype: of the result. Default: INT32.
+        shape_like: the result has the shape of this input; its values are ignored.
+        probability: probability of 1.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result. Default: INT32.
     """
     flips = call.rng().random(_shape(shape_like, shape)) < probability
     return np.asarray(flips).astype(np.int32 if dtype is None else dtype)
@@ -90,21 +90,21 @@ def normal(
     shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Numbers that are normally distributed.
+    """Draw normally distributed numbers.
 
     Args:
-        shape_like: the result has the shape of this; its values do not matter.
-        mean: of the numbers.
-        stddev: their standard deviation.
-        shape: of the result. Default: a single number.
-        dtype: of the result; integers are rounded, and limited to what they can hold. Default: FLOAT.
+        shape_like: the result has the shape of this input; its values are ignored.
+        mean: mean of the distribution.
+        stddev: standard deviation of the distribution.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
     """
     extents = _shape(shape_like, shape)
     return _as_dtype(mean + stddev * call.rng().standard_normal(extents), dtype)
 
 
 def _drawn_layout(layout: str, _: Mapping[str, Any]) -> str:
-    """That of one element, or of a row of them; others have none. The number of dimensions says which it is."""
+    """Return the layouts of one element and of a row of elements; the number of dimensions decides between them."""
     return f"{layout[1:]} {layout}".strip()
 
 
@@ -117,32 +117,32 @@ def choice(
     p: PerSample[Annotated[Floats, between(0, 1)]] | None = None,
     shape: PerSample[Annotated[Ints, at_least(0)]] | None = None,
 ) -> Array:
-    """Elements of an array, drawn with replacement.
+    """Draw elements of an array, with replacement.
 
     Args:
-        a: what to draw from: the elements along the first axis. Or an integer: the numbers from 0 to that, without itself.
-        shape_like: as many are drawn as this has elements, and in its shape; its values do not matter.
-        p: how probable each of them is. Default: all alike.
-        shape: how many are drawn, and in what shape. Default: one, whose shape is that of an element of `a`.
+        a: an array, whose elements along the first axis are drawn, or an integer n, to draw from 0 to n - 1.
+        shape_like: the number and arrangement of drawn elements are those of this input; its values are ignored.
+        p: probability of each element. Default: all equal.
+        shape: number and arrangement of drawn elements. Default: one element, with the shape of an element of `a`.
     """
     if a.ndim == 0 and a.dtype.kind not in "iu":
         raise ArgumentError(f"a must be an integer or an array, not a number of dtype {a.dtype}")
     count = int(a) if a.ndim == 0 else len(a)
     if count <= 0:
-        raise ArgumentError(f"there must be something to draw from, not {count} elements")
+        raise ArgumentError(f"a must have at least one element, not {count}")
     extents = _shape(shape_like, shape)
     if p is None:
         indices = call.rng().integers(0, count, extents)
     else:
         _check_probabilities(p)
         if len(p) != count:
-            raise ArgumentError(f"p must have as many elements as there are to draw from, {count}, not {len(p)}")
+            raise ArgumentError(f"p must have one probability for each of the {count} elements, not {len(p)}")
         indices = call.rng().choice(count, extents, p=np.array(p) / sum(p))
     return np.asarray(indices, a.dtype) if a.ndim == 0 else np.asarray(a[indices])
 
 
 def _as_dtype(numbers: Any, dtype: np.dtype[Any] | None) -> Array:
-    """Numbers of double precision as another dtype, FLOAT by default; integers are rounded and limited."""
+    """Convert float64 numbers to a dtype, FLOAT by default; integers are rounded and saturate."""
     return convert(np.asarray(numbers, np.float64), np.dtype(np.float32) if dtype is None else dtype)
 
 

@@ -1,6 +1,6 @@
-"""Sums, means and other numbers that stand for many, as in ``nvidia.dali.fn.reductions``.
+"""Reductions: sums, means, extremes and deviations, as in ``nvidia.dali.fn.reductions``.
 
-Floating-point numbers are added up as FLOAT64, and the result is rounded once; DALI adds them up as FLOAT.
+Floating-point numbers are summed as FLOAT64 and the result is rounded once; DALI sums as FLOAT.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dali_like.operators.parameters import DISTINCT, Ints
 
 _Axes: TypeAlias = Annotated[Ints, DISTINCT]
 _AxisNames: TypeAlias = Annotated[str, DISTINCT]
-#: More of them are enough for NumPy to be fast.
+#: NumPy is slow on a last dimension this short or shorter.
 _FEW_CHANNELS = 16
 
 
@@ -36,21 +36,21 @@ def _layout(layout: str, given: Mapping[str, Any]) -> str:
 
 
 def _axes(layout: str, ndim: int, axes: Ints | None, axis_names: str | None) -> Ints:
-    """The dimensions to be reduced, counted from the first one."""
+    """Return the dimensions to reduce, as non-negative numbers."""
     if axis_names is not None:
         return tuple([axis_of(name, layout) for name in axis_names])
     return tuple(range(ndim)) if axes is None else checked_axes(axes, ndim)
 
 
 def _default(dtype: np.dtype[Any], *, of_integers: bool) -> np.dtype[Any]:
-    """The type of a result; of integers FLOAT, or the widest integers."""
+    """Return the dtype of a result; for integers FLOAT, or the widest integers."""
     if dtype.kind == "f":
         return np.dtype(np.float64 if dtype == np.float64 else np.float32)
     return np.dtype(f"{'i' if dtype.kind == 'i' else 'u'}8") if of_integers else np.dtype(np.float32)
 
 
 def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
-    """Numbers that have been computed exactly, as a type; of integers the part before the point."""
+    """Convert exact results to a dtype; integers are truncated."""
     return np.asarray(numbers).astype(dtype)
 
 
@@ -64,15 +64,15 @@ def sum_(
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """The sum of elements.
+    """Sum elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result. Default: INT64 of signed integers, UINT64 of others, FLOAT of floating-point numbers, and
-            FLOAT64 of FLOAT64. Sums of integers that are too large wrap round.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result. Default: INT64 for signed integers, UINT64 for others, FLOAT for floating-point
+            numbers, FLOAT64 for FLOAT64. Integer sums wrap around on overflow.
     """
     where = _axes(call.layout, input.ndim, axes, axis_names)
     wanted = _default(input.dtype, of_integers=True) if dtype is None else dtype
@@ -91,14 +91,14 @@ def mean(
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """The mean of elements.
+    """Average elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
     where = _axes(call.layout, input.ndim, axes, axis_names)
     with np.errstate(all="ignore"):
@@ -116,14 +116,14 @@ def mean_square(
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """The mean of the squares of elements.
+    """Average the squares of elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
     where = _axes(call.layout, input.ndim, axes, axis_names)
     with np.errstate(all="ignore"):
@@ -141,14 +141,14 @@ def rms(
     keep_dims: bool = False,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """The root of the mean of the squares of elements.
+    """Compute the root mean square of elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
     where = _axes(call.layout, input.ndim, axes, axis_names)
     with np.errstate(all="ignore"):
@@ -165,13 +165,13 @@ def min_(
     axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
 ) -> Array:
-    """The least of elements; what is not a number does not count.
+    """Find the minimum; NaN is ignored.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
     """
     return _extreme(np.fmin, "max", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
 
@@ -185,13 +185,13 @@ def max_(
     axis_names: _AxisNames | None = None,
     keep_dims: bool = False,
 ) -> Array:
-    """The greatest of elements; what is not a number does not count.
+    """Find the maximum; NaN is ignored.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
     """
     return _extreme(np.fmax, "min", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
 
@@ -207,15 +207,15 @@ def variance(
     keep_dims: bool = False,
     ddof: int = 0,
 ) -> Array:
-    """The mean of the squares of the distances of elements from a mean.
+    """Compute the variance: the mean squared distance from a given mean.
 
     Args:
         data: any dtype.
-        mean: a number; or what `mean` makes of the same dimensions, which may have been kept.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        ddof: by how much less than by the number of elements the sum is divided.
+        mean: a number, or the result of `mean` over the same dimensions, with or without `keep_dims`.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        ddof: number subtracted from the element count in the divisor.
     """
     where = _axes(call.layout, data.ndim, axes, axis_names)
     return _as_type(_variance(data, mean, where, keep_dims, ddof), _default(data.dtype, of_integers=False))
@@ -232,15 +232,15 @@ def std_dev(
     keep_dims: bool = False,
     ddof: int = 0,
 ) -> Array:
-    """The root of `variance`.
+    """Compute the standard deviation: the square root of `variance`.
 
     Args:
         data: any dtype.
-        mean: a number; or what `mean` makes of the same dimensions, which may have been kept.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        ddof: by how much less than by the number of elements the sum is divided.
+        mean: a number, or the result of `mean` over the same dimensions, with or without `keep_dims`.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        ddof: number subtracted from the element count in the divisor.
     """
     where = _axes(call.layout, data.ndim, axes, axis_names)
     with np.errstate(all="ignore"):
@@ -255,7 +255,7 @@ def _count(shape: tuple[int, ...], axes: Ints) -> int:
 def _reduced(
     ufunc: np.ufunc, data: Array, axes: Ints, keep_dims: bool, dtype: np.dtype[Any] | None = None, **initial: Any
 ) -> Array:
-    """As ``ufunc.reduce``, but one dimension at a time if some are left, from the first one on: many times faster."""
+    """Reduce like ``ufunc.reduce``, but one dimension at a time if some stay, first one first: many times faster."""
     if len(axes) == data.ndim:
         return np.asarray(ufunc.reduce(data, axes, dtype, keepdims=keep_dims, **initial))
     result = data
@@ -268,7 +268,7 @@ def _reduced(
 
 
 def _of_channels(ufunc: np.ufunc, data: Array, dtype: np.dtype[Any] | None) -> Array:
-    """As ``ufunc.reduce`` of the last dimension, which NumPy is slow at if it is short."""
+    """Reduce the last dimension like ``ufunc.reduce``, which is slow on a short one."""
     result = data[..., :1].astype(data.dtype if dtype is None else dtype)
     for i in range(1, data.shape[-1]):
         ufunc(result, data[..., i : i + 1], out=result, dtype=result.dtype, casting="unsafe")
@@ -287,7 +287,9 @@ def _extreme(ufunc: np.ufunc, limit: str, data: Array, axes: Ints, keep_dims: bo
 
 
 def _distances(data: Array, mean: Array) -> Array:
-    """Of the elements from a mean that broadcasts; where it has a number for each channel, in rows that are long enough."""
+    """Return the distances of the elements from a broadcast mean. For one mean per channel, use long rows, which are
+    faster.
+    """
     channels = data.shape[-1] if data.ndim > 1 else 0
     if mean.size != channels or mean.shape[-1:] != (channels,) or channels > _FEW_CHANNELS or not data.flags.c_contiguous:
         return np.subtract(data, mean, dtype=np.float64)
@@ -301,7 +303,7 @@ def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) 
     kept = tuple([1 if i in axes else extent for i, extent in enumerate(data.shape)])
     left = tuple([extent for i, extent in enumerate(data.shape) if i not in axes])
     if mean.shape not in (kept, left) and mean.size != 1:
-        raise SampleError(f"the mean must have the shape {left} or {kept}, or be a number; it has the shape {mean.shape}")
+        raise SampleError(f"the mean must be a number or have the shape {left} or {kept}, not {mean.shape}")
     distances = _distances(data, mean.reshape(() if mean.size == 1 else kept))
     with np.errstate(all="ignore"):
         total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims)

@@ -8,20 +8,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
+from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
-from dali_like.operators._random_window import Attempts, Range, random_window
 from dali_like.operators._resampling import Axis, Filters, resample
+from dali_like.operators._windows import Attempts, Range, random_window
+from dali_like.operators.axes import for_each_axis
 from dali_like.operators.description import IMAGES, VOLUMES, operator
 from dali_like.operators.parameters import FINITE, Floats, Ints, PerSample, at_least, count
 from dali_like.types import INTERP_LINEAR, DALIInterpType
 
-#: In pixels, and negative where it is mirrored; one for all axes, or one for each.
+#: In pixels, negative to mirror; one for all axes, or one for each.
 _Side: TypeAlias = Annotated[float, FINITE]
 _Sides: TypeAlias = Annotated[Floats, count(1, 2, 3), FINITE]
 Mode: TypeAlias = Literal["default", "stretch", "not_larger", "not_smaller"]
 
-#: As in DALI. The less it is, the further beyond the image is the region of one pixel, and the more weights that has.
+#: As in DALI. A smaller side would extend the region of one pixel further beyond the image, and need more weights.
 _LEAST_SIDE = 0.1
 
 _IGNORED = {"minibatch_size": 32, "temp_buffer_hint": 0}
@@ -29,12 +30,16 @@ _SIZES = ("resize_x", "resize_y", "resize_z")
 
 
 def check_size(given: Mapping[str, Any]) -> None:
-    """What does not go together of the arguments that say how large the result is."""
+    """Check that exactly one way to give the size of the result is used.
+
+    Raises:
+        ArgumentError: the arguments contradict each other.
+    """
     ways = [name for name in ("size", "resize_shorter", "resize_longer") if name in given]
     ways += [", ".join(sides)] if (sides := [name for name in _SIZES if name in given]) else []
     if len(ways) != 1:
         raise ArgumentClashError(
-            "one of size, resize_shorter, resize_longer, or some of resize_x, resize_y and resize_z must be given"
+            "pass exactly one of size, resize_shorter, resize_longer, or some of resize_x, resize_y and resize_z"
             + (f", not {' and '.join(ways)}" if ways else "")
         )
     if "mode" in given and {"resize_shorter", "resize_longer"} & set(given):
@@ -46,7 +51,7 @@ def check_size(given: Mapping[str, Any]) -> None:
 def _sized_layout(layout: str, given: Mapping[str, Any]) -> str:
     count = sum(letter in "DHW" for letter in layout)
     for name in ("size", "max_size", "roi_start", "roi_end"):
-        _for_each(name, given[name] or (0.0,), count)
+        for_each_axis(name, given[name] or (0.0,), count)
     return layout
 
 
@@ -84,40 +89,41 @@ def resize(
     """Scale images and volumes.
 
     Args:
-        image: any dtype. What is empty stays so.
-        size: of the result, as (height, width) or (depth, height, width), or one number for all; 0: as the others and `mode`
-            say; negative: mirrored.
-        resize_x: the width of the result.
-        resize_y: its height.
-        resize_z: its depth.
-        resize_shorter: its shorter side; proportions are kept.
-        resize_longer: its longer side; proportions are kept.
-        mode: "default": sides that are not given are scaled as the others are. "stretch": they are not scaled. "not_larger",
+        image: any dtype. Empty images stay empty.
+        size: size of the result, as (height, width) or (depth, height, width), or one number for all axes; 0: follows from
+            the others and `mode`; negative: mirrored.
+        resize_x: width of the result.
+        resize_y: height of the result.
+        resize_z: depth of the result.
+        resize_shorter: length of the shorter side; keeps proportions.
+        resize_longer: length of the longer side; keeps proportions.
+        mode: "default": sides without a size are scaled like the others. "stretch": they are not scaled. "not_larger",
             "not_smaller": proportions are kept, and no side is larger, or smaller, than given.
-        max_size: what no side exceeds; one for all, or one for each.
-        subpixel_scale: where a side of the result is no whole number: take a little more or less of the image, so that
-            proportions are exact. False: take all of it.
-        roi_start: where the region begins that becomes the result, in pixels, in the order of `size`. Default: all.
-        roi_end: where it ends; if that is before its start, the image is mirrored.
-        roi_relative: whether the region is given in parts of the image's extents.
-        interp_type: how values between pixels are made.
-        min_filter: likewise, where the image shrinks.
-        mag_filter: likewise, where it grows.
-        antialias: where the image shrinks, filter it, so that no pixel is left out.
-        dtype: FLOAT, or that of the input, which is the default.
-        save_attrs: a second result says how large the image was, as (height, width) or (depth, height, width), INT32.
+        max_size: maximum length of the sides; one for all axes, or one for each.
+        subpixel_scale: where a side of the result is not an integer, use slightly more or less of the image, to keep
+            proportions exactly. False: use the whole image.
+        roi_start: start of the region to scale, in pixels, in the order of `size`. Default: the whole image.
+        roi_end: end of the region; an end before the start mirrors the image.
+        roi_relative: whether the region is given in fractions of the image's extents.
+        interp_type: interpolation between pixels.
+        min_filter: interpolation where the image shrinks.
+        mag_filter: interpolation where the image grows.
+        antialias: whether to filter where the image shrinks, so that no pixel is skipped.
+        dtype: FLOAT, or the type of the input, which is the default.
+        save_attrs: whether to return the original size as a second result, as (height, width) or (depth, height, width),
+            INT32.
     """
     extents = _spatial_extents(call.layout, image.shape)
     if resize_shorter or resize_longer:
         mode = "not_smaller" if resize_shorter else "not_larger"
-        wanted = [resize_shorter or resize_longer] * len(extents)
+        wanted: Sequence[float] = [resize_shorter or resize_longer] * len(extents)
     elif size is not None:
-        wanted = _for_each("size", size, len(extents))
+        wanted = for_each_axis("size", size, len(extents))
     else:
         wanted = [resize_z, resize_y, resize_x][-len(extents) :]
     regions = _regions(extents, roi_start, roi_end, relative=roi_relative)
     sides = [abs(end - start) for start, end in regions]
-    limits = None if max_size is None else _for_each("max_size", max_size, len(extents))
+    limits = None if max_size is None else for_each_axis("max_size", max_size, len(extents))
     target = _target(wanted, sides, mode, limits)
     axes = tuple(
         _axis(side, *region, subpixel_scale) if extent else Axis(0, 0.0, 0.0)
@@ -136,24 +142,18 @@ def _spatial_extents(layout: str, shape: Sequence[int]) -> list[int]:
     return [extent for letter, extent in zip(layout, shape, strict=True) if letter in "DHW"]
 
 
-def _for_each(name: str, values: Floats, count: int) -> list[float]:
-    if len(values) not in (1, count):
-        raise ArgumentError(f"{name} must have one element or {count}, not {len(values)}")
-    return list(values) * (count if len(values) == 1 else 1)
-
-
 def _regions(
     extents: Sequence[int], starts: Floats | None, ends: Floats | None, *, relative: bool
 ) -> list[tuple[float, float]]:
     if starts is None or ends is None:
         return [(0.0, float(extent)) for extent in extents]
-    pairs = zip(_for_each("roi_start", starts, len(extents)), _for_each("roi_end", ends, len(extents)), strict=True)
+    pairs = zip(for_each_axis("roi_start", starts, len(extents)), for_each_axis("roi_end", ends, len(extents)), strict=True)
     factors = extents if relative else [1] * len(extents)
     return [(start * factor, end * factor) for (start, end), factor in zip(pairs, factors, strict=True)]
 
 
 def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits: Sequence[float] | None) -> list[float]:
-    """The sides of the result, negative where it is mirrored, and not yet whole numbers."""
+    """Return the sides of the result, not yet rounded, negative where mirrored."""
     scales = [size / side if size and side else None for size, side in zip(wanted, sides, strict=True)]
     known = [abs(scale) for scale in scales if scale is not None]
     if not known:
@@ -181,19 +181,19 @@ def _target(wanted: Sequence[float], sides: Sequence[float], mode: Mode, limits:
 
 
 def _axis(side: float, start: float, end: float, subpixel_scale: bool) -> Axis:
-    """How an axis is scaled to a side that may be no whole number."""
+    """Return the scaling of an axis to a side that may not be an integer."""
     size = max(int(abs(side) + 0.5), 1)
     side = math.copysign(max(abs(side), _LEAST_SIDE), side) if side else side
     if subpixel_scale and side and size != abs(side):
-        centre, half = (start + end) / 2, (end - start) / 2 * size / abs(side)
-        start, end = centre - half, centre + half
+        center, half = (start + end) / 2, (end - start) / 2 * size / abs(side)
+        start, end = center - half, center + half
     return Axis(size, end, start) if side < 0 else Axis(size, start, end)
 
 
 def _scaled(
     call: OperatorCall, image: Array, axes: tuple[Axis, ...], filters: Filters, dtype: np.dtype[Any] | None
 ) -> Array:
-    """The image with its spatial axes scaled; other axes before them count pictures, one behind them the channels."""
+    """Scale the spatial axes of an image. Axes before them count pictures; the axis after them has the channels."""
     if dtype not in (None, image.dtype, np.float32):
         raise SampleError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {dtype}")
     first = min(i for i, letter in enumerate(call.layout) if letter in "DHW")
@@ -229,15 +229,15 @@ def random_resized_crop(
 
     Args:
         image: any dtype.
-        size: of the result, as (height, width); one number for both.
-        random_area: the least and the largest part of the image that a window has.
-        random_aspect_ratio: the least and the largest quotient of its width and its height.
-        num_attempts: how often a window that does not fit is drawn again, before a middle one is taken.
-        interp_type, min_filter, mag_filter, antialias, dtype: as of `resize`.
+        size: size of the result, as (height, width), or one number for both.
+        random_area: minimum and maximum area of a window, as fractions of the image.
+        random_aspect_ratio: minimum and maximum of width / height.
+        num_attempts: number of draws. If no window fits, the largest one of the nearest aspect ratio is used.
+        interp_type, min_filter, mag_filter, antialias, dtype: see `resize`.
     """
     height, width = _spatial_extents(call.layout, image.shape)
     top, left, rows, columns = random_window(call.rng(), height, width, random_area, random_aspect_ratio, num_attempts)
-    down, across = (int(side) for side in _for_each("size", size, 2))
+    down, across = (int(side) for side in for_each_axis("size", size, 2))
     filters = Filters(_or(min_filter, interp_type), _or(mag_filter, interp_type), antialias)
     axes = (Axis(down, float(top), float(top + rows)), Axis(across, float(left), float(left + columns)))
     return _scaled(call, image, axes, filters, dtype)

@@ -1,4 +1,4 @@
-"""Operators that change the shape of arrays, and not their elements, as in ``nvidia.dali.fn``."""
+"""Operators that change the shape of arrays but not their elements, as in ``nvidia.dali.fn``."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def _check_reshape(given: Mapping[str, Any]) -> None:
         if isinstance(extents := given.get(name), tuple) and sum(extent < 0 for extent in extents) > 1:
             raise ArgumentClashError(f"only one extent of {name} may be negative, not several as of {list(extents)}")
     if not set(given) & {"shape_input", "shape", "rel_shape", "src_dims", "layout", "dtype"}:
-        raise ArgumentClashError("neither a new shape nor a layout is given, so that nothing would change")
+        raise ArgumentClashError("nothing would change; pass shape, rel_shape, src_dims, layout or dtype")
 
 
 def _reshaped_layout(layout: str, given: Mapping[str, Any]) -> str:
     shape = next((given[name] for name in ("shape", "rel_shape", "src_dims") if given[name] is not None), None)
     if given["layout"] is not None:
         if given["layout"] and shape is not None and len(shape) != len(given["layout"]):
-            raise ArgumentClashError(f"the layout {given['layout']!r} is not for {len(shape)} dimensions")
+            raise ArgumentClashError(f"the layout {given['layout']!r} must have {len(shape)} letters")
         return str(given["layout"])
     return layout if shape is None or len(shape) == len(layout) else ""
 
@@ -41,20 +41,20 @@ def _framed_layout(layout: str, given: Mapping[str, Any]) -> str:
     if not layout:
         return " ".join("F".ljust(ndim, "*") for ndim in range(1, MAX_NDIM))
     if layout[0] != "F" and not given["replace"]:
-        raise ArgumentError(f"the layout {layout!r} does not begin with F; replace=True makes its first letter one")
+        raise ArgumentError(f"the layout {layout!r} does not begin with F; pass replace=True to replace its first letter")
     return f"F{layout[1:]}"
 
 
 @operator(output_layout=_framed_layout, strided=True)
 def per_frame(call: OperatorCall, input: Array, *, replace: bool = False) -> Array:
-    """Say that the first dimension of arguments counts the frames of sequences, by a layout that begins with F.
+    """Mark the first dimension of arguments as the frames of sequences, by a layout that begins with F.
 
-    Where such arguments are given to `rotate`, `warp_affine`, `gaussian_blur`, or an operator that changes colours, and
-    sequences along with them, each frame gets its own value. One value is for all.
+    `rotate`, `warp_affine`, `gaussian_blur` and the color operators accept such arguments for sequences: each frame gets its
+    own value. A single value applies to all frames.
 
     Args:
-        input: as many values as there are frames in the sequence of the same sample.
-        replace: whether another first letter of their layout is replaced. Default: it is an error.
+        input: as many values as the sequence of the same sample has frames.
+        replace: whether to replace another first letter of the layout. Default: it is an error.
     """
     if not input.ndim:
         raise SampleError("a single number has no dimension that could count frames")
@@ -72,16 +72,17 @@ def reshape(
     src_dims: Annotated[Ints, at_least(-1)] | None = None,
     layout: str | None = None,
 ) -> Array:
-    """Take the elements of arrays for those of arrays of another shape, or layout.
+    """Give arrays another shape or layout; the elements stay.
 
     Args:
         data: any dtype.
         shape_input: the same as `shape`.
-        shape: of the result. One extent may be negative: it becomes what is left.
-        rel_shape: the extents of the result divided by those of the input. One may be negative likewise; if it is the last
-            one, it may be one more than there are dimensions.
-        src_dims: which dimensions of the input `rel_shape` is about, or those of the result without it; -1: a new one.
-        layout: of the result. Default: that of the input, if it has as many dimensions.
+        shape: shape of the result. One extent may be negative: it is computed from the number of elements.
+        rel_shape: extents of the result divided by those of the input. One may be negative: it is computed. If that is the
+            last one, there may be one more than the input has dimensions.
+        src_dims: dimensions of the input to which `rel_shape` refers, or the dimensions of the result without it; -1: a new
+            one.
+        layout: layout of the result. Default: that of the input, if it has as many dimensions.
     """
     wanted = _wanted_shape(data.shape, shape_input, shape, rel_shape, src_dims)
     return call.part(_reshaped(data, data.shape if wanted is None else wanted, layout))
@@ -99,25 +100,25 @@ def reinterpret(
     layout: str | None = None,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Take the bytes of arrays for those of arrays of another type, shape or layout.
+    """Give arrays another type, shape or layout; the bytes stay.
 
     Args:
         data: any dtype.
         shape_input: the same as `shape`.
-        shape: see `reshape`; in elements of the new type. Default: that of the input, but for the last extent.
+        shape: see `reshape`; in elements of the new type. Default: that of the input, with an adjusted last extent.
         rel_shape: see `reshape`.
         src_dims: see `reshape`.
         layout: see `reshape`.
-        dtype: of the result. Default: that of the input.
+        dtype: data type of the result. Default: that of the input.
     """
     dtype = data.dtype if dtype is None else dtype
     wanted = _wanted_shape(data.shape, shape_input, shape, rel_shape, src_dims)
     if wanted is None or (shape_input is None and shape is None and rel_shape is None):
         wanted = _resized(data.shape if wanted is None else wanted, data.dtype, dtype)
     if data.nbytes % dtype.itemsize:
-        raise SampleError(f"fn.reinterpret: {data.nbytes} bytes are no whole number of {dtype} elements")
+        raise SampleError(f"fn.reinterpret: {data.nbytes} bytes are not a multiple of the size of {dtype}")
     elements = np.ascontiguousarray(data).reshape(-1)
-    # NumPy would believe every byte of a Boolean, and not only 0 and 1.
+    # NumPy assumes that the bytes of Booleans are 0 or 1.
     elements = elements.view(np.uint8) != 0 if dtype.kind == "b" else elements.view(dtype)
     return call.part(_reshaped(elements, wanted, layout))
 
@@ -129,7 +130,7 @@ def _wanted_shape(
     rel_shape: Floats | None,
     src_dims: Annotated[Ints, at_least(-1)] | None,
 ) -> Sequence[int] | None:
-    """The shape that arguments of `reshape` ask for, with -1 for what is left; None: that of the input."""
+    """Return the shape that the arguments of `reshape` request, with -1 for a computed extent; None: that of the input."""
     if shape_input is not None:
         if shape_input.dtype.kind not in "iu":
             raise SampleTypeError(f"Shape input must have integral type; got: {shape_input.dtype}")
@@ -148,7 +149,7 @@ def _wanted_shape(
 def _relative_shape(given: Sequence[int], rel_shape: Floats, *, may_grow: bool) -> Sequence[int]:
     one_more = may_grow and len(rel_shape) == len(given) + 1 and rel_shape[-1] < 0
     if len(rel_shape) > len(given) + one_more or not (may_grow or len(rel_shape) == len(given)):
-        raise SampleError(f"rel_shape has {len(rel_shape)} elements for {len(given)} dimensions; src_dims adds new ones")
+        raise SampleError(f"rel_shape has {len(rel_shape)} elements for {len(given)} dimensions; src_dims=-1 adds a new one")
     extents = [*given, 1] if one_more else given
     return [-1 if rel < 0 else math.floor(extent * rel + 0.5) for extent, rel in zip(extents, rel_shape, strict=False)]
 
@@ -157,19 +158,19 @@ def _resized(shape: Sequence[int], old: np.dtype[Any], new: np.dtype[Any]) -> Se
     if old.itemsize == new.itemsize:
         return shape
     if not shape or shape[-1] * old.itemsize % new.itemsize:
-        raise SampleError(f"the last extent of the shape {tuple(shape)}, of {old}, is no whole number of {new} elements")
+        raise SampleError(f"the last extent of the shape {tuple(shape)} of {old} is not a multiple of the size of {new}")
     return [*shape[:-1], shape[-1] * old.itemsize // new.itemsize]
 
 
 def _reshaped(data: Array, shape: Sequence[int], layout: str | None) -> Array:
     extents = [max(extent, -1) for extent in shape]
     if layout and len(layout) != len(extents):
-        raise SampleError(f"the layout {layout!r} is not for {len(extents)} dimensions")
+        raise SampleError(f"the layout {layout!r} must have {len(extents)} letters")
     try:
         return data.reshape(extents)
     except ValueError:
         raise SampleError(
-            f"the {data.size} elements of an input do not make the shape {tuple(shape)}, of which one extent may be negative"
+            f"the {data.size} elements of an input do not fit the shape {tuple(shape)}; one extent may be -1"
         ) from None
 
 
@@ -181,7 +182,7 @@ def _axes_of(call: OperatorCall, axes: Ints | None, axis_names: _Names | None) -
 
 def _check_squeeze(given: Mapping[str, Any]) -> None:
     if ("axes" in given) == ("axis_names" in given):
-        raise ArgumentClashError("either axes or axis_names must be given, and not both")
+        raise ArgumentClashError("pass either axes or axis_names, but not both")
     check_different(given.get("axes", ()), "axes")
 
 
@@ -199,8 +200,8 @@ def squeeze(call: OperatorCall, data: Array, *, axes: Ints | None = None, axis_n
 
     Args:
         data: any dtype.
-        axes: which ones. Others are allowed where the array is empty and stays so.
-        axis_names: their letters in the layout.
+        axes: dimensions to remove. Other extents are allowed if the array is empty and stays empty.
+        axis_names: the same as letters of the layout.
     """
     gone = _axes_of(call, axes, axis_names)
     check_below("axes", gone, data.ndim)
@@ -216,7 +217,7 @@ def _check_expand_dims(given: Mapping[str, Any]) -> None:
     axes, names = given["axes"], given.get("new_axis_names")
     check_different(axes, "axes")
     if names and len(names) != len(axes):
-        raise ArgumentClashError(f"there are {len(axes)} axes, and {len(names)} new_axis_names")
+        raise ArgumentClashError(f"axes and new_axis_names must have the same length, not {len(axes)} and {len(names)}")
 
 
 def _expanded_layout(layout: str, given: Mapping[str, Any]) -> str:
@@ -237,11 +238,11 @@ def expand_dims(call: OperatorCall, data: Array, *, axes: Ints, new_axis_names: 
 
     Args:
         data: any dtype.
-        axes: where they are in the result.
+        axes: positions of the new dimensions in the result.
         new_axis_names: their letters in the layout. Default: the result has no layout.
     """
     if new_axis_names and data.ndim and not call.layout:
-        raise SampleError("fn.expand_dims: new_axis_names is for inputs with a layout, and this one has none")
+        raise SampleError("fn.expand_dims: new_axis_names needs an input with a layout, but this one has none")
     check_below("axes", axes, data.ndim + len(axes))
     return call.part(np.expand_dims(data, axes))
 
@@ -255,9 +256,9 @@ def _check_transpose(given: Mapping[str, Any]) -> None:
 def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
     perm, result = given["perm"], given["output_layout"]
     if layout and len(perm or layout) != len(layout):
-        raise ArgumentClashError(f"perm is for {len(perm)} dimensions; the layout {layout!r} of the input is not")
+        raise ArgumentClashError(f"perm has {len(perm)} dimensions; the layout {layout!r} of the input has {len(layout)}")
     if result and len(perm or layout or result) != len(result):
-        raise ArgumentClashError(f"output_layout={result!r} is not for as many dimensions as there are")
+        raise ArgumentClashError(f"output_layout={result!r} has another number of dimensions than the input")
     if result or not given["transpose_layout"]:
         return result or layout
     if not perm:
@@ -269,16 +270,16 @@ def _transposed_layout(layout: str, given: Mapping[str, Any]) -> str:
 def transpose(
     call: OperatorCall, input: Array, *, perm: Ints | None = None, transpose_layout: bool = True, output_layout: str = ""
 ) -> Array:
-    """Put the dimensions of arrays into another order.
+    """Reorder the dimensions of arrays.
 
     Args:
         input: any dtype.
-        perm: for each dimension of the result, which one of the input it is. Default: the last one first.
-        transpose_layout: the letters of the layout go with their dimensions; otherwise it stays as it is.
-        output_layout: the layout of the result, instead.
+        perm: for each dimension of the result, the dimension of the input. Default: reversed order.
+        transpose_layout: whether the letters of the layout move with their dimensions; otherwise the layout stays.
+        output_layout: layout of the result, instead.
     """
     if perm and len(perm) != input.ndim:
-        raise SampleError(f"fn.transpose: perm is for {len(perm)} dimensions; the input has {input.ndim}")
+        raise SampleError(f"fn.transpose: perm has {len(perm)} dimensions, but the input has {input.ndim}")
     if output_layout and len(output_layout) != input.ndim:
-        raise SampleError(f"fn.transpose: output_layout={output_layout!r} is not for {input.ndim} dimensions")
+        raise SampleError(f"fn.transpose: output_layout={output_layout!r} must have {input.ndim} letters")
     return call.part(input.transpose(perm or None))

@@ -1,4 +1,4 @@
-"""Operators that turn and distort images and volumes, as in ``nvidia.dali.fn``."""
+"""Operators that rotate and warp images and volumes, as in ``nvidia.dali.fn``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dali_like.operators.parameters import FINITE, Floats, PerFrame, PerSample, 
 from dali_like.types import INTERP_LINEAR, INTERP_NN, DALIInterpType
 
 _LAYOUTS = "HWC FHWC DHWC FDHWC"
-#: OpenCV takes four channels at once, and interpolates two less exactly: how many to take of so many that are left.
+#: Number of channels to warp next, by the number that remain. OpenCV takes up to four, but interpolates two less exactly.
 _CHANNELS_AT_ONCE = {2: 1, 6: 3}
 
 _Matrix: TypeAlias = Annotated[Floats, count(6, 12), FINITE]
@@ -35,7 +35,7 @@ def _check_filter(given: Mapping[str, Any]) -> None:
 def _check_matrix(given: Mapping[str, Any]) -> None:
     _check_filter(given)
     if ("matrix" in given) == ("matrix_input" in given):
-        raise ArgumentClashError("the transform must be given by the argument matrix or by the second input")
+        raise ArgumentClashError("the transform is missing; pass matrix= or a second input")
 
 
 def _check_axis(given: Mapping[str, Any]) -> None:
@@ -46,7 +46,7 @@ def _check_axis(given: Mapping[str, Any]) -> None:
 
 
 def _rank(layout: str) -> int:
-    """How many axes of a layout are turned."""
+    """Return the number of spatial axes of a layout."""
     return 3 if "D" in layout else 2
 
 
@@ -76,17 +76,17 @@ def warp_affine(
     interp_type: DALIInterpType = INTERP_LINEAR,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Map images and volumes by affine transforms.
+    """Apply affine transforms to images and volumes.
 
     Args:
         image: any dtype.
-        matrix_input: the transform, as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
-        matrix: the rows of the transform of (x, y), or (x, y, z), in pixels; the middle of the first pixel is (0.5, 0.5).
-        inverse_map: whether the transform is from the result to the image; otherwise it is inverted.
-        size: of the result, as (height, width) or (depth, height, width). Default: that of the image.
-        fill_value: what is outside of the image. Default: its edge goes on.
+        matrix_input: the transform as a 2x3 matrix of floats, or 3x4 for volumes, instead of `matrix`.
+        matrix: rows of the transform of (x, y), or (x, y, z), in pixels; the center of the first pixel is (0.5, 0.5).
+        inverse_map: whether the transform maps the result to the image; otherwise it is inverted.
+        size: size of the result, as (height, width) or (depth, height, width). Default: that of the image.
+        fill_value: value outside the image. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or that of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default.
     """
     rank = _rank(call.layout)
     rows = np.asarray(matrix if matrix_input is None else matrix_input, np.float64)
@@ -99,7 +99,7 @@ def warp_affine(
 
 
 def _size_of_all(layout: str, shape: tuple[int, ...], given: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The size that shows all of each frame, as they all have one."""
+    """Return the common size that shows all of each frame."""
     if given[0].get("keep_size") or given[0].get("size") is not None:
         return {}
     rank = _rank(layout)
@@ -120,17 +120,17 @@ def rotate(
     interp_type: DALIInterpType = INTERP_LINEAR,
     dtype: np.dtype[Any] | None = None,
 ) -> Array:
-    """Turn images and volumes about their middle.
+    """Rotate images and volumes about their center.
 
     Args:
         image: any dtype.
         angle: in degrees, counter-clockwise.
-        axis: for volumes, the direction (x, y, z) about which they are turned.
-        size: of the result, as (height, width) or (depth, height, width). Default: such that all of the image is seen.
-        keep_size: keep the size of the image, if `size` is not given.
-        fill_value: what is outside of the image. Default: its edge goes on.
+        axis: axis of rotation (x, y, z), for volumes.
+        size: size of the result, as (height, width) or (depth, height, width). Default: large enough for the whole image.
+        keep_size: whether to keep the size of the image, if `size` is not given.
+        fill_value: value outside the image. Default: the nearest edge pixel.
         interp_type: INTERP_NN or INTERP_LINEAR.
-        dtype: FLOAT, or that of the input, which is the default.
+        dtype: FLOAT, or the type of the input, which is the default.
     """
     rank = _rank(call.layout)
     extents = image.shape[-rank - 1 : -1]
@@ -154,15 +154,15 @@ def _turned(rank: int, angle: float, axis: Floats | None) -> NDArray[np.float64]
 
 
 def _turn(radians: float) -> NDArray[np.float64]:
-    """From (x, y) in the result to the image, whose y points down."""
+    """Return the map of (x, y) from the result to the image, with y pointing down."""
     cosine, sine = math.cos(radians), math.sin(radians)
     return np.array([[cosine, -sine], [sine, cosine]])
 
 
 def _turn_about(axis: Floats | None, radians: float) -> NDArray[np.float64]:
-    """Likewise of (x, y, z), about an axis: the formula of Rodrigues."""
+    """Return the map of (x, y, z) for a rotation about an axis, by Rodrigues' formula."""
     if axis is None or not any(axis):
-        raise ArgumentError("fn.rotate: axis must be given for volumes, and not be zero")
+        raise ArgumentError("fn.rotate: volumes need a nonzero axis; pass axis=(x, y, z)")
     unit = np.array(axis) / np.linalg.norm(axis)
     x, y, z = unit
     across = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
@@ -172,14 +172,14 @@ def _turn_about(axis: Floats | None, radians: float) -> NDArray[np.float64]:
 
 
 def _canvas(extents: Sequence[int], *turns: NDArray[np.float64]) -> tuple[int, ...]:
-    """The size that shows all of an image, however it is turned.
+    """Return the size that shows all of a rotated image, or of all frames of a sequence.
 
-    A side is odd or even as the side of the image is that it mostly comes from, so that the middle stays a pixel: as the
-    most of these are, and else even.
+    To keep the center on a pixel, each side of the result is odd or even like the image side it mostly comes from. The
+    majority of the frames decides; a tie means even.
     """
     sides = np.array(extents[::-1])
     seen = np.max([np.ceil(turn.T @ sides - 0.01).astype(int) for turn in turns], axis=0)
-    ties = 1e-6 if len(sides) == 3 else 0.0  # are the side's own with volumes; exactly at 45 degrees, sines are the larger
+    ties = 1e-6 if len(sides) == 3 else 0.0  # at 45 degrees, volumes prefer the same side, images the other
     like = [sides[np.argmax(turn.T + ties * np.eye(len(sides)), axis=1)] for turn in turns]
     canvas = seen + (seen - (np.mean(np.array(like) % 2, axis=0) > 0.5)) % 2
     return tuple(canvas[::-1].tolist())
@@ -194,7 +194,7 @@ def _warp(
     kind: DALIInterpType,
     dtype: np.dtype[Any] | None,
 ) -> Array:
-    """Map an image, or each of several, by a transform from the result to it."""
+    """Map an image, or each of several images, by a transform from the result to the image."""
     if dtype not in (None, image.dtype, np.float32):
         raise SampleError(f"dtype must be FLOAT or that of the input, {image.dtype}, not {dtype}")
     if not image.size:
@@ -208,7 +208,7 @@ def _warp(
 
 
 def _positions(transform: NDArray[np.float64], grid: Sequence[Array]) -> list[Array]:
-    """Where in each axis of the image the elements of the result come from, given their own positions."""
+    """Return the positions in the image, for each axis, of the result's elements, given their own positions."""
     positions = []
     for *factors, position in transform[: len(grid)][::-1]:
         for factor, coordinates in zip(reversed(factors), grid, strict=True):
@@ -222,13 +222,13 @@ def _grid(shape: Sequence[int]) -> list[Array]:
 
 
 def _elements(image: Array, fill_value: Any) -> Array:
-    """The elements of an image one behind the other, with `fill_value` behind them if there is one."""
+    """Return the elements of an image as a flat array, followed by `fill_value` if given."""
     elements = image.reshape(-1, image.shape[-1])
     return elements if fill_value is None else np.vstack([elements, np.full_like(elements[:1], fill_value)])
 
 
 def _gather(elements: Array, extents: Sequence[int], places: Sequence[Array]) -> Array:
-    """Those at whole positions in an image of these extents; outside, what is behind them, or else those at the edge."""
+    """Return the elements at integer positions. Outside the image, return the fill value, or the nearest edge."""
     numbers, outside = np.zeros((), np.int64), np.zeros((), np.bool_)
     for place, extent in zip(places, extents, strict=True):
         numbers = numbers * extent + place.clip(0, extent - 1)
@@ -250,10 +250,10 @@ def _nearest(image: Array, transform: NDArray[np.float64], fill_value: float | N
 
 def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
     cv2: Any = optional("cv2", "turning images", "images")
-    # OpenCV's first pixel has its middle at (0, 0).
+    # OpenCV's first pixel has its center at (0, 0).
     shifted = transform[:2].copy()
     shifted[:, 2] += transform[:2, :2] @ [0.5, 0.5] - 0.5
-    if image.dtype != np.uint8 or out.dtype != np.uint8:  # others of OpenCV's types are interpolated less exactly
+    if image.dtype != np.uint8 or out.dtype != np.uint8:  # OpenCV interpolates other dtypes less exactly
         image = image.astype(np.float32)
     mode = cv2.BORDER_REPLICATE if fill_value is None else cv2.BORDER_CONSTANT
     flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
@@ -268,7 +268,7 @@ def _linear(image: Array, transform: NDArray[np.float64], fill_value: float | No
 
 
 def _linear_volume(image: Array, transform: NDArray[np.float64], fill_value: float | None, out: Array) -> None:
-    """One slice of the result after the other."""
+    """Interpolate one slice of the result after the other."""
     elements = _elements(image.astype(np.float32), fill_value)
     depths, *others = _grid(out.shape[:-1])
     for depth, target in zip(depths.ravel(), out, strict=True):

@@ -1,13 +1,13 @@
-"""The object API: operators that are made first, and called to add nodes. The names follow ``nvidia.dali.ops``.
+"""The object API: operators are objects, and calling one adds nodes. Names follow ``nvidia.dali.ops``.
 
-The classes of operators are made of their descriptions in `dali_like.operators`; type checkers read them in the ``.pyi``.
+Operator classes are made from their descriptions in `dali_like.operators`; type checkers read the ``.pyi`` files.
 """
 
 from __future__ import annotations
 
-from dali_like.fn._publishing import publisher
+from dali_like.fn._lazy_operators import lazy_operators
 from dali_like.ops import decoders, random, reductions  # noqa: F401
 from dali_like.ops._compose import Compose  # noqa: F401
 from dali_like.ops._external_source import ExternalSource  # noqa: F401
 
-__getattr__, __dir__ = publisher(__name__, "Compose", "ExternalSource", "decoders", "random", "reductions")
+__getattr__, __dir__ = lazy_operators(__name__, "Compose", "ExternalSource", "decoders", "random", "reductions")

@@ -9,14 +9,14 @@ from dali_like.errors import DefinitionError
 
 
 class Compose:
-    """Operators one behind the other, as in ``nvidia.dali.ops.Compose``.
+    """Chain of operators, as in ``nvidia.dali.ops.Compose``.
 
     Args:
-        op_list: operators of `dali_like.ops`, or others that are made of such. The first one is called with what this object
-            is called with, and each other one with the results of the one before it.
+        op_list: operators of `dali_like.ops`, or callables made of them. The first one receives the inputs of the call; each
+            other one receives the results of its predecessor.
 
     Raises:
-        DefinitionError: one of them cannot be called.
+        DefinitionError: an element is not callable.
 
     >>> import numpy as np
     >>> from dali_like import Pipeline, ops, types
@@ -32,11 +32,11 @@ class Compose:
     def __init__(self, op_list: Sequence[Callable[..., Any]]) -> None:
         for operator in op_list:
             if not callable(operator):
-                raise DefinitionError(f"ops.Compose is made of operators, not of a {type(operator).__qualname__}")
+                raise DefinitionError(f"ops.Compose: op_list must contain callables, not a {type(operator).__qualname__}")
         self._operators = tuple(op_list)
 
     def __call__(self, *inputs: Any, **arguments: Any) -> Any:
-        """Add the nodes: what the last one gives. The arguments are for the first one."""
+        """Add the nodes and return the results of the last operator. Keyword arguments go to the first operator."""
         results: Any = inputs
         for operator in self._operators:
             results = operator(*results, **arguments)

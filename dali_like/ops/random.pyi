@@ -1,4 +1,4 @@
-"""``nvidia.dali.ops.random``. Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
+"""``nvidia.dali.ops.random``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
@@ -17,14 +17,14 @@ _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Uniform:
-    """Numbers that are equally likely everywhere in a range, or among some values.
+    """Draw numbers uniformly from a range, or from a set of values.
 
     Args:
-        shape_like: the result has the shape of this; its values do not matter.
-        range: the least number, and the one that all are below.
-        values: the numbers that there are, instead of a range.
-        shape: of the result. Default: a single number.
-        dtype: of the result; integers are rounded, and limited to what they can hold. Default: FLOAT.
+        shape_like: the result has the shape of this input; its values are ignored.
+        range: lower bound, and upper bound (exclusive).
+        values: numbers to draw from, instead of a range.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
     """
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Uniform:
     
 
 class CoinFlip:
-    """1 with a probability, otherwise 0.
+    """Draw 1 with a given probability, otherwise 0.
 
     Args:
-        shape_like: the result has the shape of this; its values do not matter.
-        probability: of 1.
-        shape: of the result. Default: a single number.
-        dtype: of the result. Default: INT32.
+        shape_like: the result has the shape of this input; its values are ignored.
+        probability: probability of 1.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result. Default: INT32.
     """
     def __init__(
         self,
@@ -133,14 +133,14 @@ class CoinFlip:
     
 
 class Normal:
-    """Numbers that are normally distributed.
+    """Draw normally distributed numbers.
 
     Args:
-        shape_like: the result has the shape of this; its values do not matter.
-        mean: of the numbers.
-        stddev: their standard deviation.
-        shape: of the result. Default: a single number.
-        dtype: of the result; integers are rounded, and limited to what they can hold. Default: FLOAT.
+        shape_like: the result has the shape of this input; its values are ignored.
+        mean: mean of the distribution.
+        stddev: standard deviation of the distribution.
+        shape: shape of the result. Default: a single number.
+        dtype: data type of the result; integers are rounded and saturate. Default: FLOAT.
     """
     def __init__(
         self,
@@ -193,13 +193,13 @@ class Normal:
     
 
 class Choice:
-    """Elements of an array, drawn with replacement.
+    """Draw elements of an array, with replacement.
 
     Args:
-        a: what to draw from: the elements along the first axis. Or an integer: the numbers from 0 to that, without itself.
-        shape_like: as many are drawn as this has elements, and in its shape; its values do not matter.
-        p: how probable each of them is. Default: all alike.
-        shape: how many are drawn, and in what shape. Default: one, whose shape is that of an element of `a`.
+        a: an array, whose elements along the first axis are drawn, or an integer n, to draw from 0 to n - 1.
+        shape_like: the number and arrangement of drawn elements are those of this input; its values are ignored.
+        p: probability of each element. Default: all equal.
+        shape: number and arrangement of drawn elements. Default: one element, with the shape of an element of `a`.
     """
     def __init__(
         self,

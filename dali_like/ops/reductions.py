@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dali_like.fn._publishing import publisher
+from dali_like.fn._lazy_operators import lazy_operators
 
-__getattr__, __dir__ = publisher(__name__)
+__getattr__, __dir__ = lazy_operators(__name__)

@@ -1,4 +1,4 @@
-"""``nvidia.dali.ops.reductions``. Written by tools.operator_stubs from the descriptions of the operators; not to be edited."""
+"""``nvidia.dali.ops.reductions``. Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, overload
@@ -17,15 +17,15 @@ _Strings: TypeAlias = str | Sequence[str]
 _DataType: TypeAlias = DALIDataType | np.dtype[Any] | type | str
 
 class Sum:
-    """The sum of elements.
+    """Sum elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result. Default: INT64 of signed integers, UINT64 of others, FLOAT of floating-point numbers, and
-            FLOAT64 of FLOAT64. Sums of integers that are too large wrap round.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result. Default: INT64 for signed integers, UINT64 for others, FLOAT for floating-point
+            numbers, FLOAT64 for FLOAT64. Integer sums wrap around on overflow.
     """
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Sum:
     
 
 class Mean:
-    """The mean of elements.
+    """Average elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
     def __init__(
         self,
@@ -132,14 +132,14 @@ class Mean:
     
 
 class MeanSquare:
-    """The mean of the squares of elements.
+    """Average the squares of elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
     def __init__(
         self,
@@ -189,14 +189,14 @@ class MeanSquare:
     
 
 class RMS:
-    """The root of the mean of the squares of elements.
+    """Compute the root mean square of elements.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        dtype: of the result; of integers it is the part before the point. Default: FLOAT, and FLOAT64 of FLOAT64.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
     def __init__(
         self,
@@ -246,13 +246,13 @@ class RMS:
     
 
 class Min:
-    """The least of elements; what is not a number does not count.
+    """Find the minimum; NaN is ignored.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
     """
     def __init__(
         self,
@@ -299,13 +299,13 @@ class Min:
     
 
 class Max:
-    """The greatest of elements; what is not a number does not count.
+    """Find the maximum; NaN is ignored.
 
     Args:
         input: any dtype.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
     """
     def __init__(
         self,
@@ -352,15 +352,15 @@ class Max:
     
 
 class Variance:
-    """The mean of the squares of the distances of elements from a mean.
+    """Compute the variance: the mean squared distance from a given mean.
 
     Args:
         data: any dtype.
-        mean: a number; or what `mean` makes of the same dimensions, which may have been kept.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        ddof: by how much less than by the number of elements the sum is divided.
+        mean: a number, or the result of `mean` over the same dimensions, with or without `keep_dims`.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        ddof: number subtracted from the element count in the divisor.
     """
     def __init__(
         self,
@@ -412,15 +412,15 @@ class Variance:
     
 
 class StdDev:
-    """The root of `variance`.
+    """Compute the standard deviation: the square root of `variance`.
 
     Args:
         data: any dtype.
-        mean: a number; or what `mean` makes of the same dimensions, which may have been kept.
-        axes: the dimensions along which elements are taken together; from the end if negative. Default: all.
-        axis_names: their letters in the layout.
-        keep_dims: these dimensions stay, with the extent 1.
-        ddof: by how much less than by the number of elements the sum is divided.
+        mean: a number, or the result of `mean` over the same dimensions, with or without `keep_dims`.
+        axes: dimensions to reduce; negative values count from the end. Default: all.
+        axis_names: the same as letters of the layout.
+        keep_dims: whether to keep these dimensions, with extent 1.
+        ddof: number subtracted from the element count in the divisor.
     """
     def __init__(
         self,

@@ -34,11 +34,10 @@ from dali_like.errors import ArgumentClashError, CheckpointError, CudaForkError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
-from dali_like.graph.lockstep import Lockstep
+from dali_like.graph.lockstep import Lockstep, PipelinePosition, PooledSource
 from dali_like.graph.nodes import Graph, SourceNode
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
-from dali_like.graph.steps import Feed, Position
 from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import check_runnable, check_shared_iterators, common_shard
 from dali_like.pipeline.source_states import SourceStates, state_before
@@ -149,13 +148,13 @@ class Runtime:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
                 self.graph,
-                functools.partial(place, self.graph, self.arguments, self._entropy),
-                self._buffers,
-                self.arguments.num_threads or len(os.sched_getaffinity(0)),
-                self._batch_size,
-                _layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
-                copier,
-                self._cpus,
+                place=functools.partial(place, self.graph, self.arguments, self._entropy),
+                buffers=self._buffers,
+                num_threads=self.arguments.num_threads or len(os.sched_getaffinity(0)),
+                capacity=self._batch_size,
+                layouts=_layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
+                copier=copier,
+                cpus=self._cpus,
             )
             depth = self._depth if copier is None else self.arguments.queue_sizes[1]
             self.executor = Executor(computation, lockstep, depth, self._batch_size, shard=self._shard, ended=ended)
@@ -183,7 +182,7 @@ class Runtime:
         epoch, iteration, passed = executor.position
         persists = [node.external.persists for node in self.graph.sources]
         passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, persists, strict=True))
-        position = Position(epoch, iteration - num_scheduled, passed)
+        position = PipelinePosition(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
         # Behind the end of an epoch, what begins anew is asked for what it is now.
         batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(persists)]
@@ -215,9 +214,9 @@ class Runtime:
             return
         passed = [
             now if node.external.kind is None else then
-            for node, now, then in zip(self.graph.sources, self.executor.position.passed, checkpoint.passed, strict=True)
+            for node, now, then in zip(self.graph.sources, self.executor.position.delivered, checkpoint.passed, strict=True)
         ]
-        position = Position(checkpoint.epoch, checkpoint.iteration, tuple(passed))
+        position = PipelinePosition(checkpoint.epoch, checkpoint.iteration, tuple(passed))
         restored = self._states.restorable(checkpoint.sources, started=True)
         self.executor.go_to(position, restored, ended=checkpoint.ended)
         for pool in self._shards_pools:
@@ -261,14 +260,14 @@ class Runtime:
             check_shared_iterators([node.external for node in parallel])
         self.tuner = tuner = self._make_tuner(parallel)
         options = WorkerOptions(
-            self._num_workers if tuner is None else tuner.most_workers,
-            given.py_start_method,
-            given.py_worker_threads,
-            given.py_timeout_s,
-            given.py_worker_restarts,
-            functools.partial(_pickled, given),
-            given.py_worker_options or {},
-            None if tuner is None else tuner.settings.num_workers,
+            num_workers=self._num_workers if tuner is None else tuner.most_workers,
+            start_method=given.py_start_method,
+            threads=given.py_worker_threads,
+            timeout_s=given.py_timeout_s,
+            restarts=given.py_worker_restarts,
+            pickle_source=functools.partial(_pickled, given),
+            resources=given.py_worker_options or {},
+            first_workers=None if tuner is None else tuner.settings.num_workers,
             measures=tuner is not None,
         )
         with bound_to(self._cpus):
@@ -313,7 +312,7 @@ class Runtime:
         grown = self.tuner.settings.prefetch_depth - self._depth if self.tuner is not None and external.parallel else 0
         return max(depth, 1) + grown
 
-    def _first_position(self) -> tuple[Position | None, bool]:
+    def _first_position(self) -> tuple[PipelinePosition | None, bool]:
         """Where to begin, and whether the end of that epoch has been seen."""
         checkpoint: Checkpoint | None = self.arguments.checkpoint
         if checkpoint is None:
@@ -326,7 +325,7 @@ class Runtime:
                     "it begins at its beginning",
                     UserWarning,
                 )
-        return Position(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
+        return PipelinePosition(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
 
     def _check(self, checkpoint: Checkpoint) -> None:
         externals = [node.external for node in self.graph.sources]
@@ -334,7 +333,7 @@ class Runtime:
         go_on = [external.persists for external in externals]
         checkpoint.check(self._batch_size, self._shard.count, go_on, divides_batches=divides_batches)
 
-    def _feeds(self, inline_pool: InlinePool) -> list[Feed]:
+    def _feeds(self, inline_pool: InlinePool) -> list[PooledSource]:
         """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
         feeds = []
         serial, on_gpu, parallel, homes = (itertools.count() for _ in range(4))
@@ -363,7 +362,17 @@ class Runtime:
             ahead = self.ahead_of(node)
             sizes = external.sizes(self._batch_size)
             shard = external.shard or ALONE
-            feed = Feed(pool, index, ahead, external.parallel, worker, external.persists, sizes, shard, external.batch)
+            feed = PooledSource(
+                pool,
+                index,
+                ahead,
+                external.parallel,
+                worker=worker,
+                persists=external.persists,
+                sizes=sizes,
+                shard=shard,
+                batch=external.batch,
+            )
             feeds.append(feed)
         return feeds
 

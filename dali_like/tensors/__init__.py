@@ -1,7 +1,7 @@
-"""What `Pipeline.run` returns: batches of tensors, in host memory or on a GPU.
+"""Batches of tensors, as `Pipeline.run` returns them: in host memory or on a GPU.
 
-The methods follow ``nvidia.dali.tensors`` 1.53. Nothing copies unless it says so: arrays are views of the memory that the
-batch lies in, they may be written to, and they keep it: a batch that somebody holds is never overwritten.
+The methods follow ``nvidia.dali.tensors`` 1.53. Methods copy only if their documentation says so. Arrays are writable
+views of the batch's memory and keep it alive: a batch is not overwritten while any array over it exists.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """Those on a GPU are imported when they are first used."""
+        """Import the classes for GPUs on first use."""
         if name == "TensorGPU":
             return importlib.import_module("dali_like.tensors.gpu_tensors").TensorGPU
         if name == "TensorListGPU":

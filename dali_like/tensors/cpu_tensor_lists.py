@@ -1,6 +1,6 @@
-"""Batches in host memory: samples of one dtype and number of dimensions, whose shapes may differ.
+"""Batches in host memory: samples with one dtype and number of dimensions, whose shapes may differ.
 
-Nothing here copies unless it says so: arrays are views of the memory that the batch lies in.
+Arrays are views of the batch's memory. Methods copy only if their documentation says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dali_like.tensors.cpu_tensors import (
     TensorCPU,
     address_of,
     copy_to_address,
-    layout_fact,
+    layout_lines,
     numbers_in,
     reinterpreted,
     text_of,
@@ -32,26 +32,26 @@ from dali_like.types import DALIDataType, to_dali_type
 if TYPE_CHECKING:
     from dali_like.tensors.gpu_tensor_lists import TensorListGPU
 
-#: The texts of batches of more samples show the first and the last shapes.
-_MOST_SHAPES_SHOWN = 16
-#: Those of batches of more elements, in samples of several shapes, show the first and the last samples (as NumPy would),
-_MOST_ELEMENTS_SHOWN = 1000
-#: unless there are no more samples than these.
+#: With more samples, the text of a batch shows only the first and last shapes.
+_MAX_SHAPES_SHOWN = 16
+#: With more elements, the text of a ragged batch shows only the first and last samples (as NumPy would),
+_MAX_ELEMENTS_SHOWN = 1000
+#: except for batches of at most this many samples.
 _FEW_SAMPLES = 5
 
 
 class TensorListCPU:
-    """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
+    """A batch: samples with one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        b: an array whose first dimension counts the samples (a dense batch), bytes, or a capsule of DLPack; a sequence of
-            arrays, or of tensors; or another list, whose memory this one shares.
-        layout: the layout of each sample. Default: that of the tensors, or of the other list.
-        is_pinned: without effect.
+        b: an array of shape (samples, *sample shape), bytes, or a DLPack capsule; a sequence of arrays or tensors; or
+            another list, to share its memory.
+        layout: the layout of each sample. Default: that of the tensors or the other list.
+        is_pinned: ignored.
 
     Raises:
-        ArgumentError: the layout has another number of dimensions than the samples; the dtype is none of `DALIDataType`.
-        ArgumentTypeError: the samples have several dtypes, numbers of dimensions or layouts.
+        ArgumentError: the layout has another number of dimensions than the samples, or `DALIDataType` lacks the dtype.
+        ArgumentTypeError: the samples differ in dtype, number of dimensions or layout.
         ArgumentClashError: the array has no dimensions.
 
     >>> batch = TensorListCPU(np.zeros((4, 2, 3), np.uint8))
@@ -87,13 +87,13 @@ class TensorListCPU:
 
     @staticmethod
     def broadcast(tensor: Any, num_samples: int) -> TensorListCPU:
-        """A batch whose samples are all the same tensor, and share its memory."""
+        """Return a batch that repeats one tensor, sharing its memory."""
         sample = tensor if isinstance(tensor, TensorCPU) else TensorCPU(tensor)
         return TensorListCPU([sample] * num_samples, sample.layout())
 
     @classmethod
     def of_arrays(cls, data: NDArray[Any] | Sequence[NDArray[Any]], layout: str) -> Self:
-        """A batch of what is known to be an array or a sequence of arrays, which are then made when they are asked for."""
+        """Return a batch of one array or a sequence of arrays, unchecked. A lazy sequence creates its arrays on access."""
         batch = cls.__new__(cls)
         batch._hold(data, layout)
         return batch
@@ -115,7 +115,7 @@ class TensorListCPU:
         return (self[i] for i in range(len(self)))
 
     def at(self, index: int) -> NDArray[Any]:
-        """Sample `index` as an array; negative indices count from the end.
+        """Return sample `index` as an array; negative indices count from the end.
 
         Raises:
             SampleIndexError: there is no such sample.
@@ -123,11 +123,11 @@ class TensorListCPU:
         index = operator.index(index)
         if not -len(self) <= index < len(self):
             raise SampleIndexError(f"sample {index} of a batch of {len(self)}")
-        # The ellipsis makes an array of a sample without dimensions too.
+        # With the ellipsis, a sample without dimensions is an array, too.
         return self._samples[index] if self._dense is None else self._dense[index, ...]
 
     def shape(self) -> list[tuple[int, ...]]:
-        """The shape of each sample."""
+        """Return the shape of each sample."""
         if self._dense is not None:
             return [self._dense.shape[1:]] * len(self)
         return [sample.shape for sample in self._samples]
@@ -138,15 +138,15 @@ class TensorListCPU:
         return to_dali_type(self._first().dtype)
 
     def ndim(self) -> int:
-        """The number of dimensions of each sample."""
+        """Return the number of dimensions of each sample."""
         return self._first().ndim - (self._dense is not None)
 
     def layout(self) -> str:
-        """The layout of each sample; empty where none was given."""
+        """Return the layout of each sample; "" if there is none."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:
-        """Give the samples another layout, or none.
+        """Replace the layout of the samples; None or "" removes it.
 
         Raises:
             ArgumentError: the layout has another number of dimensions.
@@ -154,10 +154,10 @@ class TensorListCPU:
         self._layout = checked_layout(layout, self.ndim()) if len(self) else layout or ""
 
     def reinterpret(self, dtype: Any) -> None:
-        """Take the samples' bytes for elements of another type.
+        """Reinterpret the bytes of the samples as elements of another dtype.
 
         Raises:
-            ArgumentClashError: those have another size.
+            ArgumentClashError: the dtypes differ in size.
         """
         if self._dense is not None:
             self._samples = self._dense = reinterpreted(self._dense, dtype)
@@ -165,13 +165,13 @@ class TensorListCPU:
             self._samples = [reinterpreted(sample, dtype) for sample in self._samples]
 
     def is_dense_tensor(self) -> bool:
-        """Whether all samples have the same shape, so that `as_array` and `as_tensor` can be had."""
+        """Whether all samples have the same shape, as `as_array` and `as_tensor` require."""
         return self._dense is not None or len(set(self.shape())) <= 1
 
     def as_array(self) -> NDArray[Any]:
-        """The batch as one array of shape ``(len(self), *sample_shape)``.
+        """Return the batch as one array of shape ``(len(self), *sample_shape)``.
 
-        Samples that lie scattered in memory are copied together, once; the list then consists of views of that array.
+        Scattered samples are copied together once; the list then consists of views of that array.
 
         Raises:
             RaggedError: the samples have different shapes.
@@ -183,7 +183,7 @@ class TensorListCPU:
         return self._dense
 
     def as_tensor(self) -> TensorCPU:
-        """The batch as one tensor; see `as_array`. Its layout begins with N.
+        """Return the batch as one tensor; see `as_array`. Its layout begins with N.
 
         Raises:
             RaggedError: the samples have different shapes.
@@ -192,7 +192,7 @@ class TensorListCPU:
         return TensorCPU(array, "N" + self._layout if self._layout or array.ndim == 1 else "")
 
     def as_reshaped_tensor(self, shape: Sequence[int]) -> TensorCPU:
-        """All elements as one tensor of another shape. Those of samples that lie scattered in memory are copied together.
+        """Return all elements as one tensor of another shape. Copies if the samples are scattered.
 
         Raises:
             ArgumentClashError: the shape has another number of elements.
@@ -207,31 +207,31 @@ class TensorListCPU:
         return TensorCPU(array.reshape(shape), "N" if len(shape) == 1 and not self._layout else "")
 
     def data_ptr(self) -> int:
-        """The address of the first element. Only the samples of a dense list lie one behind the other."""
+        """Return the address of the first element. Only the samples of a dense batch are contiguous."""
         return address_of(self.as_array() if self.is_dense_tensor() else self._first())
 
     def copy_to_external(self, ptr: ctypes.c_void_p | int) -> None:
-        """Copy the samples, one behind the other, to an address, where there must be room for them.
+        """Copy the samples back to back to an address with room for all of them.
 
         Raises:
-            ArgumentError: it is no address.
+            ArgumentError: the address is null.
         """
         copy_to_address(ptr, self._samples if self._dense is None else [self._dense])
 
     def reset(self) -> None:
-        """Let go of the samples."""
+        """Remove all samples."""
         self._hold([], "")
 
     def as_cpu(self) -> TensorListCPU:
-        """The list itself: it is in host memory."""
+        """Return the list itself."""
         return self
 
     def _as_gpu(self) -> TensorListGPU:
-        """A copy on the first GPU; see `dali_like.tensors.gpu_tensors.sent`."""
-        from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # which are made of what is here
-        from dali_like.tensors.gpu_tensors import sent  # noqa: PLC0415
+        """Return a copy on the first GPU; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
+        from dali_like.tensors.gpu_tensor_lists import TensorListGPU  # noqa: PLC0415  # they import this module
+        from dali_like.tensors.gpu_tensors import copied_to_gpu  # noqa: PLC0415
 
-        return TensorListGPU.of_arrays(sent(self._samples), self._layout)
+        return TensorListGPU.of_arrays(copied_to_gpu(self._samples), self._layout)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return self.as_tensor().__array__(dtype, copy)
@@ -244,34 +244,34 @@ class TensorListCPU:
         return self._samples[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is pickled by value, which DALI refuses."""
+        """Pickle by value. DALI refuses to pickle batches."""
         return TensorListCPU, (self._dense if self._dense is not None else list(self._samples), self._layout)
 
     def __repr__(self) -> str:
-        return text_of("TensorListCPU", self._facts())
+        return text_of("TensorListCPU", self._property_lines())
 
     def __str__(self) -> str:
         if self.is_dense_tensor():
             numbers = numbers_in(self.as_array())
         else:
-            most = len(self) if sum(map(math.prod, self.shape())) <= _MOST_ELEMENTS_SHOWN else _FEW_SAMPLES
+            most = len(self) if sum(map(math.prod, self.shape())) <= _MAX_ELEMENTS_SHOWN else _FEW_SAMPLES
             samples = _edges(range(len(self)), lambda i: numbers_in(self.at(i)), most)
-            numbers = "[" + ("\n" * self.ndim() + "    ").join(samples) + "]"  # as NumPy has lines between them
-        return text_of("TensorListCPU", [numbers, *self._facts()])
+            numbers = "[" + ("\n" * self.ndim() + "    ").join(samples) + "]"  # blank lines as in NumPy's texts
+        return text_of("TensorListCPU", [numbers, *self._property_lines()])
 
-    def _facts(self) -> list[str]:
-        shapes = ", ".join(_edges(self.shape(), str, _MOST_SHAPES_SHOWN))
-        return [f"dtype={self.dtype}", *layout_fact(self._layout), f"num_samples={len(self)}", f"shape=[{shapes}]"]
+    def _property_lines(self) -> list[str]:
+        shapes = ", ".join(_edges(self.shape(), str, _MAX_SHAPES_SHOWN))
+        return [f"dtype={self.dtype}", *layout_lines(self._layout), f"num_samples={len(self)}", f"shape=[{shapes}]"]
 
 
-def _check_alike(what: str, values: Sequence[Any]) -> None:
+def _check_alike(attribute: str, values: Sequence[Any]) -> None:
     if any(value != values[0] for value in values):
         found = ", ".join(str(value) for value in dict.fromkeys(values))
-        raise ArgumentTypeError(f"the samples of a batch cannot have different {what}; these have {found}")
+        raise ArgumentTypeError(f"the samples of a batch cannot have different {attribute}; these have {found}")
 
 
 def _edges(values: Sequence[Any], text: Callable[[Any], str], most: int) -> list[str]:
-    """The texts of the values, or of the first and the last ones if there are more than `most`."""
+    """Return the texts of all values, or of the first and last ones if there are more than `most`."""
     if len(values) <= most:
         return [text(value) for value in values]
     first, last = range(SHOWN_AT_EDGES), range(len(values) - SHOWN_AT_EDGES, len(values))

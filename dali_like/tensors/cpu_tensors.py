@@ -1,6 +1,7 @@
-"""Tensors in host memory: one sample, or a dense batch as one tensor. Batches are in `dali_like.tensors.cpu_tensor_lists`.
+"""Tensors in host memory: one sample, or a dense batch as one tensor. For batches see
+`dali_like.tensors.cpu_tensor_lists`.
 
-Nothing here copies unless it says so: tensors are views of the memory that the batch lies in.
+Tensors are views of the batch's memory. Methods copy only if their documentation says so.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ from dali_like.types import DALIDataType, to_dali_type
 if TYPE_CHECKING:
     from dali_like.tensors.gpu_tensors import TensorGPU
 
-#: So many are shown of the first and of the last ones, where there are too many to show all.
+#: Number of elements, samples or shapes shown at each end when there are too many to show all.
 SHOWN_AT_EDGES = 2
 
 
 class TensorCPU:
     """One sample, or a dense batch as one tensor.
 
-    It has the array interface, the DLPack interface and, from Python 3.12 on, the buffer interface, so that
-    ``np.asarray(tensor)`` and ``torch.from_dlpack(tensor)`` are views of it.
+    Supports the array interface and DLPack, so that ``np.asarray(tensor)`` and ``torch.from_dlpack(tensor)`` are views
+    of it.
 
     Args:
-        b: an array, or what NumPy can make a view of; bytes, or a capsule of DLPack.
-        layout: a letter for each dimension, such as "HWC", or nothing.
-        is_pinned: without effect.
+        b: an array, or an object that NumPy can view as one; bytes, or a DLPack capsule.
+        layout: a letter for each dimension, such as "HWC"; None or "" for no layout.
+        is_pinned: ignored.
 
     Raises:
-        ArgumentError: the layout has another number of dimensions, or the dtype is none of `DALIDataType`.
+        ArgumentError: the layout has another number of dimensions, or `DALIDataType` lacks the dtype.
 
     >>> tensor = TensorCPU(np.zeros((2, 3), np.float32), layout="HW")
     >>> tensor.shape(), tensor.dtype, tensor.layout()
@@ -57,7 +58,7 @@ class TensorCPU:
         self._layout = checked_layout(layout, array.ndim)
 
     def shape(self) -> list[int]:
-        """The extents of the dimensions."""
+        """Return the extents of the dimensions."""
         return list(self._array.shape)
 
     @property
@@ -66,15 +67,15 @@ class TensorCPU:
         return to_dali_type(self._array.dtype)
 
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return self._array.ndim
 
     def layout(self) -> str:
-        """The layout; empty where none was given."""
+        """Return the layout; "" if there is none."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:
-        """Give it another layout, or none.
+        """Replace the layout; None or "" removes it.
 
         Raises:
             ArgumentError: the layout has another number of dimensions.
@@ -82,7 +83,7 @@ class TensorCPU:
         self._layout = checked_layout(layout, self.ndim())
 
     def squeeze(self, dim: int | None = None) -> bool:
-        """Remove the dimensions of extent 1, or that one dimension if it is; and say whether there were any.
+        """Remove the dimensions of extent 1, or only dimension `dim` if its extent is 1; return whether any was removed.
 
         Raises:
             ArgumentClashError: there is no dimension `dim`.
@@ -93,42 +94,42 @@ class TensorCPU:
         return bool(removed)
 
     def reinterpret(self, dtype: Any) -> None:
-        """Take its bytes for elements of another type.
+        """Reinterpret the bytes as elements of another dtype.
 
         Raises:
-            ArgumentClashError: those have another size.
+            ArgumentClashError: the dtypes differ in size.
         """
         self._array = reinterpreted(self._array, dtype)
 
     def source_info(self) -> str:
-        """Where the data comes from: empty, since no source of this version says so."""
+        """Return where the data comes from: always "" in this version."""
         return ""
 
     def get_property(self, name: str) -> str | None:
-        """What is known besides: "layout", if there is one; None for everything else."""
+        """Return a property by name: "layout" if there is one, otherwise None."""
         return self._layout or None if name == "layout" else None
 
     def data_ptr(self) -> int:
-        """The address of the first element."""
+        """Return the address of the first element."""
         return address_of(self._array)
 
     def copy_to_external(self, ptr: ctypes.c_void_p | int) -> None:
-        """Copy the elements, one behind the other, to an address, where there must be room for them.
+        """Copy the elements in C order to an address with room for all of them.
 
         Raises:
-            ArgumentError: it is no address.
+            ArgumentError: the address is null.
         """
         copy_to_address(ptr, [self._array])
 
     def as_cpu(self) -> TensorCPU:
-        """The tensor itself: it is in host memory."""
+        """Return the tensor itself."""
         return self
 
     def _as_gpu(self) -> TensorGPU:
-        """A copy on the first GPU; see `dali_like.tensors.gpu_tensors.sent`."""
-        from dali_like.tensors.gpu_tensors import TensorGPU, sent  # noqa: PLC0415  # which is made of what is here
+        """Return a copy on the first GPU; see `dali_like.tensors.gpu_tensors.copied_to_gpu`."""
+        from dali_like.tensors.gpu_tensors import TensorGPU, copied_to_gpu  # noqa: PLC0415  # it imports this module
 
-        return TensorGPU.of(sent(self._array), self._layout)
+        return TensorGPU.of(copied_to_gpu(self._array), self._layout)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -139,11 +140,11 @@ class TensorCPU:
             return np.array(self._array, dtype)
         return np.asarray(self._array, dtype)
 
-    # There is no __buffer__, which Python has from 3.12 on: `torch.asarray` would take it before DLPack, and read whatever
-    # is there as float32 in one dimension, as it does with DALI's tensors.
+    # No __buffer__ (Python 3.12): `torch.asarray` prefers it to DLPack and reads any data as one-dimensional float32, as it
+    # does with DALI's tensors.
 
     def __bytes__(self) -> bytes:
-        """The elements, one behind the other."""
+        """Return the elements in C order."""
         return self._array.tobytes()
 
     def __dlpack__(self, **options: Any) -> Any:
@@ -153,47 +154,47 @@ class TensorCPU:
         return self._array.__dlpack_device__()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """It is pickled by value, which DALI refuses."""
+        """Pickle by value. DALI refuses to pickle tensors."""
         return TensorCPU, (self._array, self._layout)
 
     def __repr__(self) -> str:
-        return text_of("TensorCPU", self._facts())
+        return text_of("TensorCPU", self._property_lines())
 
     def __str__(self) -> str:
-        return text_of("TensorCPU", [numbers_in(self._array), *self._facts()])
+        return text_of("TensorCPU", [numbers_in(self._array), *self._property_lines()])
 
-    def _facts(self) -> list[str]:
-        layouts = [f"layout={self._layout}"] if self._layout else []  # without quotes, as in DALI, whose batches have them
+    def _property_lines(self) -> list[str]:
+        layouts = [f"layout={self._layout}"] if self._layout else []  # no quotes, as in DALI; only its lists have quotes
         return [f"dtype={self.dtype}", *layouts, f"shape={self.shape()}"]
 
 
 def view_of(data: Any) -> NDArray[Any]:
-    """The array that some data is, if need be as bytes."""
+    """Return data as an array without a copy; bytes become uint8."""
     if is_capsule(data):
         return array_of_capsule(data)
     return np.frombuffer(data, np.uint8) if isinstance(data, bytes) else np.asarray(data)
 
 
 def reinterpreted(array: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """An array whose bytes are taken for elements of another type.
+    """Return a view of an array with another dtype.
 
     Raises:
-        ArgumentClashError: those have another size.
+        ArgumentClashError: the dtypes differ in size.
     """
     return array.view(type_to_reinterpret(array.dtype, dtype))
 
 
 def address_of(array: NDArray[Any]) -> int:
-    """Of the first element."""
+    """Return the address of the first element."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 def copy_to_address(pointer: Any, arrays: Iterable[NDArray[Any]]) -> None:
-    """Copy the elements of arrays, one behind the other, to an address.
+    """Copy the elements of arrays back to back to an address.
 
     Raises:
-        ArgumentError: it is no address.
+        ArgumentError: the address is null.
     """
     address = checked_address(pointer)
     for array in arrays:
@@ -202,19 +203,16 @@ def copy_to_address(pointer: Any, arrays: Iterable[NDArray[Any]]) -> None:
         address += data.nbytes
 
 
-# Texts
-
-
 def text_of(kind: str, lines: Sequence[str]) -> str:
-    """What is shown of a tensor or a batch: its numbers, and facts about it."""
+    """Return the text of a tensor or batch: its elements and properties, one per line."""
     return f"{kind}(\n    " + ",\n    ".join(lines) + ")"
 
 
-def layout_fact(layout: str) -> list[str]:
-    """The layout as a fact, if there is one."""
+def layout_lines(layout: str) -> list[str]:
+    """Return the line about the layout; no line without a layout."""
     return [f'layout="{layout}"'] if layout else []
 
 
 def numbers_in(array: NDArray[Any]) -> str:
-    """The elements, or the first and the last ones if there are many."""
+    """Return the text of the elements; only of the first and last ones if there are many."""
     return np.array2string(array, prefix="    ", edgeitems=SHOWN_AT_EDGES)

@@ -1,4 +1,4 @@
-"""What `Pipeline.run` returns of outputs on a GPU: batches in its memory. See `dali_like.tensors.gpu_tensors`."""
+"""Batches on a GPU, as `Pipeline.run` returns them. See `dali_like.tensors.gpu_tensors` for the rules about streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.cuda_streams import stream_handle
 from dali_like.device.device_array import DeviceArray, arrays_to_host, copy_to
-from dali_like.device.device_memory import Dropped
+from dali_like.device.device_memory import UnpooledMemory
 from dali_like.device.interface import DeviceFence
 from dali_like.engine.memory.ring import Lease
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
@@ -24,17 +24,17 @@ __all__ = ["TensorListGPU", "let_wait"]
 
 
 class TensorListGPU:
-    """A batch on a GPU: samples of one dtype and number of dimensions, whose shapes may differ.
+    """A batch on a GPU: samples with one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        object: an array on the GPU whose first dimension counts the samples (a dense batch); a sequence of tensors or arrays
-            there; or another list, whose memory this one shares.
-        layout: the layout of each sample. Default: that of the tensors, or of the other list.
-        device_id: which GPU it is on. Default: the first.
+        object: an array on the GPU of shape (samples, *sample shape); a sequence of tensors or arrays there; or another
+            list, to share its memory.
+        layout: the layout of each sample. Default: that of the tensors or the other list.
+        device_id: the number of its GPU. Default: the first.
 
     Raises:
-        ArgumentError: the layout has another number of dimensions than the samples; the dtype is none of `DALIDataType`.
-        ArgumentTypeError: the samples have several dtypes or numbers of dimensions, or are on another device.
+        ArgumentError: the layout has another number of dimensions than the samples, or `DALIDataType` lacks the dtype.
+        ArgumentTypeError: the samples differ in dtype or number of dimensions, or are on another device.
         ArgumentClashError: the array has no dimensions.
     """
 
@@ -61,13 +61,13 @@ class TensorListGPU:
 
     @staticmethod
     def broadcast(tensor: Any, num_samples: int) -> TensorListGPU:
-        """A batch whose samples are all the same tensor, and share its memory."""
+        """Return a batch that repeats one tensor, sharing its memory."""
         sample = tensor if isinstance(tensor, TensorGPU) else TensorGPU(tensor)
         return TensorListGPU([sample] * num_samples, sample.layout())
 
     @classmethod
     def of_arrays(cls, data: DeviceSamples, layout: str) -> Self:
-        """A batch of what is known to be on a GPU."""
+        """Return a batch of arrays on a GPU, unchecked."""
         batch = cls.__new__(cls)
         batch._hold(data, layout)
         return batch
@@ -89,7 +89,7 @@ class TensorListGPU:
         return (self[i] for i in range(len(self)))
 
     def at(self, index: int) -> TensorGPU:
-        """As ``self[index]``: sample `index` as a tensor; negative indices count from the end.
+        """Return sample `index` as a tensor; negative indices count from the end.
 
         Raises:
             SampleIndexError: there is no such sample.
@@ -104,11 +104,11 @@ class TensorListGPU:
         return self._samples[index] if self._dense is None else self._dense.at(index)
 
     def _arrays(self) -> list[DeviceArray]:
-        """The memory of the batch, in the order of the samples."""
+        """Return the arrays of the batch, in the order of the samples."""
         return self._samples if self._dense is None else [self._dense]
 
     def shape(self) -> list[tuple[int, ...]]:
-        """The shape of each sample."""
+        """Return the shape of each sample."""
         if self._dense is not None:
             return [self._dense.shape[1:]] * len(self)
         return [sample.shape for sample in self._samples]
@@ -119,17 +119,17 @@ class TensorListGPU:
         return to_dali_type(self._first().dtype) if len(self) else DALIDataType.UINT8
 
     def ndim(self) -> int:
-        """The number of dimensions of each sample."""
+        """Return the number of dimensions of each sample."""
         if not len(self) and self._dense is None:
             return 1
         return len(self._first().shape) - (self._dense is not None)
 
     def layout(self) -> str:
-        """The layout of each sample; empty where none was given."""
+        """Return the layout of each sample; "" if there is none."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:
-        """Give the samples another layout, or none.
+        """Replace the layout of the samples; None or "" removes it.
 
         Raises:
             ArgumentError: the layout has another number of dimensions.
@@ -137,10 +137,10 @@ class TensorListGPU:
         self._layout = checked_layout(layout, self.ndim()) if len(self) else layout or ""
 
     def reinterpret(self, dtype: Any) -> None:
-        """Take the samples' bytes for elements of another type.
+        """Reinterpret the bytes of the samples as elements of another dtype.
 
         Raises:
-            ArgumentClashError: those have another size.
+            ArgumentClashError: the dtypes differ in size.
         """
         if self._dense is not None:
             self._dense = reinterpreted(self._dense, dtype)
@@ -148,25 +148,25 @@ class TensorListGPU:
             self._samples = [reinterpreted(sample, dtype) for sample in self._samples]
 
     def is_dense_tensor(self) -> bool:
-        """Whether all samples have the same shape, so that `as_tensor` can be had."""
+        """Whether all samples have the same shape, as `as_tensor` requires."""
         return self._dense is not None or len(set(self.shape())) <= 1
 
     def as_tensor(self) -> TensorGPU:
-        """The batch as one tensor. Its layout begins with N.
+        """Return the batch as one tensor. Its layout begins with N.
 
-        Samples that lie scattered in memory are copied together, once; the list then consists of parts of that tensor.
+        Scattered samples are copied together once; the list then consists of parts of that tensor.
 
         Raises:
             RaggedError: the samples have different shapes.
         """
         if self._dense is None:
-            self._dense = self._put_together(self._dense_shape())
+            self._dense = self._concatenated(self._dense_shape())
             self._samples = []
         is_named = self._layout or len(self._dense.shape) == 1
         return TensorGPU.of(self._dense, "N" + self._layout if is_named else "")
 
     def as_reshaped_tensor(self, shape: Sequence[int]) -> TensorGPU:
-        """All elements as one tensor of another shape. Those of samples that lie scattered in memory are copied together.
+        """Return all elements as one tensor of another shape. Copies if the samples are scattered.
 
         Raises:
             ArgumentClashError: the shape has another number of elements.
@@ -175,23 +175,23 @@ class TensorListGPU:
         if self.is_dense_tensor():
             tensor = self.as_tensor()
             return tensor if tensor.shape() == list(shape) else TensorGPU.of(tensor._array.viewed(shape), "")
-        return TensorGPU.of(self._put_together(shape), "N" if len(shape) == 1 and not self._layout else "")
+        return TensorGPU.of(self._concatenated(shape), "N" if len(shape) == 1 and not self._layout else "")
 
     def data_ptr(self) -> int:
-        """The address of the first element. Only the samples of a dense list lie one behind the other."""
+        """Return the address of the first element. Only the samples of a dense batch are contiguous."""
         return self.as_tensor().data_ptr() if self.is_dense_tensor() else self._first().address
 
     def device_id(self) -> int:
-        """The number of the GPU.
+        """Return the number of the GPU.
 
         Raises:
-            ArgumentClashError: the batch has no samples, and so is nowhere.
+            ArgumentClashError: the batch has no samples, and so no device.
         """
         return self._first().device.device_id
 
     @property
     def stream(self) -> int:
-        """The handle of the stream that it has been filled on."""
+        """The handle of the stream that fills the batch."""
         return self._first().device.stream
 
     def copy_to_external(
@@ -201,16 +201,16 @@ class TensorListGPU:
         non_blocking: bool = False,
         use_copy_kernel: bool = False,
     ) -> None:
-        """Copy the samples, one behind the other, to memory of the GPU; see `TensorGPU.copy_to_external`."""
+        """Copy the samples back to back to GPU memory; see `TensorGPU.copy_to_external`."""
         if len(self):
             copy_to_external(self._arrays(), ptr, cuda_stream, non_blocking=non_blocking)
 
     def reset(self) -> None:
-        """Let go of the samples."""
+        """Remove all samples."""
         self._hold([], "")
 
     def as_cpu(self) -> TensorListCPU:
-        """A copy in host memory.
+        """Return a copy in host memory.
 
         Raises:
             DeviceError: the copy has failed.
@@ -220,7 +220,7 @@ class TensorListGPU:
 
     @property
     def ready(self) -> DeviceFence:
-        """Passes when the batch has been filled.
+        """A fence that passes when the batch is filled.
 
         Raises:
             ArgumentClashError: the batch has no samples.
@@ -228,7 +228,7 @@ class TensorListGPU:
         return self._first().ready
 
     def wait_for_copies(self, stream: int | None) -> None:
-        """Let a stream wait until the batch has been filled; None: all streams in use."""
+        """Make a stream wait until the batch is filled; None: all streams in use."""
         if len(self):
             self._first().let_wait(stream)
 
@@ -236,23 +236,23 @@ class TensorListGPU:
         if self._dense is not None:
             return self._dense
         if not self._samples:
-            raise ArgumentClashError("a batch without samples is on no GPU")
+            raise ArgumentClashError("a batch without samples has no GPU")
         return self._samples[0]
 
     def _dense_shape(self) -> tuple[int, ...]:
         check_one_shape(self.shape(), "tensor")
         return len(self), *self._first().shape
 
-    def _put_together(self, shape: tuple[int, ...]) -> DeviceArray:
-        """The samples, one behind the other, in memory of their own."""
+    def _concatenated(self, shape: tuple[int, ...]) -> DeviceArray:
+        """Copy the samples back to back to new memory."""
         first = self._first()
         device = first.device
         block = device.allocate(max(sum(array.nbytes for array in self._samples), 1))
         copy_to(block.address, self._samples, device, None, waits=True)
-        return DeviceArray(device, block.address, shape, first.dtype, Lease(Dropped(device), block), device.record())
+        return DeviceArray(device, block.address, shape, first.dtype, Lease(UnpooledMemory(device), block), device.record())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise ArgumentTypeError("a batch on a GPU cannot be pickled; as_cpu() can be")
+        raise ArgumentTypeError("a batch on a GPU cannot be pickled; pickle its as_cpu()")
 
     def __repr__(self) -> str:
         layout = f', layout="{self._layout}"' if self._layout else ""
@@ -263,15 +263,15 @@ class TensorListGPU:
 
 
 def let_wait(outputs: Sequence[Any], cuda_stream: Any = None) -> None:
-    """Let a stream wait until the outputs of a pipeline are there; None: all streams in use. See `Pipeline.run`.
+    """Make a stream wait until the outputs of a pipeline are filled; None: all streams in use. See `Pipeline.run`.
 
     Raises:
-        ArgumentTypeError: it is no stream.
+        ArgumentTypeError: `cuda_stream` is not a stream.
     """
     waited: list[Any] = []
     for output in outputs:
         if isinstance(output, TensorListGPU) and len(output):
             ready = output.ready
-            if not any(ready is fence for fence in waited):  # most often it is that of all outputs
+            if not any(ready is fence for fence in waited):  # usually all outputs share one fence
                 output.wait_for_copies(stream_handle(cuda_stream))
                 waited.append(ready)

@@ -1,12 +1,12 @@
-"""What `Pipeline.run` returns of outputs on a GPU: batches of tensors in its memory.
+"""Tensors on a GPU: one sample, or a dense batch as one tensor. For batches see `dali_like.tensors.gpu_tensor_lists`.
 
-The methods follow ``nvidia.dali.tensors`` 1.53. Nothing here copies unless it says so. Batches are filled by copies that may
-not have ended: whoever gets at the memory by DLPack, by the CUDA Array Interface or by `Pipeline.run` works on a stream that
-has been told to wait for them. Whoever takes an address, by `data_ptr`, has to do that himself, on the `stream` given.
+The methods follow ``nvidia.dali.tensors`` 1.53, and copy only if their documentation says so. The copies that fill a
+batch may be in progress. DLPack, the CUDA Array Interface and `Pipeline.run` make the user's streams wait for them.
+Code that uses the address from `data_ptr` must wait on `stream` itself.
 
-A batch keeps its memory, and so does everything that has been made of it. When it is dropped, that memory is used again as
-soon as the GPU has done what is on its default stream and on the current streams of PyTorch and CuPy in that thread. Work on
-other streams has to have ended, or the batch has to be held until then: the rule that PyTorch has for its own tensors.
+A batch and all views of it keep its memory alive. When the last one is dropped, the memory is reused after the work
+queued by then on the default stream and on the current streams of PyTorch and CuPy in that thread. On other streams,
+keep the batch until their work has finished. PyTorch has the same rule for its own tensors.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ __all__ = ["TensorGPU"]
 
 
 def adopted(data: Any, device_id: int) -> DeviceArray:
-    """An array of the user's on a GPU.
+    """Return an array of the user's on a GPU.
 
     Raises:
-        ArgumentTypeError: it is no array on that GPU.
+        ArgumentTypeError: the data is not an array on that GPU.
     """
     if isinstance(data, TensorGPU):
         return data._array
@@ -50,35 +50,35 @@ def adopted(data: Any, device_id: int) -> DeviceArray:
     return DeviceArray(device, *array, device.record())
 
 
-def sent(samples: Samples) -> Any:
-    """A copy of samples in host memory on the first GPU: of one array, or of a sequence of arrays.
+def copied_to_gpu(samples: Samples) -> Any:
+    """Return a copy on the first GPU of samples in host memory: one array, or a sequence of arrays.
 
     Raises:
-        DeviceError: there is no GPU, or the copy could not be begun.
+        DeviceError: there is no GPU, or the copy could not be queued.
         MissingExtraError: CuPy is not installed.
-        OutOfMemoryError: the GPU does not have so much memory.
+        OutOfMemoryError: the GPU has too little free memory.
     """
     check_device(0, "a copy on a GPU")
     copier = Copier(shared_device(0), lambda nbytes: np.empty(nbytes, np.uint8))
     (made,) = copier.send([samples])
-    copier.close()  # what has been copied may be overwritten from now on
+    copier.close()  # waits: the user may overwrite the samples from now on
     return made
 
 
 class TensorGPU:
     """One sample, or a dense batch as one tensor, on a GPU.
 
-    It has the CUDA Array Interface and the DLPack interface, so that ``cupy.asarray(tensor)``,
-    ``torch.from_dlpack(tensor)`` and ``jax.dlpack.from_dlpack(tensor)`` are views of it.
+    Supports the CUDA Array Interface and DLPack, so that ``cupy.asarray(tensor)``, ``torch.from_dlpack(tensor)`` and
+    ``jax.dlpack.from_dlpack(tensor)`` are views of it.
 
     Args:
-        object: an array on the GPU that has one of these interfaces.
-        layout: a letter for each dimension, such as "HWC", or nothing.
-        device_id: which GPU it is on. Default: the first.
+        object: an array on the GPU with one of these interfaces.
+        layout: a letter for each dimension, such as "HWC"; None or "" for no layout.
+        device_id: the number of its GPU. Default: the first.
 
     Raises:
-        ArgumentError: the layout has another number of dimensions, or the dtype is none of `DALIDataType`.
-        ArgumentTypeError: it is no array on that GPU.
+        ArgumentError: the layout has another number of dimensions, or `DALIDataType` lacks the dtype.
+        ArgumentTypeError: the object is not an array on that GPU.
     """
 
     __slots__ = ("__weakref__", "_array", "_layout")
@@ -88,7 +88,7 @@ class TensorGPU:
 
     @classmethod
     def of(cls, array: DeviceArray, layout: str | None) -> Self:
-        """The tensor of an array."""
+        """Return the tensor of an array."""
         tensor = cls.__new__(cls)
         tensor._hold(array, layout)
         return tensor
@@ -99,7 +99,7 @@ class TensorGPU:
         self._layout = checked_layout(layout, len(array.shape))
 
     def shape(self) -> list[int]:
-        """The extents of the dimensions."""
+        """Return the extents of the dimensions."""
         return list(self._array.shape)
 
     @property
@@ -108,15 +108,15 @@ class TensorGPU:
         return to_dali_type(self._array.dtype)
 
     def ndim(self) -> int:
-        """The number of dimensions."""
+        """Return the number of dimensions."""
         return len(self._array.shape)
 
     def layout(self) -> str:
-        """The layout; empty where none was given."""
+        """Return the layout; "" if there is none."""
         return self._layout
 
     def set_layout(self, layout: str | None) -> None:
-        """Give it another layout, or none.
+        """Replace the layout; None or "" removes it.
 
         Raises:
             ArgumentError: the layout has another number of dimensions.
@@ -124,7 +124,7 @@ class TensorGPU:
         self._layout = checked_layout(layout, self.ndim())
 
     def squeeze(self, dim: int | None = None) -> bool:
-        """Remove the dimensions of extent 1, or that one dimension if it is; and say whether there were any.
+        """Remove the dimensions of extent 1, or only dimension `dim` if its extent is 1; return whether any was removed.
 
         Raises:
             ArgumentClashError: there is no dimension `dim`.
@@ -136,32 +136,32 @@ class TensorGPU:
         return bool(removed)
 
     def reinterpret(self, dtype: Any) -> None:
-        """Take its bytes for elements of another type.
+        """Reinterpret the bytes as elements of another dtype.
 
         Raises:
-            ArgumentClashError: those have another size.
+            ArgumentClashError: the dtypes differ in size.
         """
         self._array = reinterpreted(self._array, dtype)
 
     def source_info(self) -> str:
-        """Where the data comes from: empty, since no source of this version says so."""
+        """Return where the data comes from: always "" in this version."""
         return ""
 
     def get_property(self, name: str) -> str | None:
-        """What is known besides: "layout", if there is one; None for everything else."""
+        """Return a property by name: "layout" if there is one, otherwise None."""
         return self._layout or None if name == "layout" else None
 
     def device_id(self) -> int:
-        """The number of the GPU."""
+        """Return the number of the GPU."""
         return self._array.device.device_id
 
     @property
     def stream(self) -> int:
-        """The handle of the stream that it has been filled on."""
+        """The handle of the stream that fills the tensor."""
         return self._array.device.stream
 
     def data_ptr(self) -> int:
-        """The address of the first element. The tensor has been filled when its `stream` has come so far."""
+        """Return the address of the first element. The tensor is filled when its `stream` has reached this point."""
         return self._array.address
 
     def copy_to_external(
@@ -171,23 +171,23 @@ class TensorGPU:
         non_blocking: bool = False,
         use_copy_kernel: bool = False,
     ) -> None:
-        """Copy the elements, one behind the other, to memory of the GPU, where there must be room for them.
+        """Copy the elements in C order to GPU memory with room for all of them.
 
         Args:
             ptr: the address.
-            cuda_stream: the copy comes behind what is on it, and what is put on it later behind the copy. Default: the
+            cuda_stream: the stream to order the copy on: after its earlier work, before its later work. Default: the
                 GPU's default stream.
             non_blocking: whether to return before the copy has ended.
-            use_copy_kernel: without effect: the copy engine copies.
+            use_copy_kernel: ignored; the copy engine copies.
 
         Raises:
-            ArgumentError: it is no address.
+            ArgumentError: the address is null.
             DeviceError: the copy has failed.
         """
         copy_to_external([self._array], ptr, cuda_stream, non_blocking=non_blocking)
 
     def as_cpu(self) -> TensorCPU:
-        """A copy in host memory.
+        """Return a copy in host memory.
 
         Raises:
             DeviceError: the copy has failed.
@@ -202,7 +202,7 @@ class TensorGPU:
         array = self._array
         if dl_device is not None and tuple(dl_device) != array.device.dlpack_device:
             return array.to_host().__dlpack__()
-        if stream != -1:  # which stands for no synchronisation; None for the default stream, and for those in use
+        if stream != -1:  # -1: no synchronization; None: the default stream, here all streams in use
             array.let_wait(stream)
         return array.device.export(array.on_gpu, **options)
 
@@ -210,7 +210,7 @@ class TensorGPU:
         return self._array.device.dlpack_device
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise ArgumentTypeError("a tensor on a GPU cannot be pickled; as_cpu() can be")
+        raise ArgumentTypeError("a tensor on a GPU cannot be pickled; pickle its as_cpu()")
 
     def __repr__(self) -> str:
         layout = f', layout="{self._layout}"' if self._layout else ""
@@ -233,9 +233,9 @@ def copy_to_external(arrays: list[DeviceArray], pointer: Any, cuda_stream: Any, 
 
 
 def reinterpreted(array: DeviceArray, dtype: Any) -> DeviceArray:
-    """An array whose bytes are taken for elements of another type.
+    """Return a view of an array with another dtype.
 
     Raises:
-        ArgumentClashError: those have another size.
+        ArgumentClashError: the dtypes differ in size.
     """
     return array.viewed(dtype=type_to_reinterpret(np.dtype(array.dtype), dtype))

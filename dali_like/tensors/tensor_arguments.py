@@ -1,4 +1,4 @@
-"""What the methods of tensors and batches need, checked: the same in host memory and on a GPU."""
+"""Checks of arguments that tensors and batches share, in host memory and on a GPU."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dali_like.types import numpy_dtype, to_dali_type
 
 
 def checked_layout(layout: str | None, ndim: int) -> str:
-    """A layout; empty where none was given.
+    """Return the layout; "" if there is none.
 
     Raises:
-        ArgumentError: it has another number of dimensions.
+        ArgumentError: the layout has another number of dimensions.
     """
     if layout and len(layout) != ndim:
         raise ArgumentError(f"The layout '{layout}' cannot describe {ndim}-dimensional data")
@@ -26,33 +26,33 @@ def checked_layout(layout: str | None, ndim: int) -> str:
 
 
 def checked_shape(shape: Sequence[int], size: int) -> tuple[int, ...]:
-    """The shape of a tensor that is made of all elements of a batch.
+    """Return the shape of a tensor made of all `size` elements of a batch.
 
     Raises:
-        ArgumentClashError: it has another number of elements.
+        ArgumentClashError: the shape has another number of elements.
     """
     shape = tuple(map(operator.index, shape))
     if min(shape, default=0) < 0 or math.prod(shape) != size:
-        raise ArgumentClashError(f"the batch has {size} elements, and not as many as the shape {shape}")
+        raise ArgumentClashError(f"the batch has {size} elements; the shape {shape} needs another number")
     return shape
 
 
 def check_one_shape(shapes: Sequence[tuple[int, ...]], whole: str) -> None:
-    """Check that the samples of a batch have one shape, so that they can be one array or tensor, as `whole` says.
+    """Check that all samples have one shape. `whole` names the result in the message: "array" or "tensor".
 
     Raises:
-        RaggedError: they have several.
+        RaggedError: the samples have different shapes.
     """
     different = sorted(set(shapes))
     if len(different) > 1:
         raise RaggedError(
             f"Tensors in the list must have the same shape to make one {whole}; these have {len(different)} different "
-            f"ones, from {different[0]} to {different[-1]}. Use at(i) or iterate, or make them equal before"
+            f"ones, from {different[0]} to {different[-1]}. Use at(i), iterate, or resize the samples first"
         )
 
 
 def axes_of_extent_1(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:
-    """The dimensions of extent 1: all of them, or `dim` if it is one.
+    """Return the dimensions of extent 1; with `dim`, only that one.
 
     Raises:
         ArgumentClashError: there is no dimension `dim`.
@@ -65,29 +65,29 @@ def axes_of_extent_1(shape: Sequence[int], dim: int | None) -> tuple[int, ...]:
 
 
 def without_axes(layout: str, removed: Collection[int]) -> str:
-    """What is left of a layout when dimensions are removed."""
+    """Return the layout without the letters of removed dimensions."""
     return "".join(letter for axis, letter in enumerate(layout) if axis not in removed)
 
 
 def type_to_reinterpret(own: np.dtype[Any], dtype: Any) -> np.dtype[Any]:
-    """The type that elements are to be taken for.
+    """Return the dtype to reinterpret elements as.
 
     Raises:
-        ArgumentClashError: its elements have another size.
+        ArgumentClashError: it differs in size from the dtype of the elements.
     """
     target = numpy_dtype(to_dali_type(dtype))
     if target.itemsize != own.itemsize:
         raise ArgumentClashError(
-            f"elements of {own} cannot be taken for {target}, which have another size: {target.itemsize} bytes"
+            f"{own} cannot be reinterpreted as {target}: the sizes differ, {own.itemsize} and {target.itemsize} bytes"
         )
     return target
 
 
 def checked_address(pointer: Any) -> int:
-    """The address that something is to be copied to.
+    """Return the target address of a copy.
 
     Raises:
-        ArgumentError: it is the null pointer.
+        ArgumentError: the pointer is null.
     """
     address = pointer.value if isinstance(pointer, ctypes.c_void_p) else operator.index(pointer)
     if not address:

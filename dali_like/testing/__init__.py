@@ -1,4 +1,4 @@
-"""Helpers for tests, this library's and its users': a simulated GPU in plain memory.
+"""Helpers for tests of this library and of its users: a simulated GPU in host memory.
 
 No other package imports from here.
 """

@@ -1,16 +1,15 @@
-"""A stand-in for a GPU, in plain memory: for tests on machines without one, the library's and those of its users.
+"""A simulated GPU in host memory, for tests on machines without one: those of this library and of its users.
 
-What is put on a stream is carried out only when somebody waits for it, or when the test says so: `SimulatedDevice.run`.
-Until then a copy has neither read its source nor written its target, as with a GPU that is behind. So a slot that is used
-again before its copy has ended shows as a wrong batch, every time.
+Queued work runs only when someone waits for it, or when the test calls `SimulatedDevice.run`. Until then, a copy has
+neither read its source nor written its target, as on a GPU that is behind. So reusing a slot before its copy has ended
+always shows as a wrong batch.
 
-Copies from memory that is not page-locked take their bytes at once, as the driver of a GPU does. Everything is checked that
-a GPU would not take well: that pages are unlocked only when no copy is to read them any more, that memory that has been
-given back is not touched, and that copies stay within their block.
+Copies from memory that is not page-locked read it at once, as a GPU's driver does. The device records faults that a
+real GPU would not forgive: unlocking pages that a copy still reads, touching freed memory, and copying beyond a block.
 
 >>> from dali_like.device.opening import substitute
 >>> with substitute(SimulatedDevice):
-...     pass  # pipelines that are built here find a GPU
+...     pass  # pipelines built here find a GPU
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from dali_like.device.interface import OWN_STREAM, GpuArray
 from dali_like.engine.memory.space import mib
 from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
 
-#: The stream that users' work is on unless they say otherwise.
+#: The default stream of users' work.
 DEFAULT_STREAM = 0
-#: What memory of the device reads as that has not been written, or has been given back.
+#: Content of memory that is uninitialized or freed.
 _POISON = 0xDD
 
 
 class Marker:
-    """A place on a stream, which has passed when the stream has come to it."""
+    """A point on a stream; done when the stream has reached it."""
 
     def __init__(self, stream: SimulatedStream) -> None:
         self.stream = stream
@@ -53,17 +52,17 @@ class SimulatedFence:
         self.markers = markers
 
     def passed(self) -> bool:
-        """Whether the streams have come to it. They do not move by being asked."""
+        """Whether the streams have reached the fence. Asking does not advance them."""
         return all(marker.is_done for marker in self.markers)
 
     def wait(self) -> None:
-        """Let the streams come to it."""
+        """Run the streams up to the fence."""
         for marker in self.markers:
             marker.stream.run_to(marker)
 
     @property
     def error(self) -> DeviceError | None:
-        """What has failed before it, since the fence before."""
+        """The first failure of work between the previous fence and this one; None if there was none."""
         return next((marker.error for marker in self.markers if marker.error is not None), None)
 
 
@@ -71,12 +70,12 @@ class SimulatedStamp(SimulatedFence):
     """See `dali_like.device.interface.Stamp`."""
 
     def time_ns(self) -> int | None:
-        """When the stream came to it."""
+        """Return the time when the stream reached the stamp."""
         return self.markers[0].passed_ns or None
 
 
 class SimulatedStream:
-    """What is to be carried out, in order: functions, and fences to be waited for."""
+    """A queue of functions to run and fences to wait for."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
@@ -84,16 +83,16 @@ class SimulatedStream:
         self._error: DeviceError | None = None
 
     def __len__(self) -> int:
-        """How much there is on it, fences and places included."""
+        """Return the number of queued entries, fences and markers included."""
         return len(self._waiting)
 
     def put(self, step: Callable[[], None] | SimulatedFence) -> None:
-        """Put something on it."""
+        """Queue a function or a fence."""
         with self._lock:
             self._waiting.append(step)
 
     def mark(self) -> Marker:
-        """A place behind all that is on it now."""
+        """Return a marker behind all queued entries."""
         with self._lock:
             marker = Marker(self)
             if self._waiting:
@@ -103,13 +102,13 @@ class SimulatedStream:
             return marker
 
     def run_to(self, marker: Marker | None) -> None:
-        """Carry out everything up to a place; None: everything."""
+        """Run all entries up to a marker; None: all entries."""
         with self._lock:
             while self._waiting and not (marker is not None and marker.is_done):
                 self.step()
 
     def step(self) -> None:
-        """Carry out what comes next. If it is a fence, other streams come to it first."""
+        """Run the next entry. If it is a fence, the streams it depends on run first."""
         with self._lock:
             step = self._waiting[0]
             if isinstance(step, SimulatedFence):
@@ -140,26 +139,27 @@ class SimulatedBlock:
         device.blocks[self.address] = self.memory
 
     def __del__(self) -> None:
-        # What is not yet carried out must not touch it any more; the memory itself stays, for that to be seen.
+        # Queued work must not touch freed memory. Keep the poisoned memory so that tests can see writes to it.
         self.memory[:] = _POISON
         self._device.dropped.append(self._device.blocks.pop(self.address))
 
 
 class SimulatedDevice:
-    """A GPU of plain memory; see `dali_like.device.interface.Device`.
+    """A GPU in host memory; see `dali_like.device.interface.Device`.
 
     Args:
         device_id: its number.
-        capacity_bytes: how much memory it has.
-        refuses_to_lock: whether it page-locks nothing.
+        capacity_bytes: size of its memory.
+        refuses_to_lock: whether page-locking fails.
 
     Attributes:
-        current_stream: the stream that is the user's current one.
-        registered: the page-locked extents: their sizes by their addresses.
-        num_registrations: how many extents have been page-locked so far.
-        copies: of each upload, how many bytes, and whether it was from page-locked memory.
-        faults: what has been done that a GPU would not have taken well.
-        decode: decodes an image, given the file, and whether it is to be gray and upright; None: it cannot be decoded.
+        current_stream: the user's current stream.
+        registered: sizes of the page-locked extents, by address.
+        num_registrations: number of extents page-locked so far.
+        copies: for each upload, its size in bytes, and whether the source was page-locked.
+        faults: descriptions of errors that a real GPU would not forgive.
+        decode: decodes an image, given the file, whether to return gray, and whether to apply the orientation; returns
+            None for files that it cannot decode.
     """
 
     def __init__(self, device_id: int = 0, *, capacity_bytes: int = 1 << 30, refuses_to_lock: bool = False) -> None:
@@ -183,16 +183,15 @@ class SimulatedDevice:
         self._readers: dict[int, tuple[int, int]] = {}
         self._numbers = itertools.count()
 
-    # For tests
-
+    # Controls for tests
     def make_stream(self) -> int:
-        """Another stream; its handle."""
+        """Create another stream and return its handle."""
         handle = next(self._handles)
         self._streams[handle] = SimulatedStream(self._lock)
         return handle
 
     def run(self, stream: int = OWN_STREAM, steps: int | None = None) -> None:
-        """Carry out what is on a stream, or the first few steps of it."""
+        """Run the queued work of a stream, or only its first `steps` entries."""
         waiting = self._stream(stream)
         if steps is None:
             waiting.run_to(None)
@@ -200,24 +199,23 @@ class SimulatedDevice:
             waiting.step()
 
     def num_waiting(self, stream: int = OWN_STREAM) -> int:
-        """How much there is on a stream that has not been carried out."""
+        """Return the number of queued entries of a stream."""
         return len(self._stream(stream))
 
     def launch(self, kernel: Callable[[], None], stream: int = DEFAULT_STREAM) -> None:
-        """Put a kernel on a stream: any function."""
+        """Queue a kernel, which is any function, on a stream."""
         self._stream(stream).put(kernel)
 
     def fail(self, *, when_carried_out: bool = False) -> None:
-        """Let the next upload fail: when it is begun, or later, when it is carried out."""
+        """Make the next upload fail: when it is queued, or when it runs."""
         self._failures.append(when_carried_out)
 
     @property
     def free_bytes(self) -> int:
-        """How much memory is left."""
+        """The free memory in bytes."""
         return self.capacity_bytes - sum(memory.nbytes for memory in self.blocks.values())
 
-    # See `dali_like.device.interface.Device`
-
+    # Implementation of `dali_like.device.interface.Device`
     def register(self, address: int, nbytes: int) -> None:
         """See `Pinning.register`."""
         if self.refuses_to_lock:
@@ -233,15 +231,15 @@ class SimulatedDevice:
         with self._lock:
             nbytes = self.registered.pop(address, 0)
             if not nbytes:
-                self.faults.append(f"{address:#x} was unlocked, and had not been locked")
+                self.faults.append(f"{address:#x} was unlocked without having been locked")
             if any(begin < address + nbytes and address < begin + size for begin, size in self._readers.values()):
-                self.faults.append(f"{address:#x} was unlocked before it had been copied")
+                self.faults.append(f"{address:#x} was unlocked before its copy ended")
 
     def allocate(self, nbytes: int) -> SimulatedBlock:
         """See `Device.allocate`."""
         if nbytes > self.free_bytes:
             raise OutOfMemoryError(
-                f"GPU {self.device_id} has {mib(self.free_bytes)} of memory left, and {mib(nbytes)} are needed"
+                f"GPU {self.device_id} has {mib(self.free_bytes)} of memory left, but {mib(nbytes)} are needed"
             )
         return SimulatedBlock(self, nbytes)
 
@@ -302,17 +300,17 @@ class SimulatedDevice:
         """See `Device.adopt`."""
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is None:
-            raise ArgumentTypeError(f"a {type(value).__qualname__} is no array on a GPU")
+            raise ArgumentTypeError(f"a {type(value).__qualname__} is not an array on a GPU")
         return GpuArray(interface["data"][0], tuple(interface["shape"]), np.dtype(interface["typestr"]), value)
 
     def export(self, array: GpuArray, **options: Any) -> Any:
-        """See `Device.export`. As NumPy reads it at once, the streams in use carry out what is on them."""
+        """See `Device.export`. NumPy reads the array at once, so the streams in use run first."""
         for handle in self._in_use():
             self._stream(handle).run_to(None)
         return as_numpy(array).__dlpack__()
 
     def decode_images(self, encoded: Sequence[bytes], *, is_gray: bool, is_upright: bool) -> Sequence[Any]:
-        """See `Device.decode_images`. What can be decoded is decided by `decode`."""
+        """See `Device.decode_images`; calls `decode`."""
         return [self.decode(file, is_gray, is_upright) for file in encoded]
 
     @property
@@ -342,7 +340,7 @@ class SimulatedDevice:
 
     def _check_block(self, address: int, nbytes: int) -> None:
         if not any(begin <= address and address + nbytes <= begin + block.nbytes for begin, block in self.blocks.items()):
-            self.faults.append(f"a copy of {nbytes} bytes to {address:#x} is in no block")
+            self.faults.append(f"a copy of {nbytes} bytes to {address:#x} lies outside of all blocks")
 
     def _write(self, target: int, data: bytes) -> None:
         self._check_block(target, len(data))
@@ -350,7 +348,7 @@ class SimulatedDevice:
 
 
 class SimulatedArray:
-    """An array of the user's in the memory of the stand-in, as CuPy's or PyTorch's would be in that of a GPU."""
+    """A user's array in the memory of the simulated device, like an array of CuPy or PyTorch on a GPU."""
 
     def __init__(self, array: Any) -> None:
         self.array: NDArray[Any] = np.ascontiguousarray(array)
@@ -362,7 +360,7 @@ class SimulatedArray:
 
 
 def as_numpy(array: GpuArray) -> NDArray[Any]:
-    """The memory of the stand-in itself, as an array."""
+    """Return the memory of an array on the simulated device as a NumPy array."""
 
     class _Exported:
         __array_interface__ = {  # noqa: RUF012

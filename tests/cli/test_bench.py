@@ -93,12 +93,12 @@ def test_a_function_is_named_by_its_module_or_file(where: str) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a_program", "say module:function"),
+        ("a_program", "use module:function"),
         ("a_program:nothing", "has no function nothing"),
         ("a_program:number", "has no function number"),
         ("a_program:made", "name the function that makes it"),
         ("no_program:serial", "no module no_program"),
-        ("no_program.py:serial", "no file no_program.py"),
+        ("no_program.py:serial", "no such file: no_program.py"),
     ],
 )
 def test_what_is_not_there_is_a_usage_error(name: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,12 +110,12 @@ def test_what_is_not_there_is_a_usage_error(name: str, message: str, capsys: pyt
 def test_a_function_that_cannot_be_told_the_settings_is_refused() -> None:
     factory = factory_of(options_of("a_program:by_hand"))
     factory.make(py_num_workers=3).close()
-    with pytest.raises(ArgumentError, match="by_hand does not take prefetch_queue_depth"):
+    with pytest.raises(ArgumentError, match="by_hand does not accept prefetch_queue_depth"):
         factory.make(prefetch_queue_depth=3, py_num_workers=1)
 
 
 def test_a_function_that_makes_something_else_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="zeros has returned a ndarray"):
+    with pytest.raises(ArgumentError, match="zeros returned a ndarray"):
         Factory(np.zeros, "zeros", {"shape": 3}).make()
 
 
@@ -358,11 +358,11 @@ def test_bench_tells_what_each_worker_brings_and_doubts_what_cannot_be(
     assert gains == [[], ["+60%"], ["+12%"]]
     assert "The fastest is py_num_workers=4" in out
     assert "You have 1, at 50% of that rate" in out
-    assert ("have disturbed the figures" in out) == (limit < 100)
+    assert ("disturbed the figures" in out) == (limit < 100)
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"), [("1;2", "say numbers of workers, as 1,2,4, not '1;2'"), ("0", "at least one")]
+    ("numbers", "message"), [("1;2", "expected numbers of workers such as 1,2,4, not '1;2'"), ("0", "at least one")]
 )
 def test_bench_refuses_numbers_of_workers_that_are_none(
     numbers: str, message: str, capsys: pytest.CaptureFixture[str]
@@ -504,7 +504,7 @@ def test_tune_says_nothing_of_repeated_trials_where_there_were_none(
     status, out, _ = run(capsys, "tune", "a_program:parallel")
 
     assert status == 0
-    assert "Each has been measured once" in out
+    assert "Each was measured once" in out
     assert "Repeated" not in out
 
 
@@ -527,7 +527,7 @@ def test_tune_says_so_if_nothing_works(measured: Measured, capsys: pytest.Captur
     measured(lambda settings: outcome(100, 10 * MIB))
     status, out, _ = run(capsys, "tune", "a_program:parallel", "--memory", "1MiB")
     assert status == 1
-    assert re.search(r"Nothing has worked within 1 MiB; the least was \d+ MiB: raise --memory\.", out)
+    assert re.search(r"No settings work within 1 MiB; the smallest use was \d+ MiB: raise --memory\.", out)
 
 
 @pytest.mark.usefixtures("program")
@@ -558,5 +558,5 @@ def test_sizes_of_memory(text: str, nbytes: int) -> None:
 
 
 def test_other_sizes_are_usage_errors() -> None:
-    with pytest.raises(ArgumentError, match="--memory many: say"):
+    with pytest.raises(ArgumentError, match="--memory many: expected"):
         tune._bytes("many")

@@ -1,4 +1,4 @@
-"""Datasets for the tests of loaders, and what their batches are compared by. Spawned workers import this module."""
+"""Datasets for the tests of loaders, and comparisons of batches. Spawned workers import this module."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Squares:
 
 
 class Made(Squares):
-    """What a function makes of an index."""
+    """The result of a function for each index."""
 
     def __init__(self, make: Callable[[int], Any], length: int = 20) -> None:
         super().__init__(length)
@@ -41,7 +41,7 @@ class Made(Squares):
 
 
 class Dice(Squares):
-    """What the global generators say when a sample is made."""
+    """Draws from the global generators for each sample."""
 
     def __getitem__(self, index: int) -> Any:
         return index, random.random(), float(np.random.rand())
@@ -63,7 +63,7 @@ class Stream(IterableDataset[Any]):
 
 
 class DiceStream(Stream):
-    """What the global generators say, when the walk begins and at each item."""
+    """Draws from the global generators, at the beginning and for each item."""
 
     def __iter__(self) -> Iterator[Any]:
         numbers, at_first = super().__iter__(), float(np.random.rand())
@@ -82,14 +82,14 @@ class Box:
 
 
 def loader_of(dataset: Any, workers: int = 0, method: Any = "fork", **options: Any) -> DataLoader[Any]:
-    """A loader with so many workers, which are started in this way."""
+    """Return a loader with a number of workers and a start method."""
     if workers:
         options["multiprocessing_context"] = method
     return DataLoader(dataset, num_workers=workers, **options)
 
 
 def plain(value: Any) -> Any:
-    """A batch as something that can be compared: every type, dtype and shape counts."""
+    """Convert a batch for `==`, including all types, dtypes and shapes."""
     if isinstance(value, (np.ndarray, np.generic)):
         return type(value).__name__, value.dtype.str, value.shape, value.tolist()
     if isinstance(value, Mapping):
@@ -102,10 +102,10 @@ def plain(value: Any) -> Any:
 
 
 def all_of(loader: Any) -> list[Any]:
-    """All batches of an epoch, to be compared."""
+    """Return all batches of an epoch, for `==`."""
     return [plain(batch) for batch in loader]
 
 
 def labels_of(loader: Any) -> list[list[int]]:
-    """The labels in all batches of an epoch."""
+    """Return the labels in all batches of an epoch."""
     return [batch[1].tolist() for batch in loader]

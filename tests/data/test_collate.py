@@ -1,4 +1,4 @@
-"""Collation: what becomes of samples of each kind, and which do not make a batch."""
+"""Collation of samples of each type, and errors."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Box:
 
 
 class Named(collections.UserList[Any]):
-    """A list that carries an attribute."""
+    """A list with an attribute."""
 
     name = "none"
 
 
 class Fixed(Sequence[Any]):
-    """A sequence that is made of its items, and cannot be changed."""
+    """An immutable sequence, constructed from its items."""
 
     def __init__(self, items: list[Any]) -> None:
         self.items = items
@@ -58,7 +58,7 @@ class Fixed(Sequence[Any]):
 
 
 class Fields(Mapping[str, Any]):
-    """A mapping that cannot be made of a dict."""
+    """A mapping that cannot be constructed from a dict."""
 
     def __init__(self, x: Any, y: Any) -> None:
         self.fields = {"x": x, "y": y}
@@ -269,7 +269,7 @@ def test_the_keys_are_those_of_the_first_sample() -> None:
     assert list(default_collate([{"a": 1}, {"a": 1, "b": 2}])) == ["a"]
 
 
-# What does not make a batch
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -318,9 +318,9 @@ def test_types_that_make_no_batch(samples: list[Any], found: str) -> None:
         ([2**63], "Overflow when unpacking long long"),
         ([2**63, -1], "Overflow when unpacking long long"),
         ([1, 2**70], "Overflow when unpacking long long"),
-        ([[1, 2], 3], "the first sample of the batch is a <class 'list'>, another is a <class 'int'>"),
-        ([{"a": 1}, 3], "the first sample of the batch is a <class 'dict'>, another is a <class 'int'>"),
-        ([Box(1, "a"), 3], "the first sample of the batch is a <class '.*Box'>, another is a <class 'int'>"),
+        ([[1, 2], 3], "the first one is a <class 'list'>, another is a <class 'int'>"),
+        ([{"a": 1}, 3], "the first one is a <class 'dict'>, another is a <class 'int'>"),
+        ([Box(1, "a"), 3], "the first one is a <class '.*Box'>, another is a <class 'int'>"),
     ],
 )
 def test_samples_that_do_not_go_together(samples: list[Any], message: str) -> None:
@@ -337,7 +337,7 @@ def test_texts_of_any_length_are_no_numbers() -> None:
 
 
 def test_a_missing_key() -> None:
-    with pytest.raises(CollateKeyError, match=r"^'b' is a key of the first sample of the batch, and not of sample 2$"):
+    with pytest.raises(CollateKeyError, match=r"^sample 2 of the batch has no key 'b', unlike the first sample$"):
         default_collate([{"a": 1, "b": 2}, {"a": 1, "b": 2}, {"a": 1}])
 
 
@@ -417,7 +417,7 @@ def test_the_functions_of_default_collate_may_be_extended(monkeypatch: pytest.Mo
 def test_an_error_of_a_function_passes_through() -> None:
     @dataclasses.dataclass(frozen=True)
     class NoSpecialsError(Exception):
-        """One that cannot be changed."""
+        """An immutable one."""
 
     def failing(batch: Any, *, collate_fn_map: Any) -> None:
         raise NoSpecialsError

@@ -1,4 +1,4 @@
-"""Datasets: what they hold, how they are put together, and what they refuse."""
+"""Datasets: samples, combinations and errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dali_like.errors import (
 
 
 class Letters(Dataset[str]):
-    """A map-style dataset that is asked for one sample at a time."""
+    """A map-style dataset without ``__getitems__``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -45,7 +45,7 @@ class Letters(Dataset[str]):
 
 
 class ManyLetters(Letters):
-    """One that can be asked for several, and remembers what it was asked for."""
+    """A dataset with ``__getitems__``, which records its arguments."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -138,7 +138,7 @@ def test_arrays_stay_what_they_are(tmp_path: Any) -> None:
     [
         ((np.zeros(3), np.zeros((4, 2))), "Size mismatch between tensors: the arrays have 3, 4 rows"),
         ((), "at least one array"),
-        ((np.zeros(3), np.float32(1)), "one of them has no dimensions"),
+        ((np.zeros(3), np.float32(1)), "an array has no dimensions"),
     ],
 )
 def test_arrays_that_make_no_dataset(arrays: tuple[Any, ...], message: str) -> None:
@@ -208,7 +208,7 @@ def test_concatenated_datasets_are_one_list(lengths: list[int]) -> None:
 
     assert [dataset[i] for i in range(len(dataset))] == whole
     assert [dataset[i] for i in range(-len(whole), 0)] == whole
-    assert list(dataset) == whole  # by the protocol of sequences, which IndexError ends
+    assert list(dataset) == whole  # the sequence protocol: IndexError ends it
 
 
 def test_an_index_behind_the_end_is_an_index_error() -> None:

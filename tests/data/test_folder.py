@@ -1,4 +1,4 @@
-"""Files in folders as datasets: which files are samples, of which class, and what loading them gives."""
+"""Datasets of files in folders: samples, classes and loading."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def encoded(suffix: str, pixels: Any = RGB) -> bytes:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Two classes; files at several depths, and some that are no images."""
+    """Create two classes, with files at several depths, some of which are no images."""
     for name in ("dog/b.PNG", "dog/a.jpg", "dog/old/c.bmp", "dog/notes.txt", "cat/z.webp", "stray.png"):
         write(tmp_path / name)
     return tmp_path
@@ -40,7 +40,7 @@ def relative(dataset: DatasetFolder) -> list[tuple[str, int]]:
     return [(str(Path(path).relative_to(dataset.root)), target) for path, target in dataset.samples]
 
 
-# Which samples there are
+# The list of samples
 
 
 def test_folders_are_classes_in_order_of_their_names(root: Path) -> None:
@@ -141,7 +141,7 @@ def test_files_cannot_be_collected_for_no_classes(root: Path) -> None:
         DatasetFolder.make_dataset(root, {}, ".png")
 
 
-# What a sample is
+# Loading
 
 
 def test_a_sample_is_what_the_loader_makes_and_the_class(root: Path) -> None:
@@ -163,7 +163,7 @@ def test_what_a_loader_or_a_transform_raises_names_the_file(root: Path) -> None:
     for arguments in ({"loader": fail}, {"loader": str, "transform": fail}):
         with pytest.raises(ValueError, match="damaged") as caught:
             DatasetFolder(str(root), extensions=(".webp",), allow_empty=True, **arguments)[0]
-        assert caught.value.__notes__ == [f"the sample is of the file {root}/cat/z.webp"]
+        assert caught.value.__notes__ == [f"raised for the file {root}/cat/z.webp"]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".bmp", ".ppm", ".tiff"])
@@ -231,7 +231,7 @@ def test_without_opencv_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.M
         ImageFolder(tmp_path)[0]
 
 
-# How it shows, and travels
+# repr and pickling
 
 
 def test_a_dataset_says_what_it_is(root: Path) -> None:

@@ -1,4 +1,4 @@
-"""What importing `dali_like.data` costs, and what it does without."""
+"""Imports of `dali_like.data`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Iterating over a loader: which batches come, in which order, and what workers have to do with it: nothing that shows."""
+"""Iteration over a loader: the batches and their order, which do not depend on workers."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ from tests.data.loader_cases import MANY_WORKERS, Box, Made, Pair, Squares, Stre
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
 WORKERS = (0, 1, 2, 3)
-#: Enough of them that a batch is a few pages more than a small array.
+#: Enough samples that a batch is larger than the arrays that are copied.
 LARGE = (LEAST_BUFFER_BYTES,)
 
 
 @pytest.fixture(params=WORKERS)
 def workers(request: pytest.FixtureRequest) -> int:
-    """How many workers a loader has."""
+    """The number of workers."""
     return int(request.param)
 
 
 class Gate:
-    """A sampler that knows how far it has been walked through."""
+    """A sampler that counts the indices it has yielded."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -67,7 +67,7 @@ def row_of_database(index: int) -> Any:
         return database.execute("select ?, ?", (index, str(index))).fetchone()
 
 
-# Which batches come
+# Batches
 
 
 def test_a_batch_is_what_collation_makes_of_its_samples(workers: int) -> None:
@@ -227,7 +227,7 @@ def test_workers_and_how_they_are_started_make_no_difference() -> None:
     assert [batches(workers, "spawn") for workers in (1, 2, 3)] == [expected] * 3
 
 
-# What samples may be
+# Types of samples
 
 
 def image(index: int, length: int = 6) -> Any:
@@ -351,7 +351,7 @@ def test_samples_may_change_their_form(change: str, batch_size: int) -> None:
 
 
 def outcome_of(batches: Iterator[Any]) -> Any:
-    """The next batch, or type and text of what is raised."""
+    """Return the next batch, or type and text of the exception."""
     try:
         return plain(next(batches))
     except Exception as error:
@@ -517,11 +517,11 @@ def test_an_object_that_cannot_be_pickled_is_an_error_and_no_hang() -> None:
         next(iter(loader))
 
 
-# What is kept
+# Memory
 
 
 def memory_of(batches: Any) -> int:
-    """How much memory is behind the space that a pass shares with its workers."""
+    """Return the memory of the shared space of an iterator."""
     return int(batches._loader_workers._pool._space.used_bytes)
 
 
@@ -559,7 +559,7 @@ def test_memory_of_batches_that_are_dropped_is_used_again() -> None:
     assert max(memory_of(batches) for _ in batches) < 5 * batch_bytes
 
 
-# What is made ahead
+# Batches ahead
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -607,7 +607,7 @@ def test_an_infinite_sampler_is_no_obstacle(workers: int) -> None:
     assert [next(batches)[1].tolist() for _ in range(3)] == [[0, 1], [2, 3], [4, 5]]
 
 
-# In any order
+# Out of order
 
 
 def test_batches_may_come_as_they_are_ready(tmp_path: Any) -> None:
@@ -641,7 +641,7 @@ def test_a_slow_worker_does_not_hold_up_another_ones_items(tmp_path: Any) -> Non
     assert sorted(batch.item() for batch in batches) == [0, 2, 4, 6]
 
 
-# Several passes
+# Several iterators
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -820,7 +820,7 @@ def test_workers_end_with_a_loader_that_is_dropped_in_the_middle_of_an_epoch(per
 @pytest.mark.usefixtures("_no_garbage_collection")
 @pytest.mark.parametrize("way", ["fork", "spawn"])
 def test_workers_end_with_a_loader_and_a_pass_that_are_garbage(way: str) -> None:
-    """As exceptions with their tracebacks become. The workers may have ended when it is the pass's turn."""
+    """As in exceptions with tracebacks. The garbage collector may end the workers before the iterator."""
     loader = loader_of(Squares(), 2, way, batch_size=2)
     batches = iter(loader)
     next(batches)
@@ -945,7 +945,7 @@ def test_workers_that_are_kept_end_when_the_number_of_workers_is_set_to_zero() -
     assert_gone(pids)
 
 
-# Lengths, and other small print
+# Lengths, and other details
 
 
 def test_an_iterable_dataset_that_is_longer_than_it_says_is_warned_of() -> None:

@@ -1,4 +1,4 @@
-"""What is changed between epochs reaches workers that are kept; what is not costs them nothing."""
+"""Changes between epochs reach kept workers; without a change, they are not restarted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def kept(dataset: Any, **options: Any) -> DataLoader[Any]:
 
 
 def pids_of(loader: Any) -> list[int]:
-    """Of the workers that make an epoch."""
+    """Return the process ids of the workers of an epoch."""
     batches = iter(loader)
     list(batches)
     return [worker.pid for worker in batches._workers]
@@ -86,8 +86,9 @@ def test_another_way_to_start_workers_starts_others(before: str, after: str) -> 
     loader.multiprocessing_context = after
 
     assert pids_of(loader) != first
-    assert loader._workers is not None
-    assert loader._workers.start_method == after
+    workers = loader._factory.manager.workers
+    assert workers is not None
+    assert workers.start_method == after
 
 
 def test_the_same_way_does_not() -> None:

@@ -1,4 +1,4 @@
-"""Iterable datasets that know their state: a loader goes on with them from what they have said, and does not walk."""
+"""Stateful iterable datasets: a loader resumes them from their states, and does not skip."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def begin_of_worker() -> int:
 
 
 class Counter(IterableDataset[Any]):
-    """Numbers that only its state leads back to. It is walked through once at a time, and numbers go on behind the end."""
+    """Numbers that can only be repeated by loading a state. There is one iteration at a time; the next one continues."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -49,7 +49,7 @@ class Counter(IterableDataset[Any]):
 
 
 class Book:
-    """An iterator that knows its state."""
+    """A stateful iterator."""
 
     def __init__(self, number: int) -> None:
         self.state = {"number": number, "left": LENGTH}
@@ -72,7 +72,7 @@ class Book:
 
 
 class Shelf(IterableDataset[Any]):
-    """Its iterators know their state."""
+    """A dataset with stateful iterators."""
 
     def __init__(self, number: int = 0) -> None:
         self.number = number
@@ -89,7 +89,7 @@ def numbers_of(batches: Any) -> list[list[int]]:
 @pytest.mark.parametrize("kind", [Counter, Shelf])
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_what_is_missing_comes_after_any_batch(workers: int, kind: Any, drop_last: bool) -> None:
-    """A worker that has said nothing yet begins with what it has, a worker that has does not."""
+    """A worker without a reported state keeps its own state."""
 
     def make(number: int) -> DataLoader[Any]:
         return loader_of(kind(number), workers, batch_size=2, drop_last=drop_last, generator=5)
@@ -102,7 +102,7 @@ def test_what_is_missing_comes_after_any_batch(workers: int, kind: Any, drop_las
 
 
 def seen(batches: list[Any], workers: int) -> list[Any]:
-    """Of batches as `all_of` has them, what they consist of; random numbers count where workers seed the generators."""
+    """Return the content of batches from `all_of`; with random numbers if workers seed the generators."""
     return [batch[-1] if workers else [row[0] for row in batch[-1]] for batch in batches]
 
 
@@ -192,11 +192,11 @@ def test_datasets_that_know_nothing_are_walked_through() -> None:
         loader = loader_of(dataset, batch_size=2)
         next(iter(loader))
 
-        assert loader.state_dict()["progress"]["told"] == []
+        assert loader.state_dict()["iterator"]["reported_states"] == []
 
 
 class Wordless(IterableDataset[Any]):
-    """Its iterators do not know their state, and it takes none."""
+    """A dataset without states."""
 
     def __iter__(self) -> Iterator[Any]:
         return map(np.atleast_1d, range(LENGTH))

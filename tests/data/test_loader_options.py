@@ -1,4 +1,4 @@
-"""What a data loader is told: our own arguments, and what may be changed afterwards. The rest is held against PyTorch."""
+"""The own arguments of the loader, and attributes that may change. The parity tests compare the rest with PyTorch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from dali_like.data import IterableDataset, default_collate, default_convert
-from dali_like.data.options import DatasetKind, LoaderOptions
-from dali_like.data.own_options import OwnOptions
+from dali_like.data.loader import DataLoader, DatasetKind
+from dali_like.data.options import LoaderOptions, OwnOptions, check_before_iteration
 from dali_like.errors import ArgumentError, ArgumentTypeError, IteratorArgumentError
 
 OWN = {
@@ -36,13 +36,13 @@ class Numbers(IterableDataset[int]):
 
 
 def test_own_arguments_are_attributes() -> None:
-    loader = LoaderOptions("abc", **OWN)
+    loader = DataLoader("abc", **OWN)
 
     assert {name: vars(loader)[name] for name in OWN} == OWN
 
 
 def test_own_arguments_have_defaults() -> None:
-    loader = LoaderOptions("abc")
+    loader = DataLoader("abc")
 
     assert {name: vars(loader)[name] for name in OWN} == OwnOptions()._asdict()
     assert OwnOptions.checked() == OwnOptions() == OwnOptions.checked(**OwnOptions()._asdict())
@@ -67,7 +67,7 @@ def test_own_arguments_are_checked_alone() -> None:
     ],
 )
 def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
-    found = getattr(LoaderOptions("abc", **{name: value}), name)
+    found = getattr(DataLoader("abc", **{name: value}), name)
 
     assert (type(found), found) == (type(kept), kept)
 
@@ -75,7 +75,7 @@ def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "error", "text"),
     [
-        ("worker_seeding", "worker", ArgumentError, 'must be "tasks", where .*, or "torch", where .*, not \'worker\''),
+        ("worker_seeding", "worker", ArgumentError, 'must be "tasks" \\(.*\\) or "torch" \\(.*\\), not \'worker\''),
         ("worker_seeding", None, ArgumentError, "must be .*, not None"),
         (
             "on_error",
@@ -96,7 +96,7 @@ def test_values_that_are_allowed(name: str, value: Any, kept: Any) -> None:
     ],
 )
 def test_values_that_are_not(name: str, value: Any, error: type[Exception], text: str) -> None:
-    for refuse in (OwnOptions.checked, lambda **own: LoaderOptions("abc", **own)):
+    for refuse in (OwnOptions.checked, lambda **own: DataLoader("abc", **own)):
         with pytest.raises(ArgumentError, match=f"^{name} {text}") as info:
             refuse(**{name: value})
 
@@ -110,15 +110,15 @@ def test_an_argument_that_there_is_not_is_named_next_to_those_that_there_are() -
 
 def test_what_pytorch_refuses_comes_before_what_only_we_do() -> None:
     with pytest.raises(ArgumentError, match="num_workers option should be non-negative"):
-        LoaderOptions("abc", num_workers=-1, on_error="ignore")
+        DataLoader("abc", num_workers=-1, on_error="ignore")
 
 
-# What may be changed
+# Changes of attributes
 
 
 @pytest.mark.parametrize("name", LOCKED)
 def test_attributes_that_are_locked(name: str) -> None:
-    class Loader(LoaderOptions[Any]):
+    class Loader(DataLoader[Any]):
         pass
 
     loader = Loader("abc")
@@ -130,9 +130,9 @@ def test_attributes_that_are_locked(name: str) -> None:
     assert getattr(loader, name) is before
 
 
-@pytest.mark.parametrize("name", sorted(vars(LoaderOptions("abc")).keys() - {*LOCKED, "_is_complete"}))
+@pytest.mark.parametrize("name", sorted(vars(DataLoader("abc")).keys() - {*LOCKED, "_is_complete"}))
 def test_attributes_that_are_not(name: str) -> None:
-    loader = LoaderOptions("abc")
+    loader = DataLoader("abc")
 
     setattr(loader, name, 1)
 
@@ -140,7 +140,7 @@ def test_attributes_that_are_not(name: str) -> None:
 
 
 def test_subclasses_may_set_what_is_locked_before_the_loader_is_made() -> None:
-    class Loader(LoaderOptions[Any]):
+    class Loader(DataLoader[Any]):
         def __init__(self) -> None:
             self.dataset = "early"
             super().__init__("abc")
@@ -150,7 +150,7 @@ def test_subclasses_may_set_what_is_locked_before_the_loader_is_made() -> None:
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda loader: pickle.loads(pickle.dumps(loader))])
 def test_copies_are_locked_too(copied: Any) -> None:
-    loader = copied(LoaderOptions("abcd", 2, worker_restarts=7))
+    loader = copied(DataLoader("abcd", 2, worker_restarts=7))
 
     assert (list(loader.batch_sampler), loader.worker_restarts) == ([[0, 1], [2, 3]], 7)
     with pytest.raises(ArgumentError):
@@ -158,11 +158,11 @@ def test_copies_are_locked_too(copied: Any) -> None:
 
 
 def test_a_loader_can_be_made_of_the_attributes_of_another() -> None:
-    """As frameworks do that exchange the sampler."""
-    loader = LoaderOptions("abcd", collate_fn=list, timeout=3, **OWN)
+    """As frameworks do to replace the sampler."""
+    loader = DataLoader("abcd", collate_fn=list, timeout=3, **OWN)
     names = ["dataset", "collate_fn", "timeout", *OWN]
 
-    again = LoaderOptions(**{name: vars(loader)[name] for name in names})
+    again = DataLoader(**{name: vars(loader)[name] for name in names})
 
     assert {name: vars(again)[name] for name in names} == {name: vars(loader)[name] for name in names}
 
@@ -171,18 +171,18 @@ def test_a_loader_can_be_made_of_the_attributes_of_another() -> None:
 
 
 def test_samples_are_collated_into_batches_and_converted_without() -> None:
-    assert LoaderOptions("abc").collate_fn is default_collate
-    assert LoaderOptions("abc", batch_sampler=[[0]]).collate_fn is default_collate
-    assert LoaderOptions("abc", batch_size=None).collate_fn is default_convert
+    assert DataLoader("abc").collate_fn is default_collate
+    assert DataLoader("abc", batch_sampler=[[0]]).collate_fn is default_collate
+    assert DataLoader("abc", batch_size=None).collate_fn is default_convert
 
 
 @pytest.mark.parametrize(("dataset", "kind"), [(Numbers(), DatasetKind.ITERABLE), ("abc", DatasetKind.MAP)])
 def test_kinds_of_datasets(dataset: Any, kind: DatasetKind) -> None:
-    assert LoaderOptions(dataset)._dataset_kind is kind
+    assert DataLoader(dataset)._dataset_kind is kind
 
 
 def test_a_seed_becomes_the_generator_that_shuffling_draws_from() -> None:
-    loaders = [LoaderOptions(range(20), shuffle=True, generator=3) for _ in range(2)]
+    loaders = [DataLoader(range(20), shuffle=True, generator=3) for _ in range(2)]
 
     assert loaders[0].sampler.generator is loaders[0].generator
     assert list(loaders[0].sampler) == list(loaders[1].sampler)
@@ -191,31 +191,31 @@ def test_a_seed_becomes_the_generator_that_shuffling_draws_from() -> None:
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_what_is_no_generator_is_refused_even_if_nothing_draws_from_it(shuffle: bool) -> None:
     with pytest.raises(ArgumentTypeError, match=r"^generator should be a numpy\.random\.Generator"):
-        LoaderOptions("abc", shuffle=shuffle, generator="x")
+        DataLoader("abc", shuffle=shuffle, generator="x")
 
 
-# What is said when an iterator is made
+# Warnings and errors at the beginning of an iterator
 
 
 def test_nothing_if_all_is_well() -> None:
-    LoaderOptions("abc")._check_iteration()
-    LoaderOptions("abc", num_workers=1, timeout=3)._check_iteration()
+    check_before_iteration(DataLoader("abc"))
+    check_before_iteration(DataLoader("abc", num_workers=1, timeout=3))
 
 
 def test_a_timeout_needs_workers() -> None:
     with pytest.raises(IteratorArgumentError, match="Set num_workers > 0, or timeout=0 instead of 2") as info:
-        LoaderOptions("abc", timeout=2)._check_iteration()
+        check_before_iteration(DataLoader("abc", timeout=2))
 
     assert isinstance(info.value, AssertionError)
 
 
 @pytest.mark.parametrize(("name", "value"), [("num_workers", 0.5), ("prefetch_factor", 1.5), ("prefetch_factor", None)])
 def test_numbers_that_are_no_integers(name: str, value: Any) -> None:
-    loader = LoaderOptions("abc", num_workers=1)
+    loader = DataLoader("abc", num_workers=1)
     setattr(loader, name, value)
 
     with pytest.raises(ArgumentTypeError, match=f"^{name} option should be an integer, but got {name}={value}$"):
-        loader._check_iteration()
+        check_before_iteration(loader)
 
 
 @pytest.mark.parametrize("available", [False, True])
@@ -223,16 +223,16 @@ def test_numbers_that_are_no_integers(name: str, value: Any) -> None:
 def test_memory_is_pinned_where_there_is_an_accelerator(
     asked: bool, available: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dali_like.data.options.accelerator_is_available", lambda: available)
-    loader = LoaderOptions("abc", pin_memory=asked)
+    monkeypatch.setattr("dali_like.device.accelerator.accelerator_is_available", lambda: available)
+    loader = DataLoader("abc", pin_memory=asked)
 
-    assert loader._pins_memory is (asked and available)
+    assert LoaderOptions.of(loader).pins_memory is (asked and available)
 
 
 def test_nobody_looks_for_an_accelerator_if_nothing_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("dali_like.data.options.accelerator_is_available")
+    monkeypatch.delattr("dali_like.device.accelerator.accelerator_is_available")
 
-    LoaderOptions("abc")._check_iteration()
+    check_before_iteration(DataLoader("abc"))
 
 
 def test_warnings_point_at_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_warnings_point_at_the_line_of_the_user(monkeypatch: pytest.MonkeyPatch)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        LoaderOptions("abc", num_workers=2)
+        DataLoader("abc", num_workers=2)
 
     assert [(warning.filename, warning.category) for warning in caught] == [(__file__, UserWarning)]
     assert "will create 2 worker processes in total. Our suggested max number of worker" in str(caught[0].message)

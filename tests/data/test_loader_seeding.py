@@ -1,4 +1,4 @@
-"""Random numbers in samples: they depend on the seed, the epoch and the place in it, and never on who makes the sample."""
+"""Random numbers in samples: they depend on the seed, the epoch and the position, and not on the worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.data.loader_cases import MANY_WORKERS, Dice, DiceStream, Made, Square
 pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
 BATCH_SIZE = 2 * SEEDS_PER_BATCH
-#: Batches of these are made sample by sample, as ones, and of a dataset that is asked for many samples at once.
+#: The batches are made sample by sample, as wholes, and by ``__getitems__``.
 WAYS: dict[str, Any] = {
     "rows": {"batch_size": BATCH_SIZE},
     "collation": {"batch_size": BATCH_SIZE, "collate_fn": list},
@@ -30,16 +30,16 @@ WAYS: dict[str, Any] = {
 
 
 def dice_of(workers: int, method: Any = "fork", length: int = 60, **options: Any) -> Any:
-    """A loader whose samples are an index and what the generators of Python and NumPy say."""
+    """Return a loader whose samples are an index and random numbers of Python and NumPy."""
     return loader_of(Dice(length), workers, method, **{"generator": 1, "batch_size": BATCH_SIZE, **options})
 
 
 def rolls_of(loader: Any) -> list[tuple[float, float]]:
-    """What the two generators have said in the samples of an epoch."""
+    """Return the random numbers in the samples of an epoch."""
     return [roll for _, of_python, of_numpy in loader for roll in zip(of_python.tolist(), of_numpy.tolist(), strict=True)]
 
 
-# The same, whoever makes them
+# The same with any workers
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -78,7 +78,7 @@ def test_what_another_loop_makes_meanwhile_makes_no_difference(way: str) -> None
 
 
 class Deadly(Dice):
-    """Ends the worker that makes a certain sample, once."""
+    """Ends the worker that computes a certain sample, once."""
 
     def __init__(self, mark: Path) -> None:
         super().__init__(60)
@@ -153,7 +153,7 @@ def test_with_the_seeding_of_torch_it_may_and_there_is_a_warning(tmp_path: Path)
     assert [warning.filename for warning in caught] == [__file__], "once"
 
 
-# Different, wherever they should be
+# Different between samples and epochs
 
 
 @pytest.mark.parametrize("way", ["rows", "collation", "no batches"])
@@ -167,7 +167,7 @@ def test_samples_differ_in_batches_and_in_epochs(way: str) -> None:
 
 
 def samples_in(batch: Any) -> list[tuple[float, float]]:
-    """The rolls in a batch, of whatever form it is."""
+    """Return the random numbers in a batch of any structure."""
     if isinstance(batch[0], tuple):
         return [sample[1:] for sample in batch]
     return list(zip(np.atleast_1d(batch[1]).tolist(), np.atleast_1d(batch[2]).tolist(), strict=True))
@@ -227,7 +227,7 @@ def test_the_generators_of_this_process_are_left_alone() -> None:
     assert rolls == (random.random(), np.random.rand())
 
 
-# Workers and what they know
+# get_worker_info and worker_init_fn
 
 
 class Informed(Squares):
@@ -261,7 +261,7 @@ def test_worker_seeding_of_torch_depends_on_the_worker() -> None:
 
 
 class Noted:
-    """A worker_init_fn that notes who has called it, and what the generators said then."""
+    """A worker_init_fn that records its worker, and random numbers at that moment."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -302,7 +302,7 @@ def test_worker_init_fn_is_called_in_the_place_of_a_dead_worker_too(tmp_path: Pa
 
 
 def seed_by_worker(worker: int) -> None:
-    """What PyTorch's notes on reproducibility recommend."""
+    """Seed as PyTorch's notes on reproducibility recommend."""
     info = get_worker_info()
     assert info is not None
     assert info.seed is not None

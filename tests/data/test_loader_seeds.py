@@ -1,4 +1,4 @@
-"""What the workers of a loader draw in one epoch after the other: when they are kept, made anew, or told where to go on."""
+"""Random numbers of workers in successive epochs: kept, restarted and resumed workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dali_like.data import DataLoader
 
 
 class Noise:
-    """Samples that are drawn; its epoch can be set."""
+    """Random samples; the epoch can be set."""
 
     epoch = 0
 
@@ -34,7 +34,7 @@ def values(batches: Any) -> list[Any]:
 
 
 def epochs(changes: bool, **options: Any) -> list[Any]:
-    """Three epochs of kept workers; before each, the dataset may be changed."""
+    """Return three epochs of kept workers; before each, the dataset may change."""
     dataset = Noise()
     kept = loader(dataset, persistent_workers=True, **options)
     passes = []
@@ -78,7 +78,7 @@ RESUMED = [
 @pytest.mark.parametrize("options", RESUMED, ids="-".join)
 @pytest.mark.parametrize("delivered", [1, 3, 4, 6])
 def test_a_loader_goes_on_in_later_epochs_as_the_one_whose_state_it_was_given(options: Any, delivered: int) -> None:
-    """After a batch in the middle of an epoch and after the last one, of the first epoch and of the second."""
+    """In the middle and at the end of the first and the second epoch."""
     first = loader(**options)
     taken, state = 0, {}
     expected: list[Any] = []

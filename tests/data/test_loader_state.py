@@ -1,4 +1,4 @@
-"""States of a loader: whoever goes on from one gets what would have come, in this epoch and in later ones."""
+"""States of a loader: a resumed loader yields the same batches, in this epoch and in later ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KINDS = {"map": Squares, "iterable": Stream}
 
 
 def through_json(state: dict[str, Any]) -> dict[str, Any]:
-    """A state that has been stored and read again."""
+    """Return a state after a round trip through JSON."""
     stored: dict[str, Any] = json.loads(json.dumps(state))
     return stored
 
 
 def states_of(loader: DataLoader[Any]) -> Iterator[tuple[dict[str, Any], list[Any]]]:
-    """The state at each point of an epoch, and the batches that have come until then."""
+    """Return the states after each batch of an epoch, and the batches before them."""
     batches, delivered = iter(loader), []
     yield through_json(loader.state_dict()), []
     for batch in batches:
@@ -35,7 +35,7 @@ def states_of(loader: DataLoader[Any]) -> Iterator[tuple[dict[str, Any], list[An
 
 
 def rest_of(loader: DataLoader[Any], state: dict[str, Any]) -> list[Any]:
-    """What comes after a state."""
+    """Return the batches after a state."""
     loader.load_state_dict(state)
     return all_of(loader)
 
@@ -266,7 +266,7 @@ def five_is_wrong(index: int) -> int:
 
 
 class Wrong(Stream):
-    """Raises at one item, and goes on."""
+    """Raises at one item, and continues."""
 
     class Items:
         def __init__(self, numbers: Iterator[int]) -> None:
@@ -349,7 +349,7 @@ def test_later_epochs_of_an_iterable_dataset_are_too() -> None:
     assert [all_of(resumed), all_of(resumed)] == [expected[1][1:], expected[2]]
 
 
-# Epochs that are begun ahead
+# Epochs prepared ahead of time
 
 
 class Epochs(Sampler[int]):
@@ -474,7 +474,7 @@ def test_seeding_the_generator_discards_it() -> None:
     assert all_of(loader) == first != second
 
 
-# What is no state
+# Invalid states
 
 
 def test_an_empty_state_changes_nothing() -> None:
@@ -490,40 +490,58 @@ def state_of(**options: Any) -> dict[str, Any]:
     return loader.state_dict()
 
 
-def with_progress(**changes: Any) -> dict[str, Any]:
+def with_changes(**changes: Any) -> dict[str, Any]:
     state = state_of()
-    return {**state, "progress": {**state["progress"], **changes}}
+    return {**state, "iterator": {**state["iterator"], **changes}}
 
 
-#: What has been said of the state of a worker's walk.
-TOLD = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
+#: The reported state of a worker.
+REPORTED = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state": 1}
 
 
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        pytest.param([1], "this is no state of a DataLoader", id="list"),
-        pytest.param({"epoch": 1}, "this is no state of a DataLoader", id="foreign"),
-        pytest.param({**state_of(), "version": 99}, "this is no state of a DataLoader", id="version"),
-        pytest.param({"version": 1}, "it has no batch_size, generator, iterable, num_workers, progress", id="missing"),
-        pytest.param(state_of(dataset=Stream()), "it is of an iterable dataset, and this is a map-style one", id="iterable"),
+        pytest.param([1], "this is not the state of a DataLoader", id="list"),
+        pytest.param({"epoch": 1}, "this is not the state of a DataLoader", id="foreign"),
+        pytest.param({**state_of(), "version": 99}, "this is not the state of a DataLoader", id="version"),
+        pytest.param({"version": 2}, "batch_size, generator, iterable, iterator, num_workers is missing", id="missing"),
+        pytest.param(
+            state_of(dataset=Stream()),
+            "it is of a loader with an iterable dataset, and this loader has a map-style one",
+            id="iterable",
+        ),
         pytest.param(state_of(batch_size=3), "it counts batches of 3 samples, and this loader's have 2", id="batch size"),
-        pytest.param({**state_of(), "progress": 5}, "its progress is not what", id="progress"),
-        pytest.param({**state_of(), "generator": 5}, "its progress is not what", id="generator"),
-        pytest.param(with_progress(more=1), "its progress is not what", id="more"),
-        pytest.param(with_progress(yielded=-1), "its progress is not what", id="negative"),
-        pytest.param(with_progress(base_seed="a"), "its progress is not what", id="seed"),
-        pytest.param(with_progress(ahead=3), "its progress is not what", id="ahead"),
-        pytest.param(with_progress(ahead=[True]), "its progress is not what", id="truth"),
-        pytest.param(with_progress(is_over="no"), "its progress is not what", id="over"),
-        pytest.param(with_progress(told=[5]), "its progress is not what", id="told"),
-        pytest.param(with_progress(told=[{"worker": 0, "steps": -1}]), "its progress is not what", id="told half"),
+        pytest.param({**state_of(), "iterator": 5}, "a field of 'iterator' or 'generator' has a wrong type", id="iterator"),
+        pytest.param(
+            {**state_of(), "generator": 5}, "a field of 'iterator' or 'generator' has a wrong type", id="generator"
+        ),
+        pytest.param(with_changes(more=1), "a field of 'iterator' or 'generator' has a wrong type", id="more"),
+        pytest.param(with_changes(yielded=-1), "a field of 'iterator' or 'generator' has a wrong type", id="negative"),
+        pytest.param(with_changes(base_seed="a"), "a field of 'iterator' or 'generator' has a wrong type", id="seed"),
+        pytest.param(with_changes(ahead=3), "a field of 'iterator' or 'generator' has a wrong type", id="ahead"),
+        pytest.param(with_changes(ahead=[True]), "a field of 'iterator' or 'generator' has a wrong type", id="truth"),
+        pytest.param(with_changes(is_over="no"), "a field of 'iterator' or 'generator' has a wrong type", id="over"),
+        pytest.param(
+            with_changes(reported_states=[5]), "a field of 'iterator' or 'generator' has a wrong type", id="reported state"
+        ),
+        pytest.param(
+            with_changes(reported_states=[{"worker": 0, "steps": -1}]),
+            "a field of 'iterator' or 'generator' has a wrong type",
+            id="incomplete reported state",
+        ),
         *(
-            pytest.param(with_progress(told=[TOLD | wrong]), "its progress is not what", id=f"told {next(iter(wrong))}")
+            pytest.param(
+                with_changes(reported_states=[REPORTED | wrong]),
+                "a field of 'iterator' or 'generator' has a wrong type",
+                id=f"reported {next(iter(wrong))}",
+            )
             for wrong in ({"worker": True}, {"steps": -1}, {"ended": 0}, {"of_iterator": None})
         ),
         *(
-            pytest.param(with_progress(**wrong), "its progress is not what", id=next(iter(wrong)))
+            pytest.param(
+                with_changes(**wrong), "a field of 'iterator' or 'generator' has a wrong type", id=next(iter(wrong))
+            )
             for wrong in (
                 *({"number": -1}, {"turn": 0.5}, {"steps": [-1]}, {"ended": ["0"]}, {"shared_seed": "a"}),
                 *({"generator": 5}, {"sampler": [1]}),
@@ -563,7 +581,7 @@ def test_a_state_of_a_longer_dataset_is_refused_when_it_is_used(workers: int) ->
     loader = loader_of(Squares(19), workers, batch_size=2, shuffle=True)
     loader.load_state_dict(state_of(shuffle=True))
 
-    with pytest.raises(CheckpointError, match="it is of a pass over 20 indices, this is one over 19"):
+    with pytest.raises(CheckpointError, match="it is of an epoch of 20 indices, and this sampler has 19"):
         iter(loader)
 
 
@@ -572,7 +590,7 @@ def test_a_state_of_a_longer_sampler_is_refused_when_it_is_used(workers: int) ->
     loader = loader_of(Squares(), workers, batch_sampler=[])
     loader.load_state_dict({**state_of(batch_size=1, batch_sampler=[[1], [2]])})
 
-    with pytest.raises(CheckpointError, match="1 batches had been delivered, and the sampler has fewer"):
+    with pytest.raises(CheckpointError, match="1 batches had been delivered, and the sampler of this loader has fewer"):
         iter(loader)
 
 
@@ -586,11 +604,11 @@ def test_a_state_that_is_refused_leaves_no_workers() -> None:
     assert len(all_of(loader)) == 10
 
 
-# Samplers that know their state
+# Stateful samplers
 
 
 class Walker(Sampler[int]):
-    """A sampler of another library's kind: where it is, it knows itself, and it goes on from there in the next epoch."""
+    """A stateful sampler as of another library, which continues from its position in the next epoch."""
 
     def __init__(self, seed: int, length: int = 10) -> None:
         self.generator = np.random.default_rng(seed)
@@ -615,7 +633,7 @@ def in_batches(sampler: Walker) -> dict[str, Any]:
 
 
 class BatchWalker(Sampler[list[int]]):
-    """Makes batches of another sampler, and has that one's state."""
+    """Makes batches of another sampler, and has its state."""
 
     def __init__(self, indices: Walker) -> None:
         self.indices = indices
@@ -663,7 +681,7 @@ def test_the_state_of_a_sampler_is_good_after_the_end_too(workers: int) -> None:
 
 
 class Belt(Sampler[int]):
-    """Goes on from where the pass before has left it; its iterators know where they are."""
+    """Continues at the end of the previous iterator; the iterators are stateful."""
 
     def __init__(self) -> None:
         self.at = 0

@@ -1,4 +1,4 @@
-"""What a loader says of the samples that its dataset could not make, and of its workers."""
+"""Statistics of a loader: replaced samples, workers and times."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def bad_at_five_and_six(index: int) -> int:
 
 
 class Torn(Stream):
-    """Raises at an item, and goes on."""
+    """Raises at an item, and continues."""
 
     def __iter__(self) -> Iterator[Any]:
         return map(bad_at_five_and_six, range(self.length))
 
 
 def counts_of(statistics: Statistics) -> tuple[int, int]:
-    """How many workers and how many samples were replaced."""
+    """Return the numbers of replaced workers and samples."""
     return statistics.worker_restarts, statistics.replaced_samples
 
 
@@ -48,7 +48,7 @@ def zero(key: Any, error: Exception) -> int:
     return 0
 
 
-# How many samples were replaced
+# Replaced samples
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -101,7 +101,7 @@ def test_copies_count_for_themselves() -> None:
     assert counts_of(copied.statistics()) == counts_of(loader.statistics()) == (0, 2)
 
 
-# Workers that were replaced
+# Replaced workers
 
 
 def test_restarts_of_workers_are_counted(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_restarts_of_workers_are_counted(tmp_path: Path) -> None:
     assert counts_of(loader.statistics()) == (2, 0)
 
 
-# Where there are no workers, errors say which sample it was all the same
+# Without workers, errors name the sample, too
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_is_raised_has_a_note(dataset: Any, options: Any, where: str) -> No
     assert caught.value.__notes__[-1] == f"raised by dataset {where}"
 
 
-# Where the time goes
+# Times
 
 
 def slow_at_five(index: int) -> Any:
@@ -244,12 +244,12 @@ def test_their_memory_is_told() -> None:
     assert loader.statistics().held_bytes > 0
 
 
-# What is ready
+# Batches that are ready
 
 
 def wait_for_reports(batches: Any, count: int) -> None:
-    """Wait until workers have reported so many tasks of which nobody has taken note yet."""
-    done = batches._workers._pool._work.pipes.done
+    """Wait until a number of unread reports of workers are there."""
+    done = batches._loader_workers._pool._dispatcher.pipes.done
     wait_until(lambda: waiting_bytes(done) == count * DONE.size, f"{count} reports")
 
 
@@ -260,7 +260,7 @@ def test_batches_that_are_ready_are_counted_whenever_one_is_taken() -> None:
     for _ in range(4):
         wait_for_reports(batches, unread)
         next(batches)
-        unread = 1  # of the batch that has been begun in its place
+        unread = 1  # of the next batch
 
     assert loader.statistics().sources[0].ring.mean_ready == 4
 

@@ -1,4 +1,4 @@
-"""What errors of the engine say to somebody who knows a loader and its arguments, and nothing of pipelines."""
+"""Error messages of the engine, in terms of the loader and its arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings(MANY_WORKERS)
 
 
 class Locked(Squares):
-    """What has a lock cannot be pickled. May be called."""
+    """A callable that cannot be pickled, because it has a lock."""
 
     def __init__(self) -> None:
         super().__init__(1)

@@ -1,4 +1,4 @@
-"""Permutations without memory: that they are permutations, that they can be gone back, and how random they look."""
+"""Permutations without memory: they are permutations, have inverses, and pass statistical tests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from dali_like.data import BlockPermutation, Permutation
 from dali_like.errors import ArgumentError
 
-#: Tables, networks, and on both sides of where the one becomes the other and where a network has no pair too many.
+#: Lengths of tables and networks, at the border between them, and around networks without superfluous pairs.
 LENGTHS = (0, 1, 2, 7, 4096, 4097, 71 * 71, 71 * 71 + 1, 50_000)
 HUGE = 10**12
 
-#: The first numbers of orders: of the longest table, of networks.
+#: The first numbers of some orders: of the longest table, and of networks.
 FOR_EVER = {
     4096: [2707, 414, 3343],
     4097: [729, 3562, 725],
@@ -34,7 +34,7 @@ def order_of(permutation: Permutation | BlockPermutation) -> list[int]:
     return [permutation[position] for position in range(len(permutation))]
 
 
-# What a permutation is
+# Permutations
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -96,11 +96,11 @@ def test_order_follows_from_seed_and_epoch() -> None:
 
 @pytest.mark.parametrize(("length", "numbers"), FOR_EVER.items())
 def test_order_is_for_ever(length: int, numbers: list[int]) -> None:
-    """Whoever goes on with an epoch may have another version of this library."""
+    """A resumed epoch may run with another version of this library."""
     assert Permutation(length, seed=1, epoch=2)[np.arange(3)].tolist() == numbers
 
 
-# How random it looks
+# Statistical tests
 
 
 def test_short_orders_are_equally_likely() -> None:
@@ -115,7 +115,7 @@ def test_short_orders_are_equally_likely() -> None:
 @pytest.mark.parametrize("make", ["network", "numpy"])
 @pytest.mark.parametrize("lag", [1, 2, 71, 142, 2500])
 def test_neighbours_are_independent(make: str, lag: int) -> None:
-    """How often both of two numbers that lie so far apart are in given sixteenths: 71 is the quotient of the network."""
+    """Counts pairs of numbers at a distance by their sixteenths: 71 is the quotient of the network."""
     length = 5000
     counts = np.zeros((16, 16))
 
@@ -128,7 +128,7 @@ def test_neighbours_are_independent(make: str, lag: int) -> None:
 
 @pytest.mark.parametrize("make", ["network", "numpy"])
 def test_number_of_fixed_points(make: str) -> None:
-    """It has a Poisson distribution around 1."""
+    """The number has a Poisson distribution around 1."""
     positions = np.arange(5000)
 
     counts = Counter(int((orders(make)(5000, seed) == positions).sum()) for seed in range(600))
@@ -140,7 +140,7 @@ def test_number_of_fixed_points(make: str) -> None:
 
 @pytest.mark.parametrize("make", ["network", "numpy"])
 def test_number_of_descents(make: str) -> None:
-    """On average half of all neighbours, with a variance of a twelfth of the length."""
+    """On average half of the length, with a variance of a twelfth of it."""
     length, seeds = 5000, 200
 
     descents = [int((np.diff(orders(make)(length, seed)) < 0).sum()) for seed in range(seeds)]
@@ -176,7 +176,7 @@ def orders(make: str) -> Callable[..., NDArray[np.int64]]:
 
 
 def chi_squared(seen: NDArray[np.float64], expected: float | NDArray[np.float64]) -> float:
-    """By degree of freedom, about: near 1 if what was seen is by chance."""
+    """Return chi squared per degree of freedom: about 1 for random counts."""
     return float((np.square(seen - expected) / expected).sum() / (seen.size - 1))
 
 
@@ -186,7 +186,7 @@ def chi_squared(seen: NDArray[np.float64], expected: float | NDArray[np.float64]
 @pytest.mark.parametrize("together", [1, 2, 3, 20])
 @pytest.mark.parametrize(("length", "block_size"), [(0, 3), (1, 3), (12, 3), (10, 3), (1000, 64)])
 def test_blocks_have_each_number_once(length: int, block_size: int, together: int) -> None:
-    for seed in range(6):  # the short block comes to different places
+    for seed in range(6):  # the short block gets different places
         permutation = BlockPermutation(length, block_size, together, seed)
         order = order_of(permutation)
 
@@ -238,7 +238,7 @@ def test_blocks_of_a_huge_one() -> None:
 
 def test_a_thread_that_asks_for_another_group_meanwhile_is_no_matter() -> None:
     class Shared(BlockPermutation):
-        """Whenever one thread has kept the order of a group, another one keeps that of the next in its place."""
+        """The cached order is always replaced by that of the next group, as by another thread."""
 
         _is_asking = False
 
@@ -256,7 +256,7 @@ def test_a_thread_that_asks_for_another_group_meanwhile_is_no_matter() -> None:
     assert [shared.index(number) for number in order_of(alone)] == list(range(100))
 
 
-# What is refused
+# Errors
 
 
 @pytest.mark.parametrize("length", [-1, (1 << 62) + 1])

@@ -1,4 +1,4 @@
-"""Samplers: which indices they give, in what order, and what that order depends on."""
+"""Samplers: their indices, the order and its dependencies."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ RANDOM = {
 
 @pytest.fixture(params=RANDOM)
 def make(request: pytest.FixtureRequest) -> Any:
-    """Makes a random sampler of a generator."""
+    """Makes a random sampler with a generator."""
     return RANDOM[request.param]
 
 
-# All of them
+# All samplers
 
 
 def test_a_sampler_without_iter_says_so() -> None:
@@ -74,7 +74,7 @@ def test_samplers_can_be_pickled(make: Any) -> None:
     assert list(copied) == list(sampler)
 
 
-# What the order depends on
+# Dependencies of the order
 
 
 def test_a_seed_fixes_all_passes(make: Any) -> None:
@@ -411,7 +411,7 @@ def test_shares_together_are_the_dataset(length: int, replicas: int, shuffle: bo
     assert len(set(once)) == len(once)
     assert len(whole) == (length // replicas if drop_last else -(-length // replicas)) * replicas
     if length:
-        assert whole == [whole[position % length] for position in range(len(whole))]  # filled up from the beginning
+        assert whole == [whole[position % length] for position in range(len(whole))]  # padded from the beginning
     if not shuffle:
         assert once == list(range(len(once)))
 

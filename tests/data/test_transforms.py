@@ -1,4 +1,4 @@
-"""Transforms: what they make of images, and that chance does what it is told."""
+"""Transforms: the resulting images, and the random distributions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_normalized(tensor: Any, std: list[float], error: type[Ex
     ("shape", "size", "top", "left"),
     [
         ((6, 8), (2, 4), 2, 2),
-        ((7, 7), (4, 4), 2, 2),  # 1.5 is rounded to 2, as all halves to the even number
+        ((7, 7), (4, 4), 2, 2),  # 1.5 is rounded to 2: halves go to the even number
         ((5, 5), (4, 4), 0, 0),  # 0.5 to 0
         ((5, 7), 3, 1, 2),
         ((5, 7), [3], 1, 2),
@@ -223,7 +223,7 @@ def test_shrinking_averages() -> None:
 
 
 def test_what_grows_is_not_averaged() -> None:
-    """The image becomes lower, which averages, and wider, which interpolates."""
+    """The image becomes lower, by averaging, and wider, by interpolation."""
     image = np.zeros((8, 2), np.float32)
     image[:, 1] = 8
     image[::2] += 1
@@ -385,7 +385,7 @@ def test_crops_that_cannot_be(arguments: Any, error: type[Exception], message: s
         RandomResizedCrop(*arguments)
 
 
-# Chance
+# Random distributions
 
 
 @pytest.fixture(params=[RandomHorizontalFlip, lambda **options: RandomResizedCrop((5, 7), **options)], ids=["flip", "crop"])
@@ -416,7 +416,7 @@ def test_a_generator_is_independent_of_the_global_state(chance: Any) -> None:
     assert np.random.get_state()[1].tolist() == before
 
 
-# All of them
+# All transforms
 
 
 @pytest.mark.parametrize("transform", [CenterCrop(3), Resize(3), RandomHorizontalFlip(1), RandomResizedCrop(3)])

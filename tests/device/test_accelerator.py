@@ -1,4 +1,4 @@
-"""Whether there is a GPU to copy batches to. Stand-ins play the driver and NVML."""
+"""Detection of GPUs. Stand-ins replace the driver and NVML."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ FAILURE = 3
 
 
 def driver(count: int, answer: int = SUCCESS) -> Callable[[str], Any]:
-    """A process in which the driver is loaded."""
+    """A driver that the process has loaded."""
     return {"libcuda.so.1": SimpleNamespace(cuDeviceGetCount=_counting(count, answer))}.get
 
 
 class NVML:
-    """A machine with so many GPUs.
+    """NVML on a machine with `count` GPUs.
 
     Attributes:
         is_on: between nvmlInit_v2 and nvmlShutdown.
-        asked: how often it was looked for.
+        asked: how often the library was looked up.
     """
 
     def __init__(self, count: int, answer: int = SUCCESS, starts: int = SUCCESS) -> None:
@@ -56,7 +56,7 @@ def _counting(count: int, answer: int) -> Callable[[Any], int]:
 
 
 def nobody(name: str) -> None:
-    """No library."""
+    """Find no library."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""The device that CuPy makes, with a stand-in for CuPy."""
+"""`CudaDevice`, with a stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_is_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
     tensor = TensorGPU(by_dlpack)
     assert np.array_equal(tensor.as_cpu(), array)
     assert tensor.__dlpack_device__() == (2, 0)
-    with pytest.raises(ArgumentTypeError, match="no array on a GPU"):
+    with pytest.raises(ArgumentTypeError, match="not an array on a GPU"):
         TensorGPU(object())
 
 
@@ -158,7 +158,7 @@ def test_a_codec_that_cannot_be_used_is_named(cupy: CupyStandIn, monkeypatch: py
 
 def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
     cupy.limit = 1 << 20
-    with pytest.raises(OutOfMemoryError, match=r"needs 2\.0 MiB of GPU 0, of whose 2\.0 MiB 1\.0 MiB are free"):
+    with pytest.raises(OutOfMemoryError, match=r"needs 2\.0 MiB of memory on GPU 0, which has 1\.0 MiB free of 2\.0 MiB"):
         CudaDevice(0).allocate(2 << 20)
 
 
@@ -183,7 +183,7 @@ def test_a_gpu_that_fails_is_an_error_and_not_a_hang(cupy: CupyStandIn) -> None:
     device = CudaDevice(0)
     copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
     copier.send([np.ones(3)])
-    (flight,) = copier._flights
+    (flight,) = copier._pending
     cupy.failed[flight.fence.events[0].ptr] = 719  # type: ignore[attr-defined]
 
     with pytest.raises(DeviceError, match="failed before the end of a copy"):

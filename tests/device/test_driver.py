@@ -1,4 +1,4 @@
-"""Whether CUDA is in use in this process, and that workers are not forked then. A stand-in plays the driver."""
+"""Detection of CUDA in this process, and the refusal to fork workers then. A stand-in replaces the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SYSTEM_NOT_READY = 802
 
 
 def driver_that_says(answer: int) -> Callable[[str], Any]:
-    """A process in which the driver is loaded."""
+    """A driver that the process has loaded."""
 
     def device_count(count: Any) -> int:
         assert isinstance(count._obj, ctypes.c_int)
@@ -41,7 +41,7 @@ class NVMLError(Exception):
 
 
 class NVML(ModuleType):
-    """What NVML tells of the processes on two GPUs.
+    """NVML's list of the processes on two GPUs.
 
     Attributes:
         is_on: between nvmlInit and nvmlShutdown.
@@ -123,7 +123,7 @@ class TestLoadedLibrary:
         assert library.getpid() == os.getpid()
 
     def test_is_not_loaded_by_being_looked_for(self) -> None:
-        name = "libBrokenLocale.so.1"  # a part of glibc that nothing uses
+        name = "libBrokenLocale.so.1"  # a part of glibc that no program loads
 
         assert loaded_library(name) is None
         assert name not in Path("/proc/self/maps").read_text()

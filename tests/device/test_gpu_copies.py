@@ -1,4 +1,4 @@
-"""Batches on their way to a GPU, which the stand-in plays: whose memory they are in, and when that is used again."""
+"""Copies of batches to a simulated GPU: where their memory is, and when it is reused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def dense(info: SampleInfo) -> NDArray[Any]:
 
 
 def flat(info: SampleInfo) -> NDArray[Any]:
-    """Of another size in each batch, but not within it."""
+    """Return samples whose size differs between batches, but not within a batch."""
     return np.full(info.iteration + 1, info.idx_in_epoch, np.int16)
 
 
@@ -44,7 +44,7 @@ def make(
     batch_size: int = BATCH,
     **options: Any,
 ) -> Pipeline:
-    """A pipeline of one source, to be closed by the test."""
+    """Create a pipeline of one source; the test closes it."""
 
     @pipeline_def(batch_size=batch_size, num_threads=2, py_num_workers=1, **{"device_id": 0, **options})
     def pipeline() -> Any:
@@ -54,7 +54,7 @@ def make(
 
 
 def numbers_of(batch: Any) -> list[int]:
-    """The number that each sample is full of; -1: it is not."""
+    """Return the number that fills each sample; -1 for a sample with several numbers."""
     on_cpu = batch.as_cpu()
     samples = [on_cpu.at(i) for i in range(len(on_cpu))]
     return [int(sample.flat[0]) if (sample == sample.flat[0]).all() else -1 for sample in samples]
@@ -65,7 +65,7 @@ def places_of(batch: TensorListGPU) -> list[int]:
 
 
 def numbers_at(places: list[int]) -> list[int]:
-    """What lies on the device at this moment, without waiting for anything: the first number of each sample."""
+    """Return the first number of each sample on the device now, without waiting."""
     return [int(np.frombuffer(ctypes.string_at(address, 4), np.int32)[0]) for address in places]
 
 
@@ -73,7 +73,7 @@ def expected(iteration: int, batch_size: int = BATCH) -> list[int]:
     return list(range(iteration * batch_size, (iteration + 1) * batch_size))
 
 
-# What arrives
+# Delivered batches
 
 
 @pytest.mark.parametrize("parallel", [False, True])
@@ -91,7 +91,7 @@ def test_a_dense_batch_is_one_copy_from_locked_memory(gpus: Gpus) -> None:
     pipe = make(prefetch_queue_depth=1)
 
     pipe.run()
-    pipe.run()  # the first batch shows what samples are like
+    pipe.run()  # the first batch fixes the layout of samples
     (device,) = gpus
     device.copies.clear()
     pipe.run()
@@ -177,7 +177,7 @@ def test_an_empty_batch_arrives(gpus: Gpus) -> None:
     pipe.close()
 
 
-# When, and who waits
+# Order and waiting
 
 
 def test_copies_of_the_next_batches_are_begun_before_they_are_asked_for(gpus: Gpus) -> None:
@@ -194,7 +194,7 @@ def test_run_does_not_wait_for_the_copies(gpus: Gpus) -> None:
 
     pipe.run()
 
-    assert gpus[0].num_waiting()  # nobody has had a reason to carry them out
+    assert gpus[0].num_waiting()  # nothing has waited for the copies
     pipe.close()
 
 
@@ -245,7 +245,7 @@ def test_scheduled_batches_are_waited_for_too(gpus: Gpus) -> None:
 @pytest.mark.parametrize("source", [dense, ragged])
 def test_a_slot_is_not_used_again_before_its_copy_has_ended(source: Any, gpus: Gpus) -> None:
     pipe = make(source, prefetch_queue_depth=1)
-    held = [pipe.run()[0] for _ in range(6)]  # nothing is carried out before all have been made
+    held = [pipe.run()[0] for _ in range(6)]  # no copy runs before the last batch is complete
 
     assert [numbers_of(batch) for batch in held] == [expected(i) for i in range(6)]
     pipe.close()
@@ -326,7 +326,7 @@ def test_memory_of_the_gpu_is_not_used_again_while_a_kernel_may_read_it(order: t
         (batch,) = pipe.run()
         kernel = functools.partial(lambda places: seen.append(numbers_at(places)), places_of(batch))
         gpus[0].launch(kernel)
-        del batch  # as a user does, whose kernels are behind
+        del batch  # while kernels that read it are still queued
     for stream in order:
         gpus[0].run(stream)
 
@@ -350,7 +350,7 @@ def test_closing_waits_for_the_copies(gpus: Gpus) -> None:
     (device,) = gpus
     assert pipe._runtime is not None
     assert pipe._runtime.executor is not None
-    copier = pipe._runtime.copier  # which would wait when it is dropped
+    copier = pipe._runtime.copier  # otherwise it would wait on deletion
     assert device.num_waiting()
 
     pipe.close()
@@ -366,7 +366,7 @@ def test_a_pipeline_that_is_dropped_while_copies_are_on_their_way_ends_them(gpus
     pipe.run()
     assert gpus[0].num_waiting()
 
-    del pipe  # `gpus` checks that no page was unlocked before it had been copied
+    del pipe  # `gpus` checks that no page was unlocked before its copy ended
 
 
 def test_another_thread_may_close_while_copies_are_on_their_way(gpus: Gpus) -> None:

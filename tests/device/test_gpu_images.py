@@ -1,4 +1,4 @@
-"""Images decoded on the GPU, and on the CPU what cannot be decoded there; the stand-in plays the GPU."""
+"""Images decoded on a simulated GPU; the CPU decodes files that the GPU refuses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def encoded(extension: str, height: int = 8) -> NDArray[np.uint8]:
 
 
 def on_gpu(file: bytes, is_gray: bool, is_upright: bool) -> Any:
-    """What the GPU makes of a JPEG file: another number than the CPU does."""
+    """Decode a JPEG file to another number than the CPU does."""
     shape = decoded_shape(np.frombuffer(file, np.uint8), types.GRAY if is_gray else types.RGB, is_upright)
     return SimulatedArray(np.full(shape, 99, np.uint8)) if shape and file.startswith(JPEG) else None
 
@@ -36,7 +36,7 @@ def on_gpu(file: bytes, is_gray: bool, is_upright: bool) -> Any:
 def decode(
     gpus: Gpus, *files: NDArray[np.uint8], by: Any = on_gpu, max_held_bytes: int | None = None, **options: Any
 ) -> Any:
-    """The images that a pipeline makes of files, and the batch that they came in."""
+    """Return the images that a pipeline decodes, and their batch."""
 
     @pipeline_def(batch_size=len(files), num_threads=2, device_id=0, max_held_bytes=max_held_bytes)
     def pipeline() -> Any:

@@ -1,4 +1,4 @@
-"""Page-locked memory that users see, and memory of a GPU: when they are used again. The stand-in plays the GPU."""
+"""Reuse of page-locked memory that users see, and of memory of a simulated GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_slot_whose_user_has_a_copy_under_way_is_not_used_again_before_that() 
     space.observer = PinnedMemory(device, fenced=True)
     ring = ring_of(space)
     slot = ring.acquire(0)
-    device.launch(lambda: None)  # a long kernel of the user's, with a copy behind it
+    device.launch(lambda: None)  # stands for a long kernel of the user's; a copy waits behind it
 
     del_lease(Lease(ring, slot))
     assert ring.acquire(0) is not slot
@@ -39,7 +39,7 @@ def test_a_slot_whose_user_has_a_copy_under_way_is_not_used_again_before_that() 
 
 
 def del_lease(lease: Lease[Any]) -> None:
-    """Let go of the only reference, with the call."""
+    """Drop the only reference when the call ends."""
 
 
 def test_slots_that_wait_for_the_gpu_are_there_where_memory_is_short() -> None:
@@ -180,7 +180,7 @@ def test_many_dropped_buffers_are_waited_for_on_the_gpu_and_not_here() -> None:
         del lease
 
     assert len(addresses) <= 5
-    assert device.num_waiting(0)  # nobody here has waited
+    assert device.num_waiting(0)  # no code here has waited
     memory.close()
 
 

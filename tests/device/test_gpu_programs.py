@@ -1,7 +1,7 @@
-"""Random programs: batches are taken, read by kernels, held and dropped, while the GPU, a stand-in, goes on as it likes.
+"""Random programs: batches are taken, read by kernels, held and dropped, while a simulated GPU advances at random.
 
-Whatever happens in whatever order, every kernel reads the batch that it was given. The rules are those of docs/gpu.md:
-kernels are on the default stream, or on the one that is current when the last of a batch is dropped.
+In every order of events, each kernel reads its own batch. docs/gpu.md has the rules: kernels run on the default stream, or
+on the stream that is current when the last reference to a batch is dropped.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def ragged(info: SampleInfo) -> NDArray[Any]:
 
 
 class Program:
-    """A user of a pipeline, and what his kernels have read."""
+    """A user of a pipeline, and the data read by the user's kernels."""
 
     def __init__(self, pipe: Any, device: SimulatedDevice, seed: int) -> None:
         self.pipe, self.device, self.random = pipe, device, random.Random(seed)
-        #: The number of each batch, the batch on the GPU, and if there is one, that on the CPU.
+        #: The number of each batch, the batch on the GPU, and the batch on the CPU if there is one.
         self.held: list[tuple[Any, ...]] = []
         self.num_taken = 0
         self.read: list[tuple[list[int], list[int]]] = []
@@ -54,28 +54,30 @@ class Program:
             self.held.pop(self.random.randrange(len(self.held)))
 
     def read_on_gpu(self) -> None:
-        """A kernel that reads a batch on the GPU."""
+        """Queue a kernel that reads a batch on the GPU."""
         if self.held:
             number, on_gpu, *_ = self.random.choice(self.held)
             self._launch(number, [tensor.data_ptr() for tensor in on_gpu])
 
     def read_on_host(self) -> None:
-        """A copy from page-locked memory that the user has begun by himself."""
+        """Queue a user's copy from page-locked memory."""
         if self.held:
             number, _, *on_cpu = self.random.choice(self.held)
             places = [(tensor.data_ptr(), tensor.__array__().nbytes) for batch in on_cpu for tensor in batch]
-            if places and all(self.device._is_locked(*place) for place in places):  # else CUDA would take the bytes at once
+            if places and all(
+                self.device._is_locked(*place) for place in places
+            ):  # otherwise CUDA would read the bytes at once
                 self._launch(number, [address for address, _ in places])
 
     def go_on(self) -> None:
-        """The GPU does some of what it has been told."""
+        """Run some of the GPU's queued work."""
         stream = self.random.choice([self.device.stream, self.device.current_stream, DEFAULT_STREAM])
         waiting = self.device.num_waiting(stream)
         if waiting:
             self.device.run(stream, self.random.randint(1, min(waiting, 4)))
 
     def look(self) -> None:
-        """The user reads a batch on the CPU."""
+        """Read a batch on the CPU."""
         if self.held:
             number, *batches = self.random.choice(self.held)
             for batch in batches:

@@ -1,4 +1,4 @@
-"""Arrays that are on the GPU when they are returned or fed; the stand-in plays the GPU."""
+"""Sources and inputs whose arrays are on a simulated GPU already."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_samples_on_the_gpu_make_one_tensor(gpus: Gpus) -> None:
             (batch,) = pipe.run()
             assert numbers_of(batch) == [[n, n] for n in range(BATCH * i, BATCH * (i + 1))]
             assert batch.as_tensor().shape() == [BATCH, 2]
-        assert not gpus[0].copies  # nothing has come from the host
+        assert not gpus[0].copies  # no copy from the host
 
 
 def test_samples_of_different_shapes_come_as_they_are(gpus: Gpus) -> None:
@@ -70,7 +70,7 @@ def test_batches_on_the_gpu_come_in_every_form(form: str, gpus: Gpus) -> None:
 
 
 class Sized(SimulatedArray):
-    """As arrays of CuPy and tensors of PyTorch, it has a length."""
+    """An array with a length, like a CuPy array or a PyTorch tensor."""
 
     def __len__(self) -> int:
         return len(self.array)
@@ -128,12 +128,12 @@ def test_a_batch_does_not_change_when_the_source_overwrites_its_arrays(gpus: Gpu
     array = np.zeros((BATCH, 2))
 
     def reuse(i: int) -> Any:
-        gpus[0].launch(lambda: array.fill(i))  # as a kernel of the source does
+        gpus[0].launch(lambda: array.fill(i))  # like a kernel of the source
         return Sized(array)
 
     with closing(define(reuse, batch=True)) as pipe:
         batches = [pipe.run()[0] for _ in range(3)]
-        gpus[0].run(0)  # the kernels are not held up by the copies, unless they have to wait for them
+        gpus[0].run(0)  # the kernels do not wait for the copies unless they must
         assert [numbers_of(batch)[0] for batch in batches] == [[0, 0], [1, 1], [2, 2]]
 
 

@@ -1,4 +1,4 @@
-"""Workers and threads near the GPU; a stand-in plays NVML."""
+"""Workers and threads bound to the CPUs near the GPU; a stand-in replaces NVML."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NVMLError(Exception):
 
 
 def nvml(words: dict[int, list[int]], error: Exception | None = None) -> Any:
-    """pynvml, on a machine with a GPU for each entry; each has the words of its CPUs."""
+    """pynvml on a machine with one GPU per entry; an entry holds the words of its CPU mask."""
     state = SimpleNamespace(is_on=False)
 
     def affinity(handle: int, num_words: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Datasets whose batches are known beforehand, ways to load them, and what may happen to the workers meanwhile.
+"""Datasets with known batches, ways to load them, and events that disturb the workers.
 
 What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
 """
@@ -18,12 +18,12 @@ from dali_like.data import DataLoader, IterableDataset, get_worker_info
 from tests.faults.streams import happens
 
 BATCH_SIZE = 4
-#: On what `Raising` raises.
+#: The samples on which `Raising` raises.
 NOTE = "look it up"
 
 
 def nothing(index: int) -> None:
-    """What happens before a sample is made, if nothing does."""
+    """The default event before a sample: none."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SamplesTogether(Samples):
 
 
 class Walk(Samples, IterableDataset[Any]):
-    """The same, walked through. Each worker has every other sample, say."""
+    """The same as an iterable. With two workers, each has every other sample."""
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -64,11 +64,11 @@ class Walk(Samples, IterableDataset[Any]):
 
 
 def stacked(samples: list[Any]) -> Any:
-    """A collation that the library does not know, and so leaves to one worker."""
+    """A collate function that the library does not know, so one worker calls it."""
     return [np.stack(column) for column in zip(*samples, strict=True)]
 
 
-#: Ways to load: the class of the dataset, what it is told, and what the loader is.
+#: Ways to load: the class of the dataset, its arguments, and the arguments of the loader.
 KINDS: dict[str, tuple[type[Samples], dict[str, Any], dict[str, Any]]] = {
     "sample by sample": (Samples, {}, {}),
     "batch by batch": (Samples, {}, {"collate_fn": stacked}),
@@ -105,7 +105,7 @@ def indices_of(batch: Any) -> list[int]:
 
 
 def outcomes(batches: Iterator[Any], most: int = 100, read: Callable[[Any], Any] = indices_of) -> list[Any]:
-    """What is read of each of the next batches up to the end, or the exception in its place."""
+    """Read each of the next batches up to the end, or the exception in its place."""
     seen: list[Any] = []
     while len(seen) < most:
         try:
@@ -119,7 +119,7 @@ def outcomes(batches: Iterator[Any], most: int = 100, read: Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Happening:
-    """An event: something happens to the worker before certain samples, so many times for each.
+    """An event: a disturbance of the worker before certain samples, a number of times for each.
 
     Attributes:
         at: their indices.

@@ -35,7 +35,7 @@ class Interrupter:
         self.has_come = False
 
     def __enter__(self) -> None:
-        renew_time_limit()  # there are hundreds of points, each of which may take what a test may
+        renew_time_limit()  # there are hundreds of points, and each may take the time limit of a test
         sys.setprofile(self._look)
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +64,7 @@ def _is_in_finalizer(frame: FrameType | None) -> bool:
 
 
 def interrupt_at(point: int, function: Callable[[], Any]) -> tuple[bool, Any]:
-    """Call a function and interrupt it there: whether that point has come, and what it has returned, if it has."""
+    """Call a function and interrupt it there. Return whether that point has come, and the result if there is one."""
     value = None
     interrupter = Interrupter(point)
     with warnings.catch_warnings():

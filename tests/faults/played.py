@@ -1,4 +1,4 @@
-"""A pool whose workers are played in this process, step by step: they take, compute, report and die when they are told.
+"""A pool with played workers: they take, compute, report and die in this process, step by step, as the test decides.
 
 Everything of the pool is there but its processes: pipes, cells, slots, the code that computes tasks. So whatever can happen
 between a pool and its workers can be made to happen, in any order and every time again, in microseconds; and a pool that
@@ -32,12 +32,12 @@ from dali_like.engine.worker.worker import report_error
 
 _pids = itertools.count(1000)
 
-#: More than the workers of any test take that comes to an end.
+#: More steps than any terminating test takes.
 _MOST_STEPS = 20_000
 
 
 class Death(BaseException):
-    """Raised by a callback, it is the end of the worker that has called it."""
+    """Raised by a callback: ends its worker."""
 
 
 class PlayedWorker:
@@ -60,7 +60,7 @@ class PlayedWorker:
         space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = self.pid.to_bytes(WORD_BYTES, "little")
 
     def step(self) -> bool:
-        """Take a task, or compute the one that it has, or report it; whether there was anything to do."""
+        """Take a task, or compute it, or report it. Return whether there was anything to do."""
         if self.task is None:
             return self._take()
         if self._report is None:
@@ -94,7 +94,7 @@ class PlayedWorker:
 
 
 class PlayedWorkers:
-    """These workers as a pool sees them: `dali_like.engine.pool.workers.Workers`.
+    """These workers for a pool. Implements `dali_like.engine.pool.workers.Workers`.
 
     Args:
         make_sources: makes the copies of the sources that a worker has.
@@ -120,12 +120,12 @@ class PlayedWorkers:
             self.start(worker)
 
     def pipes_of(self, worker: int) -> list[int]:
-        """Where a worker's tasks come from, its own ones first."""
+        """Return the task pipes of a worker, its own first."""
         shared, *own = (pipe.fileno() for pipe in self._tasks)
         return [*own[worker : worker + 1], shared]
 
     def end(self, worker: int, exitcode: int, keep: Callable[[Any], None] | None = None) -> None:
-        """Let a worker end; one that can keep something is a thread, which is given up."""
+        """End a worker. With `keep`, it plays a hanging thread, which is abandoned."""
         self._ends.append(End(worker, self.running.pop(worker).pid, exitcode, keep))
         os.eventfd_write(self.control.fileno(), 1)
 
@@ -165,7 +165,7 @@ class PlayedWorkers:
 
 
 class PlayedPool(WorkerPool):
-    """A pool with such workers, which work while it waits for news of them.
+    """A pool with such workers. They work while it waits for events.
 
     Args:
         make_sources: makes the sources; each worker has its own.
@@ -197,25 +197,26 @@ class PlayedPool(WorkerPool):
         self._victims: Counter[tuple[BatchKey, int]] = Counter()
         self.on_step: Callable[[PlayedWorker], None] = lambda worker: None
         options = WorkerOptions(
-            num_workers,
-            "fork",
-            None,
-            timeout_s,
-            restarts,
-            lambda *_: b"",  # type: ignore[arg-type,return-value]
+            num_workers=num_workers,
+            start_method="fork",
+            threads=None,
+            timeout_s=timeout_s,
+            restarts=restarts,
+            pickle_source=lambda *_: b"",  # type: ignore[arg-type,return-value]
             first_workers=first_workers,
         )
         sources = [(source, (OutputSchema(),) * source.output_count) for source in make_sources()]
-        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, self._start_played)
+        super().__init__(sources, capacity, SharedSpace.create(limit_bytes), options, start_workers=self._start_played)
 
     def _start_played(
         self,
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> PlayedWorkers:
         self.workers = PlayedWorkers(self._make_sources, options, space, tasks, done)
         return self.workers
@@ -227,7 +228,7 @@ class PlayedPool(WorkerPool):
         return ready
 
     def play(self) -> bool:
-        """Let one worker do its next step, or die; whether there was one that had anything to do."""
+        """Let one worker do its next step, or die. Return whether any had something to do."""
         self._num_steps += 1
         if self._num_steps > _MOST_STEPS:
             pytest.fail("the same is done again and again")
@@ -242,36 +243,36 @@ class PlayedPool(WorkerPool):
         return False
 
     def _may_die(self, worker: PlayedWorker) -> bool:
-        """Not a third time of the same task, which would be given up."""
-        unfinished = self._recovery._unfinished_of(worker.index, self._work)
+        """Return whether this death would not be the third of the same task, which the pool would give up."""
+        unfinished = self._recovery._unfinished_of(worker.index)
         if unfinished is None:
             return True
         self._victims[unfinished.batch.key, unfinished.task] += 1
         return self._victims[unfinished.batch.key, unfinished.task] <= 2
 
     def play_until(self, condition: Callable[[], Any]) -> None:
-        """Let workers work, and take note of it, until something has come about."""
+        """Let workers work, and handle their events, until a condition holds."""
         while not condition():
             self.play()
             self.poll()
-            self._recovery.look(self._work)
+            self._recovery.look()
 
     def play_on(self) -> None:
-        """Let workers do all that there is to do, and live, and take note of it."""
+        """Let workers do all work without deaths, and handle their events."""
         self._deaths = 0.0
         while self.play() or self._poll.poll(0):
             self.workers.read_news()
             self.poll()
-            self._recovery.look(self._work)
+            self._recovery.look()
 
     def begin(self, iteration: int, size: int, *, source: int = 0, worker: int = -1) -> Batch:
-        """Ask for a batch; its samples are numbered through the epoch, `size` to each batch."""
+        """Submit a batch. Samples have consecutive numbers in the epoch, `size` in each batch."""
         return self.submit(BatchKey(source, 0, iteration, iteration * size, size, worker, iteration))
 
     @property
     def is_settled(self) -> bool:
-        """Whether there is no task on its way, and every slot is there to be used again."""
-        work = self._work
+        """Whether no task is open, and all slots are free."""
+        work = self._dispatcher
         return work.num_open_tasks == 0 and all(
             work.occupancy(i) == (0, 0) and stage.ring.num_free == stage.ring.num_slots
             for i, stage in enumerate(self._assemblers)

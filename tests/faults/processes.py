@@ -1,4 +1,4 @@
-"""The worker processes of a pipeline, as tests find them, wait for them and end them."""
+"""Find, await and kill the worker processes of a pipeline, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that run in a process of their own, since how they end is what is tested.
+"""Programs that run in processes of their own, for tests of how they end.
 
 A `Program` runs in a session of its own, in an empty folder that is also its folder for temporary files. All of the
 session's processes can be found, and what the program leaves in the folder and in /dev/shm can be seen.
@@ -44,7 +44,7 @@ def wait_for_the_test():
 
 @dataclass(frozen=True)
 class End:
-    """How a program ended: its exit status as in `subprocess`, and all that it wrote."""
+    """The end of a program: its exit status as in `subprocess`, and its output."""
 
     status: int
     stdout: str
@@ -96,12 +96,12 @@ class Program:
         return self._process.poll() is None
 
     def lines(self, key: str) -> list[Any]:
-        """What the program has told so far in lines of the form ``key: JSON``."""
+        """Return the values of the program's lines ``key: JSON`` so far."""
         told = (line.partition(": ") for line in self._stdout.read_text().splitlines())
         return [json.loads(value) for name, _, value in told if name == key]
 
     def wait_for(self, key: str, count: int = 1) -> list[Any]:
-        """Wait until the program has told so many lines with this key."""
+        """Wait until the program has written so many lines with this key."""
 
         def told() -> list[Any] | None:
             lines = self.lines(key)
@@ -130,7 +130,7 @@ class Program:
         os.killpg(self.pid, signal.SIGINT)
 
     def processes(self) -> set[int]:
-        """All that are running in the session of the program."""
+        """Return all running processes in the session of the program."""
         return {pid for pid in psutil.pids() if _session_of(pid) == self.pid and is_running(pid)}
 
     def end(self, deadline_s: float = DEADLINE_S) -> End:

@@ -1,4 +1,4 @@
-"""Sources whose batches are known beforehand, and ways for their workers to come to an end.
+"""Sources with known batches, and ways for their workers to end.
 
 What is here travels to spawned workers by name, so that they import this module: it needs nothing of pytest.
 """
@@ -27,7 +27,7 @@ from dali_like.types import SampleInfo
 
 Source = Callable[[SampleInfo], Any]
 
-#: In what `batches_of` returns: the epoch has ended.
+#: In the result of `batches_of`: the end of an epoch.
 END = "end"
 
 
@@ -63,7 +63,7 @@ def digest(batch: Sequence[Any]) -> str:
 
 
 def batches_of(pipe: Pipeline, count: int) -> list[str]:
-    """The checksums of the next batches, over the ends of epochs, which are among them."""
+    """Return the checksums of the next batches, with END after each epoch."""
     return [_next(pipe) for _ in range(count)]
 
 
@@ -75,7 +75,7 @@ def _next(pipe: Pipeline) -> str:
         return END
 
 
-# What happens to a worker, and when
+# Disturbances of a worker
 
 
 def die_of_signal(number: int) -> None:
@@ -89,7 +89,7 @@ def die_of_null_pointer() -> None:
 
 
 def die_of_no_memory() -> None:
-    """As code in C does when there is no memory for it: the limit is reached, and then the process aborts."""
+    """Abort as C code does without memory, after the limit has been reached."""
     _die_quietly()
     resource.setrlimit(resource.RLIMIT_AS, (1 << 28, resource.RLIM_INFINITY))
     libc = ctypes.CDLL(None)
@@ -130,7 +130,7 @@ def be_busy_in_python() -> None:
 
 
 def be_busy_in_c() -> None:
-    """With the lock of the interpreter, and deaf to Python's signal handlers."""
+    """Hang with the lock of the interpreter held, so that Python's signal handlers do not run."""
     sum(range(10**15))
 
 
@@ -155,7 +155,7 @@ MUTE_HANGS: dict[str, Callable[[], None]] = {"signals blocked": hang_with_signal
 
 @dataclass(frozen=True)
 class Disturbed:
-    """A source that lets something happen to the worker before it makes certain samples, so many times for each.
+    """A source that disturbs its worker before certain samples, a number of times for each.
 
     Attributes:
         source: makes the samples.
@@ -179,7 +179,7 @@ class Disturbed:
 
 
 def happens(marker: Path, times: int = 1) -> bool:
-    """Whether something has not happened so many times yet; from now on it has once more. For any number of processes."""
+    """Count an event, and return whether it had happened fewer times. Works across processes."""
     for number in range(times):
         try:
             os.close(os.open(f"{marker}.{number}", os.O_CREAT | os.O_EXCL))
@@ -190,7 +190,7 @@ def happens(marker: Path, times: int = 1) -> bool:
 
 
 def counted(source: Source, folder: Path) -> Source:
-    """Leaves a file for each sample made, for `times_made`."""
+    """Write a file for each computed sample, for `times_made`."""
 
     def counting_source(info: SampleInfo) -> Any:
         happens(folder / str(info.epoch_idx * 1000 + info.idx_in_epoch), times=100)

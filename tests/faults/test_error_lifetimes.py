@@ -32,7 +32,7 @@ class NoSuchSampleError(Exception):
 
 
 class Indices:
-    """A sampler of what a function yields."""
+    """A sampler of the values that a function yields."""
 
     def __init__(self, function: Callable[[], Iterator[Any]]) -> None:
         self.function = function

@@ -48,7 +48,7 @@ from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler
-from dali_like.engine.pool.batch import Batch, Output, assemble, first_layout
+from dali_like.engine.pool.batch import Batch, Output, assemble, first_schemas
 from dali_like.engine.worker.exceptions import pack_exception, unpack_exception
 from dali_like.engine.worker.source import LastBatch, Source
 from dali_like.errors import CorruptionError, DaliLikeError
@@ -56,13 +56,13 @@ from dali_like.types import SampleInfo
 from tests.conftest import time_limit
 
 BATCH_SIZE = 8
-WORKERS = 1  # so that the order of what happens is known
+WORKERS = 1  # so that the order of events is known
 TASKS = 4
-#: How long `run` may take, whatever it reads. What it does takes some milliseconds.
+#: Time limit of `run` for any data. It usually takes some milliseconds.
 RUN_S = 60.0
 
 
-# What a callback can get its hands on
+# Memory and descriptors that a callback can reach
 
 
 def open_files() -> dict[tuple[int, int], int]:
@@ -127,7 +127,7 @@ class Hands:
         os.write(self.done, DONE.pack(ticket, task, self.worker, status, value))
 
 
-#: The sample at which callbacks do what they must not: the second of a task in the second batch.
+#: The sample at which callbacks write into foreign memory: the second of a task in the second batch.
 CULPRIT = BATCH_SIZE + 3
 
 
@@ -211,7 +211,7 @@ def test_part_of_a_report(cut: int) -> None:
 
 
 def test_report_with_the_ticket_that_no_batch_has() -> None:
-    """It must not hide what comes after it."""
+    """It must not hide later reports."""
 
     def report_nothing(hands: Hands) -> None:
         os.write(hands.done, bytes(DONE.size))
@@ -233,7 +233,7 @@ class Waiting:
         assert pool is not None
         self._gate = gate
         self.pipe = pipe
-        work = pool._work
+        work = pool._dispatcher
         self.note = work._note
         self.tickets = sorted(work._in_flight)
         slots = [batch.slot for batch in work._in_flight.values() if batch.slot is not None]
@@ -257,7 +257,7 @@ def waiting() -> Iterator[Waiting]:
         yield Waiting(pipe, gate)
 
 
-#: What no worker says of a batch that is on its way; `t` is the ticket of one, `r` the size of its regions.
+#: Invalid reports for a batch in flight; `t` is its ticket, `r` the size of its regions.
 IMPLAUSIBLE: dict[str, Callable[[int, int], tuple[int, int, int, int, int]]] = {
     "ticket never given out": lambda t, r: (t + 1000, 0, 0, Status.DENSE, 0),
     "ticket of nobody": lambda t, r: (0, 0, 0, Status.DENSE, 0),
@@ -320,7 +320,7 @@ REPORTS = st.tuples(
 @given(st.lists(REPORTS, min_size=1, max_size=12))
 @settings(max_examples=30, deadline=None)
 def test_reports_of_anything(reports: list[tuple[int, int, int, int, int]]) -> None:
-    """What is forged well cannot be told from what is true. But `run` returns, or raises the library's errors."""
+    """A well-forged report looks like a true one. But `run` returns, or raises the library's errors."""
     with waiting() as wait:
         for report in reports:
             wait.note(*report)
@@ -364,7 +364,7 @@ def test_message_that_claims_to_be_huge_is_not_read(monkeypatch: pytest.MonkeyPa
         gate[0] = 1
 
 
-# Headers, marks, cells: what the callback's own worker reads, and the main process when that dies
+# Headers, marks, cells: read by the callback's own worker, and by the main process when that worker dies
 
 
 GARBAGE = {
@@ -373,14 +373,14 @@ GARBAGE = {
     "random": lambda size: random.Random(5).randbytes(size),
 }
 
-#: Workers that read garbage may die of it, all of them, or take it for want of memory, or for what was declared.
+#: Workers that read garbage may die of it, all of them, or take it for a lack of memory, or for a declared schema.
 WHAT_WORKERS_SAY = ("CorruptionError", "WorkerDiedError", "OutOfMemoryError", "DtypeMismatchError", "NdimMismatchError")
 
 #: Where, given the hands: offset and number of bytes.
 PLACES: dict[str, Callable[[Hands], tuple[int, int]]] = {
     "cancelled": lambda hands: (hands.slot + Header.CANCELLED * WORD_BYTES, WORD_BYTES),
     "header": lambda hands: (hands.slot, HEADER_WORDS * WORD_BYTES),
-    "slot_layout": lambda hands: (hands.slot + Header.GEOMETRY * WORD_BYTES, (HEADER_WORDS - Header.GEOMETRY) * WORD_BYTES),
+    "slot_layout": lambda hands: (hands.slot + Header.LAYOUT * WORD_BYTES, (HEADER_WORDS - Header.LAYOUT) * WORD_BYTES),
     "expectations": lambda hands: (hands.slot + HEADER_WORDS * WORD_BYTES, DESCRIPTOR_WORDS * WORD_BYTES),
     "marks": lambda hands: (hands.slot + hands.header(Header.MARKS_OFFSET), TASKS * WORD_BYTES),
     "cell": lambda hands: (hands.cell, CELL_BYTES),
@@ -592,7 +592,7 @@ def test_layout_that_the_first_samples_suggest(words: list[int]) -> None:
     described.slot.descriptors[:2, 0] = words
 
     try:
-        (layout, _) = first_layout(described.batch, described.slot, 2, SOURCE)
+        (layout, _) = first_schemas(described.batch, described.slot, 2, SOURCE)
     except DaliLikeError:
         return
     assert layout.shape is not None
@@ -732,7 +732,7 @@ def test_garbage_in_the_counts_costs_their_batches_and_no_others(garbage: str, r
 def test_counts_of_anything(batch: bool, counts: list[int]) -> None:
     described = Described()
     source = Source("source", lambda info: None, 2, batch=batch, last_batch=LastBatch.PARTIAL)
-    assembler = ArrayAssembler(described.space, source, SIZE, LAYOUTS, 1)
+    assembler = ArrayAssembler(described.space, source, SIZE, declared=LAYOUTS, num_workers=1)
     described.slot.counts[:] = counts
 
     try:

@@ -67,7 +67,7 @@ def brightened() -> Pipeline:
 
 
 def run_with_cycles(run: Callable[[], Any], times: int) -> list[int]:
-    """The first elements of batches each of which something that holds itself keeps."""
+    """Return the first elements of batches. A reference cycle keeps each batch."""
     elements = []
     for _ in range(times):
         cycle = Cycle()
@@ -103,7 +103,7 @@ def test_less_memory_than_batches_ahead_could_use_costs_no_collection(
     way: str, make_pipeline: MakePipeline, collections: Collections
 ) -> None:
     pipe = make_pipeline(source, way, max_held_bytes=LIMIT_BYTES, prefetch_queue_depth=9)
-    run_holding_two(pipe, 20)  # those are gone that were begun when it was not known what samples are like
+    run_holding_two(pipe, 20)  # the slots from before the schema was known are gone
     before = collections.count
 
     run_holding_two(pipe, 20)

@@ -1,4 +1,4 @@
-"""Samples that take too long: with ``py_timeout_s`` their workers are replaced, and what they were doing is shown."""
+"""Samples that take too long: with ``py_timeout_s`` their workers are replaced, and the error shows their stacks."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from tests.faults.streams import (
 )
 
 BATCH_SIZE = 4
-#: What `batches_of` returns for two epochs of `Noise`.
+#: Number of results of `batches_of` for two epochs of `Noise`.
 TWO_EPOCHS = 2 * (Noise.length // BATCH_SIZE + 1)
-#: What is too long in these tests; and long enough for a worker on a busy machine to make a sample.
+#: The timeout of these tests; long enough for a sample on a busy machine.
 TIMEOUT_S = 1.0
 
-#: What closing takes at most; half a second of it is for workers to end by themselves.
+#: Time limit of closing; it includes the half second that workers have to end.
 CLOSED_S = 30.0
 
 MakePipeline = Callable[..., Pipeline]
@@ -62,7 +62,7 @@ def make(make_pipeline: MakePipeline) -> MakePipeline:
 
 @pytest.fixture
 def undisturbed(make_pipeline: MakePipeline) -> list[str]:
-    """What `batches_of` returns for two epochs of `Noise` where nothing hangs."""
+    """The result of `batches_of` for two epochs of `Noise` without a hang."""
     return batches_of(make_pipeline(Noise(), "serial"), TWO_EPOCHS)
 
 
@@ -603,7 +603,7 @@ def slow_while_the_loop_waits(folder: Path) -> Source:
     return source
 
 
-# What tests wait for
+# Conditions that tests wait for
 
 
 def run(pipe: Pipeline) -> list[int]:

@@ -141,7 +141,7 @@ class TestCtrlC:
         assert_is_interrupted(program)
 
     def test_does_not_reach_workers_that_another_program_would_reach(self, start: StartProgram, start_method: str) -> None:
-        """Workers go on with their sample: whoever catches KeyboardInterrupt gets it."""
+        """Workers continue with their sample: a program that catches KeyboardInterrupt gets it."""
         program = start(
             """
             import signal, time
@@ -235,7 +235,7 @@ STORM = """
 
     if operators:
         import cv2
-    sys.unraisablehook = lambda _: None  # finalizers cannot pass on what interrupts them
+    sys.unraisablehook = lambda _: None  # finalizers cannot raise their interrupts
     inside = False
     interrupts = 0
     last = 0

@@ -1,4 +1,4 @@
-"""Who can get at the memory of a pipeline: nobody but its processes, and those that could read their memory anyway."""
+"""Access to the memory of a pipeline: only its processes have it, and processes that could read their memory anyway."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def processes_of(pipe: Pipeline) -> list[int]:
 
 
 def open_in(pid: int) -> dict[str, str]:
-    """What the descriptors of a process refer to, by their path in /proc."""
+    """Return the targets of the descriptors of a process, by their path in /proc."""
     files = {}
     for fd in Path(f"/proc/{pid}/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the one that the listing itself used
@@ -65,7 +65,7 @@ def memory_of(pid: int) -> list[str]:
     return [path for path, link in open_in(pid).items() if link.startswith("/memfd:dali_like")]
 
 
-#: Tries, as somebody else, to open what is named on the command line in every way, and says what could be opened.
+#: Tries, as another user, to open the arguments in every way, and prints the ones that it could open.
 INTRUDER = """
 import os, sys
 os.setgroups([])
@@ -183,7 +183,7 @@ def test_memory_of_a_dropped_pipeline_returns_though_processes_that_were_forked_
     kept.close()
 
 
-#: Looks at what has a name while a pipeline runs: in /dev/shm, in its folder for temporary files, and among its mappings.
+#: Lists the names while a pipeline runs: in /dev/shm, in its folder for temporary files, and among its mappings.
 NAMES = """
 import json, os, sys, tempfile
 import numpy as np, psutil

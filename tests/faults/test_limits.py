@@ -70,7 +70,7 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 
 def is_right(batch: TensorListCPU, source: Source, iteration: int) -> bool:
-    """Whether a batch is, bit for bit, what the source makes of this iteration."""
+    """Return whether a batch has exactly the source's values for this iteration."""
     first = iteration * BATCH_SIZE
     made = [source(SampleInfo(first + i, i, iteration, 0)) for i in range(BATCH_SIZE)]
     return len(batch) == len(made) and all(np.array_equal(batch.at(i), sample) for i, sample in enumerate(made))
@@ -112,7 +112,7 @@ def meminfo(available: int) -> str:
 
 
 def v2(group: str, limit: int | str, used: int, cache: int = 0) -> dict[str, str]:
-    """A control group of version 2; `cache` is what of its use gives way."""
+    """A control group of version 2; `cache` is the evictable part of its use."""
     folder = f"sys/fs/cgroup{group}"
     return {
         f"{folder}/memory.max": f"{limit}\n",
@@ -122,7 +122,7 @@ def v2(group: str, limit: int | str, used: int, cache: int = 0) -> dict[str, str
 
 
 def v1(group: str, limit: int, used: int, cache: int = 0) -> dict[str, str]:
-    """A control group of version 1; `cache` is what of its use, and that of the groups in it, gives way."""
+    """A control group of version 1; `cache` is the evictable part of its use and of its inner groups' use."""
     folder = f"sys/fs/cgroup/memory{group}"
     return {
         f"{folder}/memory.limit_in_bytes": f"{limit}\n",
@@ -135,7 +135,7 @@ UNLIMITED_V1 = 9223372036854771712
 
 
 def membership(group: str, version: int) -> dict[str, str]:
-    """What /proc/self/cgroup says of a process in this group."""
+    """The text of /proc/self/cgroup for a process in this group."""
     lines = {1: f"12:pids:{group}\n5:cpu,memory:{group}\n1:name=systemd:{group}\n0::/user.slice\n", 2: f"0::{group}\n"}
     return {"proc/self/cgroup": lines[version]}
 
@@ -227,7 +227,7 @@ def test_processors_are_those_of_the_tightest_group(quotas: tuple[str, str], mac
 
 
 def test_processors_are_not_limited_by_groups_of_another_kind(machine: Machine) -> None:
-    """Those of "cpuset", say."""
+    """For example the groups of "cpuset"."""
     machine.write({"proc/self/cgroup": "6:cpuset:/others\n5:cpu,cpuacct:/job\n"})
     for group, quota in (("others", 20_000), ("job", 50_000)):
         folder = f"sys/fs/cgroup/cpu/{group}"

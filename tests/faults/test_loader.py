@@ -61,9 +61,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:A worker has died and been repla
 #: Of an epoch of `Samples`.
 LENGTH = 12
 NUM_KILLS = 100
-#: What messages call the batch of sample 6 where samples are asked for together.
+#: The name in messages of the batch with sample 6, for batched requests.
 TOGETHER = "batch 1 (indices 4, 5, 6, 7)"
-#: Kinds of loaders, but for those that are like another one in what is tested.
+#: Kinds of loaders, without kinds that behave like another one here.
 MAIN_KINDS = [kind for kind in KINDS if kind != "__getitems__"]
 MAP_KINDS = [kind for kind in KINDS if kind != "iterable"]
 
@@ -112,8 +112,7 @@ class TestAWorkerThatDies:
         batches = iter(loader)
         seen = list(map(digest, batches))
 
-        kill_and_wait([worker.pid for worker in batches._workers.workers] if batches._workers else [])
-        kill_and_wait([worker.pid for worker in loader._workers.workers])
+        kill_and_wait([worker.pid for worker in loader._factory.manager.workers.handles])
 
         seen += map(digest, loader)
         assert seen == undisturbed(kind, 2, persistent_workers=True)
@@ -157,7 +156,7 @@ class TestAWorkerThatDies:
 
         assert isinstance(error, WorkerDiedError)
         where = TOGETHER if kind == "__getitems__" else "index 6 (sample 2 of batch 1)"
-        assert re.search(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was making ", str(error))
+        assert re.search(rf"worker \d \(pid {error.pid}\) was killed by SIGKILL while .* was computing ", str(error))
         assert str(error).endswith(where)
         assert "given up" in error.__notes__[0]
         assert [first, *others] == [list(range(4 * i, 4 * i + 4)) for i in range(LENGTH) if i != 1]
@@ -168,11 +167,14 @@ class TestAWorkerThatDies:
         loader = make_loader(kind, event=event, worker_restarts=0, persistent_workers=True)
         where = {"__getitems__": TOGETHER, "iterable": "batch 0 of worker 0"}.get(kind, "index 6 (sample 2 of batch 1)")
 
-        with pytest.raises(WorkerDiedError, match=rf"exit code 3 while dataset .* was making {re.escape(where)}\n") as info:
+        with pytest.raises(
+            WorkerDiedError, match=rf"exit code 3 while dataset .* was computing {re.escape(where)}\n"
+        ) as info:
             list(loader)
 
         assert info.value.__notes__[-1].endswith(
-            "may be 0 times a minute, see py_worker_restarts (worker_restarts of a DataLoader)"
+            "the limit is 0 restarts of each worker within a minute; raise py_worker_restarts (worker_restarts of a "
+            "DataLoader)"
         )
         assert info.value.exitcode == 3
         assert f"(pid {info.value.pid})" in str(info.value)
@@ -199,7 +201,7 @@ def kill_any(batches: Any, rng: random.Random) -> bool:
 
 
 class ShapeError(Exception):
-    """Its constructor does not take its arguments, and it holds what cannot be pickled."""
+    """Its constructor does not take its arguments, and it holds an object that cannot be pickled."""
 
     def __init__(self, shape: Any, *, wanted: int) -> None:
         super().__init__(f"{shape} is not {wanted}")
@@ -508,7 +510,7 @@ class TestAHang:
         assert head == "DataLoader timed out after 0.2 seconds"
         pids = workers_of(batches)
         assert worker in [
-            f"worker {i} (pid {pids[i]}): dataset {KINDS[kind][0].__name__} was making {where}:" for i in (0, 1)
+            f"worker {i} (pid {pids[i]}): dataset {KINDS[kind][0].__name__} was computing {where}:" for i in (0, 1)
         ]
         assert any(HANGS[hang].__name__ in line for line in stack)
 
@@ -577,7 +579,7 @@ class TestAHang:
         assert not any(map(psutil.pid_exists, pids))
 
     def test_does_not_keep_the_next_epoch_waiting_for_ever(self, tmp_path: Path) -> None:
-        """Workers that are kept are those of the next epoch, too: it is told where they are."""
+        """Kept workers also serve the next epoch, which gets their positions."""
         event = Happening({5}, sleep_for_ever, tmp_path)
         loader = make_loader("seeded as in PyTorch", event=event, persistent_workers=True, timeout=0.2)
         next_patiently(iter(loader))
@@ -630,7 +632,7 @@ class TestMemory:
         held: list[Any] = []
 
         with pytest.raises(OutOfMemoryError, match="max_held_bytes"):
-            held.extend(batches)  # which keeps what has come before the error
+            held.extend(batches)  # which keeps the batches before the error
         seen = [batch[0, 0, 0] for batch in held]
         held.clear()
         seen += [batch[0, 0, 0] for batch in batches]
@@ -659,10 +661,10 @@ class TestMemory:
     @staticmethod
     def _pool_with_batches(batches: Any, number: int) -> Any:
         """The pool of a pass, once it has so many batches ready."""
-        pool = batches._workers.pool
+        pool = batches._loader_workers.pool
 
         def are_ready() -> bool:
-            with batches._workers.lock():
+            with batches._loader_workers.lock():
                 pool.poll()
             return bool(pool.occupancy(0) == (0, number))
 
@@ -675,7 +677,7 @@ class TestMemory:
         seen = [next(batches).tolist()]
         pool = self._pool_with_batches(batches, 4)
 
-        assert not pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
+        assert not pool._dispatcher.retract(batches._pending[0])  # type: ignore[attr-defined]
 
         assert seen + [batch.tolist() for batch in batches] == [[i, i + 1] for i in range(0, 12, 2)]
 
@@ -687,7 +689,7 @@ class TestMemory:
         seen = [digest(next(batches))]
         pool = self._pool_with_batches(batches, 4)
         for _ in range(2):
-            assert pool._work.retract(batches._pending[0])  # type: ignore[attr-defined]
+            assert pool._dispatcher.retract(batches._pending[0])  # type: ignore[attr-defined]
 
         assert seen + list(map(digest, batches)) == undisturbed(kind, **options)
 

@@ -45,7 +45,7 @@ def start(tmp_path: Path) -> Iterator[StartProgram]:
 #: Loaders of the numbers from 0 on.
 KINDS = ("samples", "batches", "iterable", "serial")
 
-#: Makes such loaders; what a worker does before a sample is up to the program.
+#: Makes such loaders. The program chooses the event before a sample.
 LOADING = """
     import gc, itertools, json, random, signal, sys, threading, time
     import numpy as np
@@ -190,7 +190,7 @@ STORM = """
             interrupts += 1
             raise KeyboardInterrupt
 
-    sys.unraisablehook = lambda _: None  # finalizers cannot pass on what interrupts them
+    sys.unraisablehook = lambda _: None  # finalizers cannot raise their interrupts
     inside = False
     interrupts = interrupts_before = delivered = 0
     last = -1
@@ -216,7 +216,7 @@ STORM = """
         last = number
     signal.setitimer(signal.ITIMER_REAL, 0)
     rest = list(map(number_of, batches))
-    # What an interrupt has cost may have been asked for ahead of time, and be missing only here.
+    # A batch lost to an interrupt may have been requested ahead of time, and be missing only here.
     assert rest == sorted({*rest} - {*range(last + 1)})
     assert delivered + len(rest) + interrupts - interrupts_before >= 100, (rest, delivered, interrupts)
     tell("done: true")
@@ -505,7 +505,7 @@ class TestWorkersEndWithTheMainProcess:
 
 # Forks
 
-#: Forks in the middle of an epoch, lets the child do what it is told after the parent has gone on, and goes on.
+#: Forks in the middle of an epoch, lets the child run its part after the parent has continued, and continues.
 FORKING = """
     loader = make(**({} if kind == "serial" else {"persistent_workers": True}))
     batches = iter(loader)

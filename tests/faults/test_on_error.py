@@ -1,4 +1,4 @@
-"""`fn.external_source(on_error=...)`: what stands in for a sample that could not be made."""
+"""`fn.external_source(on_error=...)`: replacements of samples that could not be computed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MakePipeline = Callable[..., Pipeline]
 
 @pytest.fixture(params=["serial", "fork"])
 def way(request: pytest.FixtureRequest) -> str:
-    """How sources are called. Spawned workers do the same; one test shows that they have been told what to do."""
+    """How sources are called. Spawned workers do the same; one test shows that they get the option."""
     return str(request.param)
 
 

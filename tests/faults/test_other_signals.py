@@ -1,4 +1,4 @@
-"""Handlers of other signals than SIGINT that raise, as those of time-outs by SIGALRM do: then a pipeline can be closed."""
+"""Handlers that raise, of other signals than SIGINT, for example of timeouts by SIGALRM: then a pipeline can be closed."""
 
 from __future__ import annotations
 

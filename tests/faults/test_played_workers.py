@@ -1,4 +1,4 @@
-"""What a pool promises, whatever the order in which things happen: with workers that are played, see `faults.played`."""
+"""Guarantees of a pool for any order of events, with played workers, see `faults.played`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dali_like.engine.memory.protocol import DONE, PAGE_BYTES, TASK, Status
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.hangs import HangWatch
 from dali_like.engine.pool.pipes import pipe_bytes
-from dali_like.engine.pool.restart_policy import RestartPolicy
+from dali_like.engine.pool.recovery import Phase, RestartPolicy
 from dali_like.engine.worker.exceptions import pack_exception
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import Stream
@@ -34,6 +34,8 @@ SIZE = 8
 MIB = 1 << 20
 
 SEEDS = range(10)
+#: With this seed, other tasks are open when the sample that kills becomes a suspect, so that the pool is seen to drain.
+DRAINING_SEED = 3
 
 
 def rows(info: SampleInfo) -> NDArray[Any]:
@@ -70,7 +72,7 @@ def walks(num_items: int) -> Callable[[], Sequence[Source]]:
 
 
 def logged_walks(num_items: int, calls: list[list[int]]) -> Callable[[], Sequence[Source]]:
-    """The same, and of each worker's walk what it was asked for."""
+    """The same, with the requests to each worker's iterable."""
 
     class Logged(Stream):
         def __init__(self, begin: Callable[[], Iterator[Any]]) -> None:
@@ -161,7 +163,7 @@ def test_no_worker_begins_a_task_of_a_batch_that_nobody_wants(have_begun: bool) 
 
 
 def test_pool_that_is_closed_keeps_no_batch() -> None:
-    """Neither those that are ready nor those that are on their way."""
+    """Neither ready batches nor batches in flight."""
     with played(of(lambda info: np.zeros(MIB, np.uint8)), 4) as pool:
         batches = [pool.begin(iteration, 4) for iteration in range(3)]
         pool.wait_for(batches[2:])
@@ -195,32 +197,32 @@ def test_first_task_is_enough_to_show_it() -> None:
 
 
 def test_no_more_tasks_are_posted_than_the_pipes_take() -> None:
-    """Half of what they hold: nobody ever blocks on one. What is too much waits for its turn."""
+    """Half of their capacity, so that no process blocks on one. Further tasks wait in the backlog."""
     with played(of(rows), 32, num_workers=16) as pool:
         assert samples_of(pool, pool.begin(0, 32)) == list(range(32))
-        most = pool._work.pipes.most_open_tasks
-        assert most == pipe_bytes(pool._work.pipes.done) // DONE.size // 2
+        most = pool._dispatcher.pipes.most_open_tasks
+        assert most == pipe_bytes(pool._dispatcher.pipes.done) // DONE.size // 2
         batches = [pool.begin(iteration, 32) for iteration in range(1, most // 32 + 10)]
 
-        assert pool._work.num_open_tasks <= most
-        assert pool._work.backlog
+        assert pool._dispatcher.num_open_tasks <= most
+        assert pool._dispatcher.backlog
         assert [samples_of(pool, batch)[0] for batch in batches] == [32 * i for i in range(1, len(batches) + 1)]
 
 
 def test_pipes_of_single_workers_may_be_the_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those are that somebody makes who has many pipes; see pipe(7)."""
+    """The kernel makes small pipes for a user with many of them; see pipe(7)."""
 
     make, made = os.pipe, []
 
     def pipe() -> tuple[int, int]:
         made.append(make())
-        if len(made) > 2:  # the first two are those of all workers
+        if len(made) > 2:  # the first two are shared by all workers
             fcntl.fcntl(made[-1][1], fcntl.F_SETPIPE_SZ, PAGE_BYTES)
         return made[-1]
 
     monkeypatch.setattr(os, "pipe", pipe)
     with played(walks(2)) as pool:
-        assert pool._work.pipes.most_open_tasks == PAGE_BYTES // TASK.size // 2
+        assert pool._dispatcher.pipes.most_open_tasks == PAGE_BYTES // TASK.size // 2
 
 
 def test_error_of_a_batch_is_that_of_its_lowest_sample_and_costs_no_slot() -> None:
@@ -309,7 +311,7 @@ def test_what_samples_are_like_is_a_guess_before_a_batch_is_delivered() -> None:
 
 
 def test_error_behind_a_sample_that_has_found_no_room_is_not_the_lowest() -> None:
-    """What comes behind that sample in its task has not been asked for yet."""
+    """Later samples of its task have not been requested yet."""
 
     def callback(info: SampleInfo) -> NDArray[Any]:
         errors = {11: ValueError, 14: KeyError}
@@ -334,7 +336,7 @@ def test_regions_have_room_for_tasks_many_times_as_large_as_the_largest_seen() -
 
 
 class TestSampleThatKills:
-    """All samples but one are harmless; those that are made again are the same."""
+    """All samples but one are harmless; recomputed samples are the same."""
 
     def make(self, killer: int, times: int) -> Callable[[], Sequence[Source]]:
         killed: list[int] = []
@@ -382,8 +384,8 @@ class TestSampleThatKills:
                 assert alone[2:] == [True]
 
     def until_workers_are_told_to_end(self, pool: PlayedPool) -> list[PlayedWorker]:
-        """So that the sample runs alone; those that have not heard of it yet."""
-        pool.play_until(lambda: pool._recovery._retiring)
+        """Play until the workers have been asked to stop, for the isolation, and return the ones still running."""
+        pool.play_until(lambda: pool._recovery.phase is Phase.RETIRING)
         return [*pool.workers.running.values()]
 
     def test_lets_all_others_be_made_first(self) -> None:
@@ -394,11 +396,11 @@ class TestSampleThatKills:
 
                 self.until_workers_are_told_to_end(pool)
 
-                assert pool._work.num_open_tasks == 1
+                assert pool._dispatcher.num_open_tasks == 1
 
     @pytest.mark.parametrize("num_deaf", [1, 3])
     def test_runs_alone_at_once_where_others_die_before_they_hear_that_they_are_to_end(self, num_deaf: int) -> None:
-        """What has told them so is not there for the fresh worker, which would end, too, and count as a restart."""
+        """The fresh worker does not read their stop records. It would end, too, and count as a restart."""
         with played(self.make(10, 99), num_workers=3) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             for worker in self.until_workers_are_told_to_end(pool)[:num_deaf]:
@@ -424,7 +426,7 @@ class TestSampleThatKills:
             nonlocal now_s
             for _ in range(20):
                 now_s += 1
-                pool._recovery.look(pool._work)
+                pool._recovery.look()
                 if has_come_about():
                     return
             pytest.fail("nobody sees that it hangs")
@@ -455,14 +457,14 @@ class TestSampleThatKills:
         for seed in SEEDS:
             with played(self.make(10, 99), num_workers=3, seed=seed) as pool:
                 batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-                pool.on_step = lambda worker: pool._recovery.look_for_losses(pool._work)  # called in the loop
+                pool.on_step = lambda worker: pool._recovery.check_for_lost_tasks()  # called in the loop
 
                 with pytest.raises(WorkerDiedError):
                     pool.wait(batches[1])
                 assert samples_of(pool, batches[2]) == batch_of(2)
 
-    @pytest.mark.parametrize("state", ["_suspects", "_retiring", "_isolated"])
-    def test_runs_alone_also_where_the_pool_is_to_grow(self, state: str) -> None:
+    @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED])
+    def test_runs_alone_also_where_the_pool_is_to_grow(self, phase: Phase) -> None:
         alone = []
 
         def callback(info: SampleInfo) -> NDArray[Any]:
@@ -471,9 +473,9 @@ class TestSampleThatKills:
                 raise Death
             return rows(info)
 
-        with played(of(callback), num_workers=3, first_workers=2) as pool:
+        with played(of(callback), num_workers=3, first_workers=2, seed=DRAINING_SEED) as pool:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
-            pool.play_until(lambda: getattr(pool._recovery, state))
+            pool.play_until(lambda: pool._recovery.phase is phase)
             pool._recovery.grow(3)
 
             with pytest.raises(WorkerDiedError):
@@ -506,7 +508,7 @@ class TestSampleThatKills:
                 with pytest.raises(WorkerDiedError, match=r"sample 2 of iteration 1") as raised:
                     pool.wait(batches[1])
                 assert [samples_of(pool, batch) for batch in batches[2:]] == [batch_of(i) for i in range(2, 6)]
-                assert "has ended: 3;" in raised.value.__notes__[0]
+                assert "has ended 3 workers;" in raised.value.__notes__[0]
                 del raised
                 pool.play_on()
                 assert pool.is_settled
@@ -536,7 +538,7 @@ class TestSampleThatKills:
             batches = [pool.begin(iteration, SIZE) for iteration in range(3)]
             pool.play_until(lambda: pool.num_restarts == 2)
 
-            assert not pool._recovery.holds_back
+            assert not pool._recovery.is_isolating
             assert samples_of(pool, batches[2]) == batch_of(2)
 
     def test_may_share_its_task_with_another_one(self) -> None:
@@ -592,7 +594,7 @@ class TestWorkersThatMayNotBeReplaced:
                 pool.wait(batches[1])
 
     def test_cost_what_they_were_on(self) -> None:
-        """All of it, whoever has died last."""
+        """All of it, for any order of deaths."""
         with played(of(rows), num_workers=3, restarts=0) as pool:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batches = [pool.begin(iteration, SIZE) for iteration in (1, 2)]
@@ -602,7 +604,7 @@ class TestWorkersThatMayNotBeReplaced:
                 other.step()
             for worker in (first, other):
                 pool.workers.end(worker.index, -signal.SIGKILL)
-                pool._recovery.look(pool._work)
+                pool._recovery.look()
 
             for batch in batches:
                 with pytest.raises(WorkerDiedError):
@@ -615,7 +617,7 @@ class TestWorkersThatMayNotBeReplaced:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             begun = pool.begin(1, SIZE)
             pool.workers.end(0, -signal.SIGKILL)
-            pool._recovery.look(pool._work)
+            pool._recovery.look()
             lost = pool.begin(2, SIZE)
 
             assert pool.wait_for((lost, begun)) is begun
@@ -640,13 +642,13 @@ class TestWorkersThatMayNotBeReplaced:
             first, second = running[0], running[1]
             while running.get(0) is first:
                 first.step()
-            pool._recovery.look(pool._work)
+            pool._recovery.look()
             while running[0].task is None or running[0].task[0] != other.ticket:
                 running[0].step()
             while running.get(1) is second:
                 second.step()
-            pool._recovery.look(pool._work)
-            assert pool._recovery.holds_back
+            pool._recovery.look()
+            assert pool._recovery.is_isolating
 
             pool.workers.end(0, -signal.SIGKILL)
 
@@ -655,7 +657,7 @@ class TestWorkersThatMayNotBeReplaced:
 
     def test_are_those_that_have_been_too_often_in_the_last_minute(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 0.0
-        monkeypatch.setattr("dali_like.engine.pool.restart_policy.time", SimpleNamespace(monotonic=lambda: now_s))
+        monkeypatch.setattr("dali_like.engine.pool.recovery.time", SimpleNamespace(monotonic=lambda: now_s))
         with played(of(rows), num_workers=1, restarts=1) as pool:
             for iteration in range(3):
                 pool.workers.end(0, -signal.SIGKILL)
@@ -670,7 +672,7 @@ class TestWorkersThatMayNotBeReplaced:
 
     def test_may_be_again_a_minute_after_each_single_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         times_s = iter([0.0, 40.0, 61.0, 62.0, 101.0])
-        monkeypatch.setattr("dali_like.engine.pool.restart_policy.time", SimpleNamespace(monotonic=lambda: next(times_s)))
+        monkeypatch.setattr("dali_like.engine.pool.recovery.time", SimpleNamespace(monotonic=lambda: next(times_s)))
         allowance = RestartPolicy(2, 1)
 
         taken = [allowance.take(0) for _ in range(5)]
@@ -686,16 +688,16 @@ class TestWorkersThatMayNotBeReplaced:
             pool.workers.end(other.index, -signal.SIGKILL)
 
             for iteration in (1, 2):
-                pool._recovery.look(pool._work)
+                pool._recovery.look()
                 batch = pool.begin(iteration, SIZE)
                 with pytest.raises(WorkerDiedError, match=f"pid {first.pid}"):
                     pool.wait(batch)
 
 
 class TestRest:
-    @pytest.mark.parametrize("state", ["_suspects", "_retiring", "_isolated"])
-    def test_forgets_samples_under_suspicion(self, state: str) -> None:
-        """Nobody wants them any more. Those that come under suspicion later run alone as ever."""
+    @pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED])
+    def test_forgets_samples_under_suspicion(self, phase: Phase) -> None:
+        """Their batches are cancelled. Later suspects are isolated as usual."""
         alone = []
 
         def callback(info: SampleInfo) -> NDArray[Any]:
@@ -706,10 +708,10 @@ class TestRest:
                 raise Death
             return rows(info)
 
-        with played(of(callback), num_workers=2) as pool:
+        with played(of(callback), num_workers=2, seed=DRAINING_SEED) as pool:
             for iteration in range(3):
                 pool.begin(iteration, SIZE)
-            pool.play_until(lambda: getattr(pool._recovery, state))
+            pool.play_until(lambda: pool._recovery.phase is phase)
 
             pool.rest()
             pool.wake(b"")
@@ -776,7 +778,7 @@ class TestWalks:
                 assert pool.is_settled
 
     def test_only_goes_forward_in_each_worker(self) -> None:
-        """What a dead one has left in its pipe comes behind what it was on."""
+        """The tasks left in the pipe of a dead worker come after its unfinished task."""
         for seed in SEEDS:
             calls: list[list[int]] = []
             with played(logged_walks(8, calls), num_workers=2, deaths=0.1, seed=seed) as pool:
@@ -836,12 +838,12 @@ class TestWalks:
             assert [samples_of(pool, batch) for batch in batches[:2]] == [batch_of(0), batch_of(1)]
             with pytest.raises(WorkerDiedError) as raised:
                 pool.wait(batches[2])
-            assert "has ended: 3;" in raised.value.__notes__[0]
+            assert "has ended 3 workers;" in raised.value.__notes__[0]
             del raised
             assert seen == [[1], [1], [1]]
 
     def test_end_of_one_that_may_not_be_replaced_is_told_at_once(self) -> None:
-        """Nobody else could make what comes before."""
+        """No other worker could compute the batches before."""
         with played(walks(8), num_workers=2, restarts=0) as pool:
             batches = self.begin(pool, 3)
             pool.workers.end(1, -signal.SIGKILL)
@@ -910,7 +912,7 @@ class TestLittleMemory:
         is_last = []
 
         def look(worker: PlayedWorker) -> None:
-            begun = pool._work._in_flight
+            begun = pool._dispatcher._in_flight
             is_last.extend(max(begun) == ticket for ticket, batch in begun.items() if batch.missing_bytes)
 
         with played(of(self.callback), 4, limit_bytes=11 * MIB) as pool:
@@ -970,7 +972,7 @@ class TestLittleMemory:
 
 
 class TestReports:
-    """What has been said is not said again."""
+    """A reported task is not reported again."""
 
     def test_of_what_a_worker_is_on_is_of_its_task(self) -> None:
         """Also when it has just taken one, and its cell still says where it was in another."""
@@ -981,7 +983,7 @@ class TestReports:
             while batches[2].outcome is None:
                 worker.step()
                 pool.poll()
-                if (unfinished := pool._recovery._unfinished_of(0, pool._work)) is not None:
+                if (unfinished := pool._recovery._unfinished_of(0)) is not None:
                     seen.append((unfinished.task, unfinished.sample // 4))
 
             assert set(seen) == {(0, 0), (1, 1)}
@@ -996,7 +998,7 @@ class TestReports:
             for iteration in range(4):
                 pool.wait(pool.begin(iteration, SIZE))
                 pool.workers.end(iteration % 2, -signal.SIGKILL)
-                pool._recovery.look(pool._work)
+                pool._recovery.look()
 
             assert (pool.num_replaced, pool.num_restarts) == (4, 4)
 
@@ -1024,7 +1026,7 @@ class TestReports:
             assert samples_of(pool, pool.begin(0, SIZE)) == batch_of(0)
             batch = pool.begin(1, SIZE)
             for _ in range(3):
-                pool._work._note(batch.ticket, 0, 0, Status.DENSE, 0)
+                pool._dispatcher._note(batch.ticket, 0, 0, Status.DENSE, 0)
 
-            assert pool._work.num_open_tasks == 3
+            assert pool._dispatcher.num_open_tasks == 3
             assert samples_of(pool, batch)[2:] == batch_of(1)[2:]

@@ -42,7 +42,7 @@ def start(tmp_path: Path) -> Iterator[StartProgram]:
         program.finish()
 
 
-#: Builds a pipeline whose workers wait for the next task, or hang in a callback, and then ends in the way that it is told.
+#: Builds a pipeline whose workers wait for the next task, or hang in a callback, and then ends in the given way.
 ENDING = """
     import ctypes, json, signal, threading, time
     import numpy as np
@@ -215,7 +215,7 @@ USING = """
         assert samples == [{iteration * 4 + i} for i in range(4)], samples
 """
 
-#: The same with an operator: the pixels of images are what the numbers are there.
+#: The same with an operator: pixels of images take the place of the numbers.
 USING_OPERATORS = (
     USING
     + """
@@ -429,7 +429,7 @@ class TestAPipelineThatIsDropped:
         wait_until(lambda: not any(map(is_running, pids)), "the end of the workers", GONE_S)
 
 
-#: Forks while batches are held, lets the child do what it is told after the parent has gone on, and goes on.
+#: Forks while batches are held, lets the child run its part after the parent has continued, and continues.
 FORKING = """
     pipe = make()
     held = [pipe.run()[0] for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Workers that die and are replaced: whatever ends them, whenever, the batches are what they would have been."""
+"""Workers that die and are replaced: for any cause, at any time, the batches are the same as without a death."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 
 from dali_like import Pipeline, get_worker_info
 from dali_like.engine.memory.protocol import DONE, TASK
-from dali_like.engine.pool import restart_policy as patience
+from dali_like.engine.pool import recovery
 from dali_like.errors import WorkerDiedError
 from dali_like.types import SampleInfo
 from tests.conftest import is_running, wait_until
@@ -43,7 +43,7 @@ from tests.faults.streams import (
 )
 
 BATCH_SIZE = 4
-#: Batches in an epoch of `Noise`, and what `batches_of` returns for two epochs.
+#: Batches in an epoch of `Noise`, and the number of results of `batches_of` for two epochs.
 LENGTH = Noise.length // BATCH_SIZE
 TWO_EPOCHS = 2 * (LENGTH + 1)
 
@@ -52,7 +52,7 @@ MakePipeline = Callable[..., Pipeline]
 
 @pytest.fixture
 def undisturbed(make_pipeline: MakePipeline) -> Callable[..., list[str]]:
-    """What `batches_of` returns where no worker dies, since there is none."""
+    """The result of `batches_of` without workers, so without deaths."""
 
     def run(source: Source, count: int = TWO_EPOCHS, **options: Any) -> list[str]:
         return batches_of(make_pipeline(source, "serial", **options), count)
@@ -332,7 +332,7 @@ class TestTheNumberOfRestarts:
     def test_begins_anew_after_a_minute(
         self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(patience, "_RESTART_PERIOD_S", 0.0)
+        monkeypatch.setattr(recovery, "_RESTART_PERIOD_S", 0.0)
         source = Disturbed(Noise(), in_first_epochs(range(0, 48, 6)), die_of_sigkill, tmp_path)
         pipe = make_pipeline(source, "fork", workers=1)
 
@@ -571,7 +571,7 @@ def always_dies_at(indices: set[int], source: Source) -> Source:
 
 
 def each_worker_dies_three_times(source: Source, folder: Path) -> Source:
-    """A worker is known by the name of its process, whatever its pid. Whoever has died three times waits for the other."""
+    """The name of its process identifies a worker, for any pid. A worker that has died three times waits for the other."""
 
     def deadly_source(info: SampleInfo) -> Any:
         with open("/proc/self/comm", encoding="ascii") as file:
@@ -683,7 +683,7 @@ def replace_in_os(name: str, make: Callable[[Callable[..., Any]], Callable[..., 
     setattr(os, name, make(getattr(os, name)))
 
 
-# What happens at the same time
+# Simultaneous events
 
 
 @contextlib.contextmanager
@@ -765,11 +765,11 @@ def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: Make
     seen = batches_of(pipe, 1)
     pool = pipe._runtime.process_pool
     assert pool is not None
-    work = pool._work
+    work = pool._dispatcher
     reports = work.pipes.done
     wait_until(lambda: not work.has_waiting_tasks() and _unread(reports) == work.num_open_tasks * DONE.size, "all reports")
 
-    pool._recovery.look_for_losses(work)
+    pool._recovery.check_for_lost_tasks()
 
     assert len(seen + batches_of(pipe, 5)) == 6
 

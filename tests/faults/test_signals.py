@@ -1,4 +1,4 @@
-"""Signals: what a program has set up for itself is not for its workers."""
+"""Signals: the handlers of a program are not for its workers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def blocked(*numbers: signal.Signals) -> Iterator[None]:
 
 @contextlib.contextmanager
 def waking() -> Iterator[None]:
-    """As asyncio does: whatever signal comes is told through a socket."""
+    """As asyncio does: each signal writes to a socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)

@@ -1,4 +1,4 @@
-"""States that are taken while workers are killed or stopped: who goes on from one gets what would have come."""
+"""States that are taken while workers are killed or stopped: a program that resumes from one gets the same batches."""
 
 from __future__ import annotations
 

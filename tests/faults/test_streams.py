@@ -31,7 +31,7 @@ from tests.faults.test_interrupts import interrupt_at
 from tests.faults.test_restarts import make_deadly
 
 MIB = 1 << 20
-#: What is too long in these tests; and long enough for a worker on a busy machine to make a batch.
+#: The timeout of these tests; long enough for a batch on a busy machine.
 TIMEOUT_S = 1.0
 
 Make = Callable[[int], Any]
@@ -75,7 +75,7 @@ KINDS: dict[str, Callable[[Make], Any]] = {
 
 
 def epochs_of(kind: str) -> list[Any]:
-    """What the first two epochs bring."""
+    """The batches of the first two epochs."""
     return 2 * epoch_of() if kind.startswith("iterable") else [*epoch_of(), *[END] * (LENGTH + 1)]
 
 
@@ -322,7 +322,7 @@ class TestABatchThatKillsItsWorkers:
         with pipeline_of((source, {"name": "batches"}), py_worker_restarts=restarts) as pipe:
             assert outcomes(pipe, 3) == [0, 1, 2]
             for _ in range(4):
-                with pytest.raises(WorkerDiedError, match=r"SIGKILL while .*'batches' was making"):
+                with pytest.raises(WorkerDiedError, match=r"SIGKILL while .*'batches' was computing"):
                     pipe.run()
             assert pipe.statistics().worker_restarts == restarts
 
@@ -368,7 +368,7 @@ class TestAHang:
             assert seen + outcomes(pipe, LENGTH) == epoch_of()
 
     def test_is_not_what_a_long_way_to_a_batch_is(self, tmp_path: Path) -> None:
-        """Whoever takes the place of a worker walks through all that comes before."""
+        """The replacement of a worker iterates through all earlier items."""
         count = 12
 
         def slow(number: int) -> NDArray[Any]:
@@ -480,7 +480,7 @@ class DisturbedShards:
 
 
 SHARDED = {"sharded": True}
-#: What `DisturbedShards` brings of two shards of 3 and 5 batches.
+#: The batches of `DisturbedShards` with two shards of 3 and 5 batches.
 EPOCH_OF_SHARDS = [0, 10, 1, 11, 2, 12, 13, 14, END]
 
 
@@ -495,7 +495,7 @@ class TestAShardWhoseWorkerDies:
             assert outcomes(pipe, 1) == ([0] if cycle is None else [END])
 
     def test_after_another_has_ended_late_leaves_no_trace(self, tmp_path: Path) -> None:
-        """Its next batches then answer earlier calls than those that had been begun."""
+        """Its next batches then answer calls before the ones that had been begun."""
         end, death = tmp_path / "end", tmp_path / "death"
 
         def shard() -> Iterator[Any]:

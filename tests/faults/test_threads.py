@@ -87,7 +87,7 @@ def run_until_closed(pipe: Pipeline) -> list[list[int]]:
 
 
 def in_thread(call: Callable[[], Any]) -> Future[Any]:
-    """What a call returns or raises in a thread of its own, which has ended with it."""
+    """Return the future of a call in a thread of its own, which has ended."""
     future: Future[Any] = Future()
 
     def work() -> None:
@@ -170,7 +170,7 @@ class TestRunInSeveralThreads:
         assert seen == [[[number + offset for number in iteration(n)] for n in range(ITERATIONS)] for offset in offsets]
 
     def test_goes_on_while_others_let_go_of_batches(self, way: str, make_pipeline: MakePipeline) -> None:
-        """Memory returns to the ring in whatever thread the last view ends."""
+        """Memory returns to the ring in any thread that drops the last view."""
         pipe = make_pipeline(numbers, way)
 
         with ThreadPoolExecutor(4) as threads:
@@ -245,7 +245,7 @@ class TestCloseInAnotherThread:
             return numbers(info)
 
         def close_up_to_its_lock() -> None:
-            # What close() does in another thread before it waits for run() to end.
+            # The part of close() in another thread before it waits for the end of run().
             assert pipe._runtime.process_pool is not None
             monkeypatch.setattr(pipe, "_closed", True)
             pipe._runtime.process_pool.stop_waiting()
@@ -423,7 +423,7 @@ class TestForkWhileAPipelineRuns:
         sys.setswitchinterval(before)
 
     def test_leaves_it_alone(self, way: str, make_pipeline: MakePipeline) -> None:
-        """Whatever the thread that runs it is doing at that moment."""
+        """For any activity of the thread that runs it at that moment."""
         pipe = make_pipeline(numbers, way)
         enough = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Workers that die, hang, cannot start or raise: what `Pipeline.run` makes of it, and what is left to `Pipeline.close`."""
+"""Workers that die, hang, cannot start or raise: the results of `Pipeline.run` and of `Pipeline.close`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def make(make_pipeline: MakePipeline) -> MakePipeline:
 
 
 def iteration(number: int) -> list[int]:
-    """What the batch of an iteration consists of, where each sample is its own index in the epoch."""
+    """Return the batch of an iteration of a source whose samples are their indices in the epoch."""
     return list(range(number * BATCH_SIZE, (number + 1) * BATCH_SIZE))
 
 
@@ -107,7 +107,8 @@ def leave_no_report() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-#: Ways to die: what a callback does, the exit code as `multiprocessing` gives it, and what the message says of it.
+#: Ways to die: the callback's action, the exit code in the convention of `multiprocessing`, and its description in the
+#: message.
 DEATHS: dict[str, tuple[Callable[[], Any], int, str]] = {
     "SIGKILL": (die_of_signal(signal.SIGKILL), -signal.SIGKILL, "was killed by SIGKILL"),
     "SIGTERM": (die_of_signal(signal.SIGTERM), -signal.SIGTERM, "was killed by SIGTERM"),
@@ -143,7 +144,7 @@ class TestAWorkerThatDies:
         assert error.pid in pids
         assert error.exitcode == exitcode
         assert f"(pid {error.pid}) {description}" in str(error)
-        assert "each worker may be 0 times a minute, see py_worker_restarts" in error.__notes__[-1]
+        assert "the limit is 0 restarts of each worker within a minute; raise py_worker_restarts" in error.__notes__[-1]
         assert "'numbers'" in str(error)
         assert "sample 2 of iteration 1 in epoch 1 (idx_in_epoch 6)" in str(error)
 
@@ -164,7 +165,7 @@ class TestAWorkerThatDies:
         assert ("probably by the out-of-memory killer, which has been at work, while" in str(error)) is is_suspected
 
     def test_shows_where_it_has_crashed(self, make: MakePipeline) -> None:
-        """Spawned ones: those that are forked have the fault handler of the test runner."""
+        """Spawned ones: forked workers have the fault handler of the test runner."""
 
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_epoch == 6:
@@ -421,7 +422,7 @@ def test_exit_status_is_the_one_that_python_makes_of_sys_exit(
 
 
 class WithArguments(Exception):
-    """As many exceptions are: what the constructor takes is not what `args` says."""
+    """Like many exceptions: `args` does not have the arguments of the constructor."""
 
     def __init__(self, code: int, *, reason: str) -> None:
         super().__init__(f"{reason} ({code})")
@@ -736,11 +737,11 @@ def cannot_be_unpickled(error: BaseException) -> Callable[[SampleInfo], np.int64
     return Source()
 
 
-# What tests wait for
+# Conditions that tests wait for
 
 
 def started(pipe: Pipeline) -> Pipeline:
-    """The pipeline, when its workers have been told to start."""
+    """Return the pipeline after the start of its workers has been requested."""
     pipe.start_py_workers()
     return pipe
 

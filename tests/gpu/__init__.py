@@ -1,1 +1,1 @@
-"""What only a GPU can show. Skipped where there is none; `make gpu` runs it together with the benchmarks of GPUs."""
+"""Tests that need a GPU; skipped without one. `make gpu` runs them together with the GPU benchmarks."""

@@ -1,4 +1,4 @@
-"""CUDA opens descriptors and starts threads when it likes: what tests leave behind is looked for with that in mind."""
+"""Checks for leftovers of a test. CUDA opens descriptors and starts threads at any time, so those do not count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.conftest import wait_until
 
 @pytest.fixture(autouse=True)
 def _leaves_nothing_behind() -> Iterator[None]:
-    """Fail a test that leaves a process. In the place of the fixture of all other tests."""
+    """Fail a test that leaves a process. Replaces the fixture of the other tests."""
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
     gc.collect()

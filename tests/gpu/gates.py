@@ -1,4 +1,4 @@
-"""A GPU, or the reason why a test is skipped; and kernels that last until the test lets them end."""
+"""Access to a GPU, or the reason to skip a test; kernels that run until the test ends them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from dali_like.device.accelerator import accelerator_is_available, count_is_known
 
-#: A kernel ends after this in any case, so that a test which fails does not hang.
+#: A kernel ends after this time in any case, so that a failing test does not hang.
 MOST_NS = 5_000_000_000
 
 _CODE = r"""
@@ -27,7 +27,7 @@ extern "C" __global__ void wait_for(volatile int* flag, long long most_ns) {
 
 
 def cuda() -> Any:
-    """CuPy; or the module that asks is skipped."""
+    """Return CuPy; without it, skip the calling module."""
     if not accelerator_is_available() and count_is_known():
         pytest.skip("there is no GPU here", allow_module_level=True)
     if importlib.util.find_spec("cupy") is None:
@@ -38,14 +38,14 @@ def cuda() -> Any:
 
 
 def stream_of(cupy: Any, handle: int) -> Any:
-    """A stream of another library's as CuPy has it."""
+    """Return another library's stream as a CuPy stream."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # there is another function for this in newer versions
+        warnings.simplefilter("ignore")  # newer versions have another function for this
         return cupy.cuda.ExternalStream(handle)
 
 
 class Gate:
-    """A kernel that whatever comes behind it on a stream waits for, until the gate is opened."""
+    """A kernel that blocks all later work on a stream until the gate opens."""
 
     def __init__(self, cupy: Any, stream: Any = None) -> None:
         self._memory = cupy.cuda.alloc_pinned_memory(4)
@@ -62,6 +62,6 @@ class Gate:
         return not self.stream.done
 
     def open(self) -> None:
-        """Let the stream go on."""
+        """Let the stream continue."""
         self._flag[0] = 1
         self.stream.synchronize()

@@ -1,4 +1,4 @@
-"""Images decoded on a GPU, beside those that the CPU makes."""
+"""Images decoded on a GPU, compared with the CPU's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ cupy: Any = gates.cuda()
 pytest.importorskip("nvidia.nvimgcodec", reason="nvImageCodec is not installed")
 Image: Any = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
-#: By how much pixels may differ at most, and on average.
+#: Largest and mean difference allowed between pixels.
 MOST, MEAN = 12, 1.0
 
 

@@ -1,6 +1,6 @@
-"""The libraries for GPUs have what this one uses of them, and what stands in for them in other tests has no more.
+"""The GPU libraries have all names that this library uses, and their stand-ins in other tests have no more.
 
-Needs no GPU, and of each library only that it can be imported.
+Needs no GPU; each library only has to be importable.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import pytest
 from tests import nvimgcodec_stand_in
 from tests.cupy_stand_in import CupyStandIn
 
-#: ``NVIMGCODEC_DEVICE_CPU_ONLY``, which is not in the module of all versions.
+#: ``NVIMGCODEC_DEVICE_CPU_ONLY``, which some versions of the module lack.
 CPU_ONLY = -99999
-#: What is called of NVML, and by how many arguments.
+#: Functions of NVML in use, with their number of arguments.
 NVML = {
     "nvmlInit": 0,
     "nvmlShutdown": 0,
@@ -36,7 +36,7 @@ def imported(name: str) -> Any:
 
 
 def documented_arguments(function: Any) -> list[str]:
-    """The names of the arguments as the docstring of a compiled function begins with them, without their types."""
+    """Return the argument names from the first line of a compiled function's docstring, without their types."""
     text = re.match(r"[^(]*\((.*?)\)", str(function.__doc__), re.DOTALL)
     assert text is not None
     names = [re.split(r"[=:]", part)[0].split() for part in text[1].split(",")]
@@ -89,7 +89,7 @@ def test_the_codec_has_the_arguments_that_are_used() -> None:
 
 
 def test_the_codec_takes_them() -> None:
-    """Without a GPU it decodes nothing, and says so by None; with one, bytes that are no image come out likewise."""
+    """Without a GPU, decoding returns None for every file; with one, for bytes that are not an image."""
     codec = imported("nvidia.nvimgcodec")
     decoder = codec.Decoder(device_id=CPU_ONLY, options=":fancy_upsampling=1")
 

@@ -59,7 +59,7 @@ def expected(iteration: int) -> list[int]:
 
 
 def numbers_of(batch: TensorListGPU) -> list[int]:
-    """The number that each sample is full of, seen by a kernel on CuPy's current stream; -1: it is not."""
+    """Return the number that fills each sample, read by a kernel on CuPy's current stream; -1 for several numbers."""
     array = cupy.asarray(batch.as_tensor()).reshape(len(batch), -1)
     least, most = array.min(axis=1).get(), array.max(axis=1).get()
     return [int(a) if a == b else -1 for a, b in zip(least, most, strict=True)]
@@ -106,7 +106,7 @@ def test_memory_is_not_used_again_while_a_kernel_that_reads_it_waits() -> None:
         copies = []
         for _ in range(12):
             (batch,) = pipe.run()
-            copies.append(cupy.asarray(batch.as_tensor()).copy())  # behind the gate
+            copies.append(cupy.asarray(batch.as_tensor()).copy())  # queued behind the gate
             del batch
         gate.open()
 
@@ -189,7 +189,7 @@ def test_arrays_on_the_gpu_are_taken_in() -> None:
         for i in range(10):
             fed = cupy.arange(BATCH, dtype=cupy.float32) + i
             outputs = pipe.run(fed=fed.reshape(-1, 1))
-            fed[:] = -1  # behind the copy
+            fed[:] = -1  # queued behind the copy
             assert numbers_of(outputs[0]) == numbers_of(outputs[1]) == expected(i)
             assert outputs[2].as_cpu().as_array().ravel().tolist() == [float(i + j) for j in range(BATCH)]
 
@@ -222,7 +222,7 @@ def test_memory_needed_and_free_is_named_and_the_batch_is_not_lost() -> None:
         limit = pool.get_limit()
         pool.set_limit(size=pool.total_bytes())
         try:
-            with pytest.raises(OutOfMemoryError, match=r"of GPU 0, of whose .* MiB .* MiB are free"):
+            with pytest.raises(OutOfMemoryError, match=r"on GPU 0, which has .* MiB free of .* MiB"):
                 held.extend(iter(pipe))
         finally:
             pool.set_limit(size=limit)

@@ -1,4 +1,4 @@
-"""What pipelines are told to expect of their outputs: output_dtype, output_ndim, output_layout."""
+"""Declared outputs of pipelines: output_dtype, output_ndim, output_layout."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MakePipeline = Callable[..., Pipeline]
 
 
 def pair(info: SampleInfo) -> tuple[NDArray[Any], NDArray[Any]]:
-    """An image, and a label."""
+    """Return an image and a label."""
     return np.zeros((2, 3), np.uint8), np.array(info.idx_in_epoch)
 
 
 @pytest.fixture
 def make(make_pipeline: MakePipeline) -> MakePipeline:
-    """Makes serial pipelines of pairs, the first of which has a layout."""
+    """Create serial pipelines of (image, label) pairs; only the image has a layout."""
 
     def make(**options: Any) -> Pipeline:
         return make_pipeline(pair, "serial", num_outputs=2, source_options={"layout": ["HW"]}, **options)

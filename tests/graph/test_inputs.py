@@ -1,4 +1,4 @@
-"""Inputs: external sources without a source, which the program feeds, and how what is fed goes on to the outputs."""
+"""Inputs: external sources without a source. The program feeds them, and the batches reach the outputs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MakeInputs = Callable[..., Pipeline]
 
 @pytest.fixture
 def make() -> Iterator[MakeInputs]:
-    """Makes pipelines whose outputs are what a function returns, or inputs of the names "x", "y" and so on."""
+    """Create pipelines with the outputs of a function, or with inputs named "x", "y" and so on."""
     pipelines = []
 
     def make(
@@ -66,12 +66,12 @@ def make() -> Iterator[MakeInputs]:
 
 
 def batch_of(value: Any, size: int = BATCH_SIZE) -> list[NDArray[Any]]:
-    """Equal samples."""
+    """Return a batch of equal samples."""
     return [np.full(2, value, np.int32) for _ in range(size)]
 
 
 def first(outputs: tuple[Any, ...]) -> list[int]:
-    """The first number of each output."""
+    """Return the first number of each output."""
     return [int(np.asarray(output[0]).flat[0]) for output in outputs]
 
 
@@ -79,7 +79,7 @@ def samples_of(output: TensorListCPU) -> list[Any]:
     return [output.at(i).tolist() for i in range(len(output))]
 
 
-# What is fed
+# Accepted and refused data
 
 
 def test_batches_come_in_the_order_in_which_they_were_fed(make: MakeInputs) -> None:
@@ -247,7 +247,7 @@ def test_wrong_layouts_are_refused_when_they_are_fed(declared: str | None, given
     assert first(pipe.run(x=batch_of(1))) == [1]
 
 
-# What is declared, or was fed before
+# Declarations and earlier batches
 
 WRONG_BATCHES: dict[str, tuple[Any, type[Exception], str]] = {
     "another dtype": ([np.zeros(2)] * 3, DtypeMismatchError, "float64.*int32"),
@@ -306,7 +306,7 @@ def test_inputs_of_one_iteration_have_the_same_size(make: MakeInputs) -> None:
     assert first(pipe.run(x=batch_of(1), y=batch_of(2))) == [1, 2]
 
 
-# Which inputs there are
+# Names of inputs
 
 
 @pytest.mark.parametrize("call", ["feed_input", "input_feed_count", "run"])
@@ -409,7 +409,7 @@ def test_what_only_inputs_have(option: str) -> None:
         fn.external_source(source=batch_of, **{option: True})
 
 
-# When nothing has been fed
+# Inputs without a batch
 
 
 def test_run_without_data_is_an_error_and_the_iteration_is_still_to_come(make: MakeInputs) -> None:
@@ -487,7 +487,7 @@ class TestRepeatLast:
 
 
 def waits_for_input(thread: int | None) -> bool:
-    """Whether a thread is in a run() that waits until it is fed."""
+    """Whether a thread is in a run() that waits for input."""
     frame = sys._current_frames().get(thread or 0)
     while frame is not None:
         if frame.f_code is inputs.InputPool.wait.__code__:
@@ -497,13 +497,13 @@ def waits_for_input(thread: int | None) -> bool:
 
 
 def waits_for_lock(thread: int | None) -> bool:
-    """Whether a thread waits for the call of another one to end."""
+    """Whether a thread waits for another thread's call to end."""
     frame = sys._current_frames().get(thread or 0)
     return frame is not None and frame.f_code is InterruptSafeLock.take_unless.__code__
 
 
 def in_thread(function: Callable[[], Any], *, when: Callable[[], Any] = lambda: True) -> threading.Thread:
-    """A thread that has been started, and calls the function as soon as a condition has come true."""
+    """Start a thread that calls the function as soon as a condition is true."""
 
     def call() -> None:
         wait_until(when, "the condition of a thread")
@@ -585,7 +585,7 @@ class TestBlocking:
         assert seen == list(range(300))
 
 
-# Sources and operators besides
+# Together with sources and operators
 
 
 def test_inputs_and_sources_of_all_kinds(way: str, make: MakeInputs) -> None:
@@ -682,7 +682,7 @@ def test_a_pipeline_of_inputs_has_no_length(make: MakeInputs) -> None:
 
 
 class Feeding(Pipeline):
-    """A pipeline that feeds itself with three batches an epoch."""
+    """A pipeline that feeds itself three batches per epoch."""
 
     def __init__(self, *, by_name: bool, with_operator: bool = False, **options: Any) -> None:
         super().__init__(BATCH_SIZE, 2, **options)

@@ -1,4 +1,4 @@
-"""The CPU image decoder: every kind of file, output type and orientation, and every way to be broken."""
+"""The CPU image decoder: every format, output type and orientation, and every kind of damage."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def luma(rgb: np.ndarray) -> np.ndarray:
 class TestChannels:
     @pytest.mark.parametrize("name", LOSSLESS_FILES)
     def test_what_was_stored(self, name):
-        """ANY_DATA keeps it, RGB repeats gray and drops alpha, GRAY is the luma of colour."""
+        """ANY_DATA keeps it, RGB repeats gray and drops alpha, GRAY is the luma of color."""
         stored, is_gray = stored_pixels(name), stored_pixels(name).shape[2] == 1
         bound = ROUNDED.get(name, 0)
         assert difference(decode_image(image_file(name), ANY_DATA), stored) <= bound
@@ -79,7 +79,7 @@ class TestChannels:
 
     @pytest.mark.parametrize("name", FILES)
     def test_what_follows_from_rgb(self, name):
-        """BGR is RGB backwards, and YCbCr is that of ITU-R BT.601 with studio range."""
+        """BGR is reversed RGB, and YCbCr follows ITU-R BT.601, limited range."""
         rgb = decode_image(image_file(name), RGB)
         np.testing.assert_array_equal(decode_image(image_file(name), BGR), rgb[:, :, ::-1])
         matrix = np.array([[65.481, 128.553, 24.966], [-37.797, -74.203, 112.0], [112.0, -93.786, -18.214]]) / 255
@@ -91,7 +91,7 @@ class TestChannels:
         gray = decode_image(image_file(name), ANY_DATA)
         np.testing.assert_array_equal(gray, decode_image(image_file(name), GRAY))
 
-    def test_colours_under_transparent_pixels_survive(self):
+    def test_colors_under_transparent_pixels_survive(self):
         transparent = np.concatenate([RGB_PIXELS, np.zeros_like(ALPHA_PIXELS)], axis=2)
         for kind in ("PNG", "TIFF"):
             np.testing.assert_array_equal(decode_image(as_file(with_pillow(transparent, kind))), RGB_PIXELS)
@@ -100,7 +100,7 @@ class TestChannels:
 class TestJpeg:
     @pytest.mark.parametrize("name", [name for name in FILES if name.startswith("jpeg_") and "k" not in name[5:]])
     def test_same_pixels_as_libjpeg_in_pillow(self, name):
-        """Fails with the fast transform or the fast upsampling of chroma, which differ by tens."""
+        """Fails with the fast transform or fast chroma upsampling, which differ by tens of levels."""
         reference = np.asarray(Image.open(io.BytesIO(image_file(name))).convert("RGB"))
         assert difference(decode_image(image_file(name)), reference) <= 1
 
@@ -115,12 +115,12 @@ class TestJpeg:
 
     @pytest.mark.parametrize("sampling", [0x31, 0x13, 0x32, 0x41, 0x22])
     def test_sampling_factors_without_a_name(self, sampling):
-        """TurboJPEG refuses three by one and its like."""
+        """TurboJPEG rejects factors such as three by one."""
         pixels = decode_image(as_file(jpeg_of_flat_gray(sampling, level=77)))
         np.testing.assert_array_equal(pixels, np.full((48, 48, 3), 77))
 
     def test_truncated_with_sampling_factors_without_a_name(self):
-        """OpenCV's JPEG decoder, which has to step in here, fills up what is missing: some releases without a word."""
+        """OpenCV's JPEG decoder is the fallback here. It fills up missing data, in some releases silently."""
         thumbnail = exif(1) + image_file("jpeg_gray").tobytes()
         data = jpeg_with_exif(thumbnail, jpeg_of_flat_gray(0x31))
         assert jpeg_is_complete(memoryview(data))
@@ -129,7 +129,7 @@ class TestJpeg:
             decode_image(as_file(data[:-2]))
 
     def test_bytes_left_over_after_the_image(self):
-        """Files of cameras and of ImageNet have them, and they hide nothing: DALI decodes such files, too."""
+        """Files of cameras and of ImageNet have such bytes, which hide no damage. DALI decodes these files, too."""
         data = image_file("jpeg_gray").tobytes()
         padded = data[:-2] + bytes([1] * 14) + data[-2:]
         with pytest.raises(ValueError, match="extraneous bytes"):
@@ -169,7 +169,7 @@ class TestOrientation:
             assert expected.flags.c_contiguous
 
     def test_meaning_of_six(self):
-        """Row 0 of what is stored is the right-hand side of the scene: cameras held upright write this."""
+        """The stored row 0 is the right-hand side of the scene, as written by cameras held upright."""
         scene = np.zeros((16, 8, 3), np.uint8)
         scene[:, 4:] = 255
         data = with_pillow(np.ascontiguousarray(np.rot90(scene)), "PNG", exif=exif(6))
@@ -182,7 +182,7 @@ class TestOrientation:
         np.testing.assert_array_equal(decode_image(data), decode_image(image_file("jpeg_420")))
 
     def test_after_a_chunk_of_odd_length(self):
-        """RIFF pads those, and does not say so in the length."""
+        """RIFF pads such chunks, without counting the padding in the length."""
         parities = set()
         for rows in range(20, 30):
             data = with_pillow(RGB_PIXELS[:rows], "WEBP", lossless=True, exif=exif(6))
@@ -225,7 +225,7 @@ class TestOut:
         assert buffers[0] is out
 
     def test_part_of_a_larger_buffer(self):
-        """A slot of a batch: nothing beside it may be touched."""
+        """As with a slot of a batch, adjacent memory must stay unchanged."""
         batch = np.zeros((3, HEIGHT, WIDTH, 3), np.uint8)
         for name in ("jpeg_420", "png_rgb"):
             batch[:] = 0
@@ -282,7 +282,7 @@ class TestHeader:
         assert decoded_shape(data, GRAY, adjust_orientation=False) == (HEIGHT, WIDTH, 1)
 
     def test_is_read_without_the_data_behind_it(self):
-        """Fails if reading a header decodes something."""
+        """Fails if reading a header decodes data."""
         assert read_header(image_file("jpeg_420")[:700]) == read_header(image_file("jpeg_420"))
         assert read_header(image_file("png_rgb")[:60]) == read_header(image_file("png_rgb"))
 
@@ -320,7 +320,7 @@ class TestBroken:
 
     @pytest.mark.parametrize("name", ["png_rgb", "jpeg_odd_sampling"])
     def test_header_and_data_that_disagree(self, monkeypatch, name):
-        """No file is known with which OpenCV and the header do; `out` would get something else than it was made for."""
+        """No file is known for which OpenCV and the header disagree; with one, `out` would receive the wrong shape."""
         monkeypatch.setattr(cv2, "imdecode", lambda *_: np.zeros((5, 6, 3), np.uint8))
         out = np.empty(decoded_shape(image_file(name), RGB), np.uint8)
         with pytest.raises(DecodeError, match=r"its header says shape .*, its data have \(5, 6, 3\)"):
@@ -371,7 +371,7 @@ MAGIC = [b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"RIFF\x40\0\0\0WEBPVP8X", b"BM"
 
 
 class TestLies:
-    """What decoders go by is what is read."""
+    """The header reader uses the same fields as the decoders."""
 
     def test_a_second_header(self):
         file = as_file(png_promising(60, 50)[:-12] + png_header(3, 2) + png_chunk(b"IEND", b""))
@@ -428,13 +428,13 @@ class TestGarbage:
 
 @pytest.mark.parametrize("suffix", [".jpg", ".png", ".webp", ".tiff"])
 def test_other_threads_run_while_decoding(suffix):
-    """With such a switch interval, this thread wakes before the decoder is done only if that gives up the GIL."""
+    """With this switch interval, the thread wakes during decoding only if the decoder releases the GIL."""
     large = as_file(with_opencv(np.tile(RGB_PIXELS, (20, 20, 1)), suffix))
     interval = sys.getswitchinterval()
     overlapped = False
     sys.setswitchinterval(1000)
     try:
-        for _ in range(200):  # the scheduler may wake this thread too late; once is proof
+        for _ in range(200):  # the scheduler may wake this thread too late; one success is proof
             begun, done = threading.Event(), []
 
             def decode(begun=begun, done=done):

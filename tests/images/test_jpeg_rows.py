@@ -1,4 +1,4 @@
-"""JPEG files of the upper rows of JPEG files: the same pixels, and only where that can be had."""
+"""Cutting JPEG files to their upper rows keeps the pixels, and happens only where possible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.image_files import HEIGHT, RGB_PIXELS, as_file, image_file, with_open
 from tests.operators.running import run
 
 PHOTOGRAPH = np.tile(RGB_PIXELS, (3, 2, 1))
-#: OpenCV's names of how much the colours are sampled.
+#: OpenCV's names of chroma subsampling.
 SAMPLINGS = (0x411111, 0x221111, 0x211111, 0x121111, 0x111111)
 FILES = {
     **{
@@ -92,7 +92,7 @@ def test_damaged_headers_are_left_to_the_decoder() -> None:
 
 
 class TestDecoders:
-    """Of a file that is damaged in its lower half."""
+    """Decode a file that is damaged in its lower half."""
 
     FILE = as_file(FILES["sampling 221111"][: len(FILES["sampling 221111"]) // 2])
 

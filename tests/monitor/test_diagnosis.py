@@ -336,8 +336,8 @@ def test_arguments_of_loaders_are_called_as_loaders_do() -> None:
     assert diagnosis_of(replace(idle, settings=settings(5, kind="loader"))).changes == {"prefetch_factor": 2}
 
 
-AUTO_WORKERS = ChosenSettings(2, 3, "callbacks wait for 99% of their time, and this is to be seen first")
-AUTO_DEPTH = ChosenSettings(8, 3, "", "more batches of 100 MiB would take more than half of max_held_bytes")
+AUTO_WORKERS = ChosenSettings(2, 3, "callbacks wait for 99% of their time; a larger increase waits for the next measurement")
+AUTO_DEPTH = ChosenSettings(8, 3, "", "more batches of 100 MiB would take over half of max_held_bytes")
 
 
 def test_a_number_of_workers_that_is_chosen_is_explained_and_none_proposed() -> None:
@@ -360,9 +360,7 @@ def test_batches_ahead_that_are_chosen_are_explained_with_the_knob() -> None:
     found = diagnosis_of(Statistics(settings=settings(8, chosen=AUTO_DEPTH), loop=loop(40, 10), sources=(source(100),)))
 
     assert found.changes == {}
-    assert (
-        'prefetch_queue_depth="auto" has chosen 3 so far: more batches of 100 MiB would take more than half' in found.advice
-    )
+    assert 'prefetch_queue_depth="auto" has chosen 3 so far: more batches of 100 MiB would take over half' in found.advice
     assert "max_held_bytes" in found.advice
 
 

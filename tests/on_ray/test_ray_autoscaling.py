@@ -1,4 +1,4 @@
-"""Workers that ask for what no node has: Ray's autoscaler starts nodes for them, and ends them when they are idle.
+"""Workers with resources that no node has: Ray's autoscaler starts nodes for them, and ends idle nodes.
 
 Its provider is the one that Ray has for such tests, which starts nodes as processes of this machine. Ray's own
 `AutoscalingCluster` would end every process of Ray that there is on the machine, and wants a file that its package lacks.
@@ -32,7 +32,7 @@ NODE_TYPES = {
         "max_workers": 4,
     },
 }
-#: What there must be, and is not used.
+#: Required fields that have no effect here.
 UNUSED: dict[str, Any] = {
     **{name: {} for name in ("auth", "docker", "file_mounts")},
     **{f"{name}_commands": [] for name in ("initialization", "setup", "head_setup", "worker_setup")},
@@ -59,7 +59,7 @@ def head(tmp_path: Path) -> Iterator[Head]:
         port = probe.getsockname()[1]
     address = f"{get_node_ip_address()}:{port}"
     (tmp_path / "cluster.yaml").write_text(json.dumps(cluster_at(address)))
-    # It can be reached from other machines, if only by who has this.
+    # It can be reached from other machines, but only with this token.
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     environment = {**os.environ, **token, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])}
     command = [

@@ -99,7 +99,7 @@ def test_nodes_are_killed_and_the_stream_is_that_of_one_process(
 
     for num_lost in (2, 4):
         wait_until(have_begun, "the start of both")
-        before, node = node, add_node(resources={"callbacks": 2})  # those that lose their node go to the new one
+        before, node = node, add_node(resources={"callbacks": 2})  # actors that lose their node go to the new one
         cluster.remove_node(before, allow_graceful=False)
         wait_until(functools.partial(were_lost, num_lost), "the loss of both")
     batches += [content(pipe.run()) for _ in range(5)]

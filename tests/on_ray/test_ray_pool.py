@@ -1,4 +1,4 @@
-"""``py_start_method="ray"``: the batches, errors and restarts are those of forked workers."""
+"""``py_start_method="ray"``: batches, errors and restarts are the same as with forked workers."""
 
 from __future__ import annotations
 
@@ -203,7 +203,8 @@ class TestErrors:
             make_pipeline(source, "ray").build()
 
     @pytest.mark.parametrize(
-        ("options", "text"), [({"max_restarts": 1}, "is the pipeline's to set"), ({"num_cpu": 1}, "do not take that")]
+        ("options", "text"),
+        [({"max_restarts": 1}, "the pipeline sets 'max_restarts' itself"), ({"num_cpu": 1}, "Ray rejects these options")],
     )
     def test_options_that_are_none(self, make_pipeline: Callable[..., Pipeline], options: dict[str, Any], text: str) -> None:
         with pytest.raises(ArgumentError, match=text):
@@ -258,7 +259,7 @@ class TestLostWorkers:
         pipe = make_pipeline(lambda _: os._exit(3), "ray", py_worker_restarts=0, source_options={"name": "exits"})
 
         with pytest.raises(
-            WorkerDiedError, match=r"was lost \(.*\) while external_source 'exits' was making sample 0 of iteration 0"
+            WorkerDiedError, match=r"was lost \(.*\) while external_source 'exits' was computing sample 0 of iteration 0"
         ):
             pipe.run()
 
@@ -373,7 +374,7 @@ def test_results_on_their_way_are_limited_by_their_bytes(
 
 
 def calls_of(monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
-    """What each call of an actor is for, from now on: the tasks of each batch."""
+    """Record the tasks of each batch in each call of an actor, from now on."""
     call = ray_dispatcher.RayDispatcher._call
     calls: list[list[list[int]]] = []
 
@@ -461,5 +462,5 @@ def test_actors_that_have_ended_with_the_program_are_no_failure(make_pipeline: C
 
     pool._workers._dispatcher.finish()  # as the end of the program does
 
-    with pytest.raises(ClosedError, match="the program ends"):
+    with pytest.raises(ClosedError, match="the program is exiting"):
         pipe.run()

@@ -1,4 +1,4 @@
-"""What actors have measured comes with what they have made."""
+"""The measurements of actors come with their results."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Operators: how they are described and run, and what they do."""
+"""Tests of operators: descriptions, execution and results."""

@@ -1,4 +1,4 @@
-"""Operators of the tests' own."""
+"""Fixtures for operators that tests define."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dali_like.operators.functions import make_function
 
 @pytest.fixture
 def operator() -> Iterator[Callable[..., Callable[..., Any]]]:
-    """As `dali_like.operators.description.operator`, but it makes the function of ``fn`` at once; for one test."""
+    """Make a function of ``fn`` like `dali_like.operators.description.operator`; registered for one test."""
     before = set(description.descriptions())
 
     def described(**options: Any) -> Callable[..., Any]:

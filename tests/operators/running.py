@@ -1,4 +1,4 @@
-"""Running operators over single samples, in threads or in workers."""
+"""Run operators over single samples, in threads or in workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dali_like import Pipeline, fn
 from dali_like.graph.nodes import DataNode
 from dali_like.tensors import TensorListCPU
 
-#: Where operators run: in threads of this process, or behind the source in a worker.
+#: Places for operators: threads of this process, or a worker, after the source.
 WAYS = ("threads", "workers")
 
 
@@ -25,13 +25,13 @@ def run(
     batch_size: int | None = None,
     **options: Any,
 ) -> list[list[list[np.ndarray]]]:
-    """The samples of each output of each iteration of a pipeline of operators.
+    """Return the samples of each output of each iteration of a pipeline of operators.
 
     Args:
-        define: given a node of each input, what the pipeline delivers.
-        inputs: the samples of each, again and again.
-        layouts: of the inputs.
-        way: where operators run.
+        define: returns the pipeline's outputs, given a node for each input.
+        inputs: the samples of each input, repeated.
+        layouts: layouts of the inputs.
+        way: place where the operators run.
         reset_before: the iterations that begin an epoch.
     """
     return [
@@ -59,7 +59,7 @@ def batches(
     batch_size: int | None = None,
     **options: Any,
 ) -> list[tuple[TensorListCPU, ...]]:
-    """As `run`, but the batches."""
+    """Return the batches; arguments as in `run`."""
     pipe = pipeline(define, *inputs, layouts=layouts, way=way, batch_size=batch_size, **options)
     try:
         results = []
@@ -80,7 +80,7 @@ def pipeline(
     batch_size: int | None = None,
     **options: Any,
 ) -> Pipeline:
-    """A pipeline of operators over samples; see `run`."""
+    """Return a pipeline of operators over samples; see `run`."""
     size = len(inputs[0]) if inputs else 1
     options = {"seed": 1, "num_threads": 2 if way == "threads" else 1, "py_num_workers": 1, **options}
     pipe = Pipeline(batch_size=size if batch_size is None else batch_size, **options)

@@ -1,6 +1,6 @@
-"""Arithmetic and indices of data nodes: where they run, what they are made of, and what DALI does not have.
+"""Arithmetic and indexing of data nodes: placement, operands, and features beyond DALI.
 
-tests/parity/test_arithmetic.py holds the results against DALI.
+tests/parity/test_arithmetic.py compares the results with DALI.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TestWhereItRuns:
 
 class TestTypes:
     def test_float16(self):
-        """DALI has it in its rules, and on the GPU only."""
+        """DALI's type rules include it, but only its GPU backend supports it."""
         halves, bytes_ = [np.float16([1, 2.5])], [np.uint8([3, 200])]
 
         ((total,), (root,), (less,)) = run(lambda a, b: [a + b, math.sqrt(a), a < b], halves, bytes_)[0]
@@ -141,7 +141,7 @@ class TestShapes:
         np.testing.assert_array_equal(clamped, np.minimum(np.maximum(a, b), c), strict=True)
 
     def test_a_number_for_each_channel(self):
-        """Of images whose samples lie in memory as they are, and of mirrored ones."""
+        """For contiguous images, and for mirrored ones."""
         mean = np.float32([1, 2, 3])
 
         ((plain, mirrored, channels),) = run(lambda a: [a - mean, a[:, ::-1] - mean, mean * a[0, 0]], IMAGES)
@@ -156,7 +156,7 @@ class TestOperands:
         "function", [operator.add, operator.sub, operator.mul, operator.truediv, operator.lt, operator.eq]
     )
     def test_arrays_in_front(self, function):
-        """NumPy leaves it to the node, where it else makes an array of nodes."""
+        """NumPy defers to the node, instead of making an array of nodes."""
         array = np.arange(3, dtype=np.float32)
 
         ((results,),) = run(lambda a: function(array, a[1, 0]), IMAGES)
@@ -183,11 +183,13 @@ class TestOperands:
         assert types.ScalarConstant(np.int64(7)).dtype == types.INT64
 
     def test_one_that_its_type_cannot_hold(self):
-        with pytest.raises(ArgumentError, match=r"math.add: array\(2147483648\) does not fit into .*INT32; say dtype="):
+        with pytest.raises(
+            ArgumentError, match=r"math.add: array\(2147483648\) does not fit into .*INT32; pass a wider dtype="
+        ):
             fn.external_source(name="x") + 2**31
 
     def test_a_node_is_not_taken_for_one_of_several_words(self):
-        """Although it can be compared with them."""
+        """Although a node can be compared with strings."""
         node = fn.external_source(name="x")
 
         with pytest.raises(ArgumentError, match=r"out_of_bounds_policy must be one of 'error', .* not a DataNode"):
@@ -199,7 +201,7 @@ class TestOperands:
         assert [{node: i for i, node in enumerate(nodes)}[node] for node in nodes] == list(range(100))
 
     def test_integer_division_by_zero(self):
-        """It ends the process with DALI."""
+        """In DALI it aborts the process."""
         with pytest.raises(SampleError, match="integer division by zero") as info:
             run(lambda a: 1 // a, [np.int32(3), np.int32(0)])
 
@@ -228,7 +230,7 @@ class TestIndices:
         assert [batch.layout() for batch in results] == ["HW", "WC", "HWCZ", "HWC"]
 
     def test_the_layout_is_that_of_as_many_letters(self):
-        """Whether samples are images or sequences of images shows only when they are there."""
+        """Only the data show whether samples are images or sequences of images."""
         ((flat,),) = batches(lambda a: fn.flip(a)[0], IMAGES)
         ((moving,),) = batches(lambda a: fn.flip(a)[0], [image[np.newaxis] for image in IMAGES])
 
@@ -236,7 +238,7 @@ class TestIndices:
 
     @pytest.mark.parametrize("index", [None, True, 1.0, slice(0.5, None), "a", [0], np.array([0])], ids=repr)
     def test_what_is_no_index(self, index):
-        """Of these, DALI takes None for a colon, and True and 0.5 for integers."""
+        """DALI accepts some of these: None as a colon, and True and 0.5 as integers."""
         with pytest.raises(ArgumentTypeError):
             fn.external_source(name="x")[index]
 
@@ -266,7 +268,7 @@ class TestLayoutsThatAreFed:
             pipe.set_outputs(fn.external_source(name="x") + Constant([1, 2], layout="C"))
         try:
             pipe.feed_input("x", [np.zeros((3, 2))], layout="HW")
-            with pytest.raises(ArgumentError, match=r"math.add: the layouts 'HW' and 'C' of its operands"):
+            with pytest.raises(ArgumentError, match=r"math.add: the operands have the layouts 'HW' and 'C'"):
                 pipe.run()
         finally:
             pipe.close()
@@ -274,7 +276,7 @@ class TestLayoutsThatAreFed:
 
 class TestConstants:
     def test_single_numbers_are_compared_as_such(self):
-        """As DALI's ScalarConstant; other constants make a node."""
+        """Like DALI's ScalarConstant; other constants make a node."""
         assert Constant(3) == types.ScalarConstant(3)
         assert Constant(3) != Constant(3).uint8()
         assert isinstance(Constant([1, 2]) == Constant([1, 2]), DataNode)
@@ -286,7 +288,7 @@ class TestConstants:
         "function", [lambda: int(Constant(2.5)), lambda: float(Constant(3)), lambda: bool(Constant([1, 2]))]
     )
     def test_what_would_lose_something(self, function):
-        with pytest.raises(ArgumentTypeError, match="can be cast"):
+        with pytest.raises(ArgumentTypeError, match="cast a single number first"):
             function()
 
     def test_as_arguments_of_operators(self):

@@ -1,6 +1,6 @@
-"""Types, shapes and combinations of arrays: what they mean in general, and where they run.
+"""Types, shapes and combinations of arrays: general properties and placement.
 
-tests/parity/test_arrays.py holds the results against DALI.
+tests/parity/test_arrays.py compares the results with DALI.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dali_like.operators.conversion import convert
 from tests.operators.running import WAYS, batches, run
 
 INTEGERS = [np.dtype(name) for name in ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")]
-#: Of more than 16 KiB each.
+#: Samples of more than 16 KiB each.
 LARGE = [np.random.default_rng(i).integers(0, 256, (70, 80, 3), np.uint8) for i in range(5)]
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
 
@@ -57,7 +57,7 @@ class TestWhereTheyRun:
 
     @pytest.mark.parametrize("way", WAYS)
     def test_views_of_memory_that_is_used_again(self, way):
-        """What lies between operators does so for one sample; who looks at a part of it must not see the next one."""
+        """Memory between operators is reused for the next sample; a view of it must not show that sample."""
 
         def define(image):
             between = fn.flip(image)
@@ -139,7 +139,7 @@ class TestShapes:
         assert result[0].shape == (3, 0, 2)
 
     def test_bytes_as_booleans(self):
-        """True is every byte but 0, as in C, and not only 1, as NumPy has it."""
+        """Every byte but 0 is True, as in C; NumPy expects 1."""
         ((result,),) = run(lambda a: fn.reinterpret(a, dtype=types.BOOL), [np.uint8([0, 1, 2])])
 
         assert result[0].view(np.uint8).tolist() == [0, 1, 1]
@@ -154,17 +154,17 @@ class TestShapes:
         image = fn.flip(fn.external_source(name="x"))
 
         fn.transpose(image, perm=[2, 0, 1])
-        with pytest.raises(ArgumentError, match=r"fn.transpose: perm is for 2 dimensions; the layout 'HWC'"):
+        with pytest.raises(ArgumentError, match=r"fn.transpose: perm has 2 dimensions; the layout 'HWC'"):
             fn.transpose(image, perm=[1, 0])
 
     def test_samples_of_one_element_among_others(self):
-        """DALI looks at the whole batch before it takes arrays of one element for numbers; with an axis both do the same."""
+        """DALI checks the whole batch before it treats one-element arrays as numbers; with an axis both libraries agree."""
         ((results,),) = run(lambda a: fn.one_hot(a, num_classes=2, axis=1), [np.array([1]), np.array([1, 0])])
 
         assert [result.tolist() for result in results] == [[[0, 1]], [[0, 1], [1, 0]]]
 
     def test_the_error_names_the_operator_and_the_sample(self):
-        with pytest.raises(SampleError, match="7 elements of an input do not make the shape") as info:
+        with pytest.raises(SampleError, match="7 elements of an input do not fit the shape") as info:
             run(lambda a: fn.reshape(a, shape=[2, -1]), [np.ones(6), np.ones(7)])
 
         assert info.value.__notes__ == ["raised by fn.reshape for sample 1 of iteration 0 in epoch 0 (idx_in_epoch 1)"]

@@ -1,4 +1,4 @@
-"""How operators are described and applied: inputs, arguments, layouts, and what is wrong with them."""
+"""Description and application of operators: inputs, arguments, layouts, and their errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tools.operator_pictures import EXAMPLES, name_of
 from tools.operator_stubs import stubs
 
 NUMBERS = [np.arange(6, dtype=np.int32).reshape(2, 3) + 10 * i for i in range(4)]
-#: Of more than 16 KiB each.
+#: Samples of more than 16 KiB each.
 LARGE = [np.full((70, 80, 3), i, np.uint8) + np.arange(80, dtype=np.uint8)[:, np.newaxis] for i in range(6)]
 IMAGES = [np.arange(24, dtype=np.uint8).reshape(2, 4, 3) + i for i in range(4)]
 
@@ -103,7 +103,7 @@ class TestArguments:
             ({"horizontal": 1.5}, ArgumentTypeError, "fn.flip: horizontal must be an integer, .* not 1.5"),
             ({"horizontal": [1, 0]}, ArgumentTypeError, r"horizontal must be an integer, .* not \[1, 0\]"),
             ({"sideways": 1}, ArgumentTypeError, "fn.flip got unexpected arguments: sideways. It has horizontal, vertical"),
-            ({"device": "gpu"}, DeviceError, "fn.flip: device='gpu' is not there"),
+            ({"device": "gpu"}, DeviceError, "fn.flip: device='gpu' is not supported"),
             ({"name": 3}, ArgumentTypeError, "fn.flip: name must be a string, not 3"),
         ],
     )
@@ -120,7 +120,7 @@ class TestArguments:
             picky(any_node())
         with pytest.raises(ArgumentError, match=r"fn.picky: policy must be one of 'error', 'pad', not 'crop'"):
             picky(any_node(), needed=1, policy="crop")
-        with pytest.raises(ArgumentTypeError, match=r"needed must be an integer, not a DataNode. A DataNode, .* is not"):
+        with pytest.raises(ArgumentTypeError, match=r"needed must be an integer, not a DataNode. It cannot differ"):
             picky(any_node(), needed=any_node())
 
     def test_arguments_that_do_not_go_together(self):
@@ -177,7 +177,7 @@ class TestInputs:
         assert [len(column) for column in of_lists] == [3, 3]
 
     def test_wrong_ones(self):
-        with pytest.raises(DefinitionError, match=r"fn.flip works on a DataNode, not on a ndarray"):
+        with pytest.raises(DefinitionError, match=r"fn.flip: the input image must be a DataNode, not a ndarray"):
             fn.flip(np.zeros((2, 2, 3)))
         with pytest.raises(ArgumentTypeError, match=r"fn.flip takes 1 inputs \(image\), not 2"):
             fn.flip(any_node(), any_node())
@@ -296,9 +296,9 @@ class TestResults:
             i = call.info.idx_in_batch
             return np.zeros(2, np.int16 if i == 2 else np.int8) if not ndim else np.zeros((1,) * (1 + (i == 2)))
 
-        with pytest.raises(DtypeMismatchError, match=r"fn.any_kind made int8 of sample 0, and int16 of sample 2"):
+        with pytest.raises(DtypeMismatchError, match=r"fn.any_kind returned int8 for sample 0, and int16 for sample 2"):
             run(any_kind, NUMBERS)
-        with pytest.raises(NdimMismatchError, match=r"fn.any_kind made 1 dimensions of sample 0, and 2 of sample 2"):
+        with pytest.raises(NdimMismatchError, match=r"fn.any_kind returned 1 dimensions for sample 0, and 2 for sample 2"):
             run(lambda data: any_kind(data, ndim=1), NUMBERS)
 
     def test_operators_on_batches(self, operator):
@@ -325,7 +325,7 @@ class TestFromOneDescription:
         ((results,),) = run(lambda data, vertical: flip(data, vertical=vertical), IMAGES, [np.int32(1)] * 4)
 
         np.testing.assert_array_equal(results, np.array(IMAGES)[:, ::-1])
-        assert not isinstance(ops.Erase(fill_value=None)(any_node(), fill_value=any_node()), list)  # None is not given
+        assert not isinstance(ops.Erase(fill_value=None)(any_node(), fill_value=any_node()), list)  # None: not given
         with pytest.raises(ArgumentClashError, match=r"ops.Flip: horizontal already specified in constructor"):
             flip(any_node(), horizontal=1)
         with pytest.raises(ArgumentTypeError, match=r"ops.Flip got unexpected arguments: sideways"):
@@ -340,19 +340,19 @@ class TestFromOneDescription:
         assert parameters["horizontal"].default == 1
 
     def test_stubs_are_those_of_the_descriptions(self):
-        """If it is red: ``python -m tools.operator_stubs``."""
+        """If this fails, run ``python -m tools.operator_stubs``."""
         package = Path(dali_like.__file__).parent
 
         for path, text in stubs().items():
             assert (package / path).read_text(encoding="utf-8") == text, path
 
     def test_pages_are_those_of_the_descriptions(self):
-        """If it is red: ``python -m tools.operator_pages``."""
+        """If this fails, run ``python -m tools.operator_pages``."""
         folder = Path(dali_like.__file__).parents[1] / "docs" / "operators"
 
         for name, text in pages().items():
             assert (folder / name).read_text(encoding="utf-8") == text, name
-        for path in EXAMPLES:  # else: ``python -m tools.operator_pictures``
+        for path in EXAMPLES:  # if this fails, run ``python -m tools.operator_pictures``
             assert path in descriptions()
             assert (folder / "pictures" / name_of(path)).exists()
 
@@ -365,7 +365,7 @@ class TestFromOneDescription:
         names = {name.strip() for part in documented for name in part.split(",")}
         assert {*description.inputs, *description.parameters} - {"seed"} <= names
 
-    def test_serialisation(self):
+    def test_serialization(self):
         def define(image, turn):
             flipped = fn.flip(image, horizontal=turn, vertical=1)
             return flipped, fn.random.coin_flip(probability=0.25, seed=3)
@@ -416,7 +416,7 @@ class TestInputsThatAreFed:
 
 
 class TestMemoryBetweenOperators:
-    """Of results that only other operators need: used again for the next sample, by the same thread."""
+    """Memory of intermediate results is reused for the next sample of the same thread."""
 
     @pytest.mark.parametrize("way", WAYS)
     def test_samples_do_not_mix(self, way, operator):

@@ -1,4 +1,4 @@
-"""Decoding parts of images, shapes of images, and arrays."""
+"""Decoding of image windows, image shapes, and arrays."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TestParts:
         for part in parts:
             assert {tuple(row) for row in part.reshape(-1, 3)} <= rows
 
-    def test_of_other_colour_formats(self):
+    def test_of_other_color_formats(self):
         ((batch,),) = batches(
             lambda data: fn.decoders.image_crop(data, crop=[9, 9], output_type=types.GRAY), [image_file("png_rgb")]
         )
@@ -74,7 +74,7 @@ class TestParts:
             ),
             (
                 lambda data: fn.decoders.image_slice(data, start=[50, 0], end=[90, 9]),
-                "does not lie within the image of 61x89",
+                "is not inside the image of 61x89",
             ),
         ],
     )
@@ -96,7 +96,7 @@ class TestParts:
 
 
 class TestPromises:
-    """Small files whose headers say that the image is large."""
+    """Small files whose headers declare a large image."""
 
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("is_output", [True, False])
@@ -106,7 +106,7 @@ class TestPromises:
             return image if is_output else fn.resize(image, size=[10, 10])
 
         with pytest.raises(
-            DecodeError, match=r"promises 60000x50000 pixels, which take 8583 MiB.*raise max_held_bytes"
+            DecodeError, match=r"declares 60000x50000 pixels, which take 8583 MiB.*raise max_held_bytes"
         ) as info:
             run(define, [as_file(png_promising(60000, 50000))], way=way, max_held_bytes=1 << 26)
         assert "raised by fn.decoders.image for sample 0" in str(info.value.__notes__)
@@ -193,11 +193,11 @@ class TestArrays:
     @pytest.mark.parametrize(
         ("data", "message"),
         [
-            (b"hello, this is text", "this is no array of numbers as numpy.save writes it"),
-            (saved(np.zeros(2, np.complex64)).tobytes(), "this is no array of numbers"),
+            (b"hello, this is text", "this is not a numeric array written by numpy.save"),
+            (saved(np.zeros(2, np.complex64)).tobytes(), "this is not a numeric array"),
             (
                 saved(np.zeros(300)).tobytes()[:-20],
-                "elements of float64 are 2400 bytes, not 2380",
+                "of float64 needs 2400 bytes, not 2380",
             ),
         ],
     )
@@ -206,12 +206,12 @@ class TestArrays:
             run(fn.decoders.numpy, [as_file(data)])
 
     def test_objects_are_not_unpickled(self):
-        with pytest.raises(DecodeError, match="no array of numbers"):
+        with pytest.raises(DecodeError, match="not a numeric array"):
             run(fn.decoders.numpy, [saved(np.array([{}], object))])
 
 
 class TestSmallerScales:
-    """Of a photograph of 451x300; only JPEGs, and only if it is allowed."""
+    """A photograph of 451x300. Only JPEGs are decoded at a smaller scale, and only if allowed."""
 
     PHOTOGRAPH = skimage_data.chelsea()
     FILE = as_file(with_pillow(PHOTOGRAPH, "JPEG", quality=95))

@@ -1,4 +1,4 @@
-"""Blurring, JPEG and erasing: what is refused, and what holds whatever the data. The rest is in tests/parity."""
+"""Blurring, JPEG artifacts and erasing: rejected arguments, and general properties. tests/parity has the rest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOISE = np.random.default_rng(1).integers(0, 256, (20, 30, 3), np.uint8)
 
 
 def apply(path: str, data: np.ndarray, layout: str, **arguments: Any) -> np.ndarray:
-    """What an operator makes of one sample, without a pipeline."""
+    """Return the operator's result for one sample, without a pipeline."""
     bound = description_of(path).bind([layout], arguments)
     return bound.compute(OperatorCall(SampleInfo(0, 0, 0, 0), [layout]), [data], {})[0]
 
@@ -78,7 +78,7 @@ class TestBlurring:
     def test_wrong_arguments_of_samples(self):
         with pytest.raises(ArgumentError, match=r"dtype must be FLOAT or that of the input, uint8, not int16"):
             apply("gaussian_blur", NOISE, "HWC", sigma=1.0, dtype=types.INT16)
-        with pytest.raises(ArgumentError, match=r"sigma and window_size must have a single element or 2, not 3"):
+        with pytest.raises(ArgumentError, match=r"sigma must have one element, or one for each of the 2 axes, not 3"):
             apply("gaussian_blur", NOISE, "HWC", sigma=[1.0, 2.0, 3.0])
         with pytest.raises(ArgumentError, match=r"one of them positive, not 0.0 and 0"):
             run(lambda image, sigma: fn.gaussian_blur(image, sigma=sigma), [NOISE], [np.float32([0])], layouts=["HWC"])
@@ -151,9 +151,9 @@ class TestErasing:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"anchor": (1, 2), "shape": (1, 2, 3)}, "as many numbers, for each region 2, not 2 and 3"),
-            ({"anchor": (1, 2, 3), "shape": (1, 2, 3)}, "as many numbers, for each region 2, not 3 and 3"),
-            ({"shape": (1, 2), "fill_value": (1, 2)}, "there are 2 values in fill_value, and 3 channels in the input"),
+            ({"anchor": (1, 2), "shape": (1, 2, 3)}, "2 numbers for each region, not 2 and 3"),
+            ({"anchor": (1, 2, 3), "shape": (1, 2, 3)}, "2 numbers for each region, not 3 and 3"),
+            ({"shape": (1, 2), "fill_value": (1, 2)}, "fill_value has 2 values, but the input has 3 channels"),
             ({"shape": (1, 2), "axis_names": "HX"}, "axis_names='HX' are not all in the layout 'HWC' of the input"),
             ({"shape": (1, 2), "axes": (0, 3)}, r"axes=\[0, 3\]: the input has 3 dimensions"),
         ],

@@ -1,4 +1,4 @@
-"""Arguments with a value for each frame of a sequence; `tests/parity/test_frames.py` holds the results against DALI's."""
+"""Arguments with a value for each frame of a sequence; `tests/parity/test_frames.py` compares the results with DALI."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ WRONG: dict[str, tuple[Callable[..., Any], Any, type[Exception], str]] = {
         lambda video, values: fn.flip(video, horizontal=fn.per_frame(values)),
         [1, 0, 1],
         SampleTypeError,
-        "horizontal must be a single value.* and not from frame to frame",
+        "horizontal must be a single value.* but not from frame to frame",
     ),
     "a single number": (brightened, 1.0, SampleError, "no dimension that could count frames"),
 }
@@ -68,5 +68,5 @@ def test_what_is_wrong(define: Callable[..., Any], values: Any, kind: type[Excep
 
 
 def test_a_layout_of_something_else_is_an_error_when_the_graph_is_made() -> None:
-    with pytest.raises(ArgumentError, match=r"fn\.per_frame: the layout 'XY' does not begin with F; replace=True"):
+    with pytest.raises(ArgumentError, match=r"fn\.per_frame: the layout 'XY' does not begin with F; pass replace=True"):
         fn.per_frame(fn.external_source(lambda: 0, layout="XY"))

@@ -1,4 +1,4 @@
-"""Operators that move and scale pixels: what holds for any shape, dtype and layout."""
+"""Operators that move and scale pixels: properties for any shape, dtype and layout."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ pytest.importorskip("cv2")
 
 from dali_like import fn, types
 from dali_like.errors import ArgumentClashError, ArgumentError, SampleError
-from dali_like.operators._random_window import random_window
 from dali_like.operators._resampling import Axis, Filters, resample
+from dali_like.operators._windows import random_window
 from dali_like.operators.description import description_of
 from dali_like.types import INTERP_CUBIC, INTERP_LANCZOS3, INTERP_LINEAR, INTERP_NN, DALIInterpType
 from tests.operators.running import run
@@ -22,7 +22,7 @@ extents = st.integers(1, 12)
 
 
 def call_of(name, layout):
-    """The function of an operator, for one sample of this layout."""
+    """Return the operator call for one sample of this layout."""
     from dali_like.graph.operator_interface import OperatorCall  # noqa: PLC0415
     from dali_like.types import SampleInfo  # noqa: PLC0415
 
@@ -89,7 +89,7 @@ class TestCropAndSlice:
         np.testing.assert_array_equal(trimmed, array[max(start, 0) : max(start + size, 0)], strict=True)
 
     def test_a_window_outside_is_an_error_that_says_so(self):
-        with pytest.raises(SampleError, match=r"window from \(2, 2, 0\) to \(9, 9, 3\) does not lie within") as info:
+        with pytest.raises(SampleError, match=r"window from \(2, 2, 0\) to \(9, 9, 3\) is not inside") as info:
             run(lambda image: fn.slice(image, start=[2, 2], end=[9, 9]), [np.zeros((5, 9, 3), np.uint8)], layouts=["HWC"])
         assert info.value.__notes__ == ["raised by fn.slice for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)"]
 
@@ -123,7 +123,7 @@ class TestResize:
     )
     @settings(max_examples=100, deadline=None)
     def test_of_a_constant_is_that_constant(self, picture, size, kind, antialias, region):
-        """So all weights sum to one, in every region."""
+        """All weights sum to one, in every region."""
         _, array = picture
         out = np.empty((*size, array.shape[2]), np.float32)
         axes = (Axis(size[0], *region), Axis(size[1], *region[::-1]))
@@ -135,7 +135,7 @@ class TestResize:
     @given(pictures(("HWC",)), st.tuples(st.integers(1, 40), st.integers(1, 40)), st.booleans())
     @settings(max_examples=60, deadline=None)
     def test_as_the_sum_over_all_pixels(self, picture, size, antialias):
-        """A plain loop over what the filter weighs."""
+        """The reference is a plain loop over the filter's weights."""
         _, array = picture
         out = np.empty((*size, array.shape[2]), np.float32)
 
@@ -176,9 +176,9 @@ class TestResize:
             (
                 {},
                 ArgumentClashError,
-                r"fn.resize: one of size, resize_shorter, resize_longer, or some of .* given$",
+                r"fn.resize: pass exactly one of size, resize_shorter, resize_longer, or some of .* and resize_z$",
             ),
-            ({"size": 3, "resize_x": 3}, ArgumentClashError, r"fn.resize: one of .* must be given, not size and resize_x"),
+            ({"size": 3, "resize_x": 3}, ArgumentClashError, r"fn.resize: pass exactly one of .*, not size and resize_x"),
             ({"size": 3, "mode": "x"}, ArgumentError, r"fn.resize: mode must be one of 'default', 'stretch', 'not_larger'"),
             ({"size": 3, "roi_end": [3, 3]}, ArgumentClashError, r"fn.resize: roi_start and roi_end must be given together"),
             (
@@ -198,9 +198,9 @@ def triangle(extent, size, antialias):
     radius = max(scale, 1) if antialias else 1
     weights = np.zeros((size, extent))
     for i in range(size):
-        centre = (i + 0.5) * scale - 0.5
+        center = (i + 0.5) * scale - 0.5
         for j in range(-2 * extent, 3 * extent):
-            weights[i, min(max(j, 0), extent - 1)] += max(1 - abs(j - centre) / radius, 0)
+            weights[i, min(max(j, 0), extent - 1)] += max(1 - abs(j - center) / radius, 0)
     return weights / weights.sum(axis=1, keepdims=True)
 
 
@@ -246,11 +246,11 @@ class TestWarps:
         np.testing.assert_array_equal(turn(once, angle=-90.0, axis=axis), volume)
 
     def test_a_volume_needs_an_axis(self):
-        with pytest.raises(ArgumentError, match=r"fn.rotate: axis must be given for volumes"):
+        with pytest.raises(ArgumentError, match=r"fn.rotate: volumes need a nonzero axis"):
             call_of("rotate", "DHWC")(np.zeros((2, 2, 2, 1)), angle=1.0)
 
     def test_many_channels(self):
-        """More than OpenCV takes at once."""
+        """More channels than OpenCV supports at once."""
         image = np.random.default_rng(1).integers(0, 256, (6, 9, 7), np.uint8)
         moved = call_of("warp_affine", "HWC")(image, matrix=(1, 0, 2, 0, 1, 1), fill_value=0.0)
 

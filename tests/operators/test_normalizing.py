@@ -1,4 +1,4 @@
-"""crop_mirror_normalize and normalize: what they compute, and what is refused."""
+"""crop_mirror_normalize and normalize: results and rejected arguments."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class TestCropMirrorNormalize:
             ({"crop": (5, 5), "crop_pos_x": 1.5}, "crop_pos_x must be a number from 0 to 1, .* not 1.5"),
             ({"output_layout": "HW"}, "output_layout='HW' is not a permutation of the layout of the input"),
             ({"out_of_bounds_policy": "wrap"}, "out_of_bounds_policy must be one of 'error', 'pad', 'trim_to_shape'"),
-            ({"dtype": types.INT64}, "pixels of dtype int64 are not made"),
+            ({"dtype": types.INT64}, "this operator cannot return dtype int64"),
         ],
     )
     def test_wrong_arguments(self, arguments, message):
@@ -132,8 +132,8 @@ class TestCropMirrorNormalize:
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [
-            ({"crop": (21, 5)}, SampleError, r"does not lie within the input, which has the shape \(20, 30, 3\)"),
-            ({"mean": [1, 2]}, ArgumentError, "mean has 2 elements; it must have one, or as many as there are channels: 3"),
+            ({"crop": (21, 5)}, SampleError, r"is not inside the input of shape \(20, 30, 3\)"),
+            ({"mean": [1, 2]}, ArgumentError, "mean has 2 elements; it must have one, or one for each of the 3 channels"),
             (
                 {"crop": (21, 5), "out_of_bounds_policy": "pad", "fill_values": [1, 2]},
                 ArgumentError,
@@ -201,7 +201,7 @@ class TestNormalize:
         [
             ({"axes": [3]}, r"axes=\[3\]: the input has 3 dimensions"),
             ({"axis_names": "D"}, "axis_names='D' are not all in the layout 'HWC'"),
-            ({"mean": [1, 2, 3]}, "mean and stddev must be numbers, or have 3 dimensions as the input has, not 1"),
+            ({"mean": [1, 2, 3]}, "mean and stddev must be numbers, or have 3 dimensions like the input, not 1"),
             ({"mean": [[[1, 2, 3]]], "axes": [0]}, r"shape of mean or stddev is \(1, 1, 3\); it should be \(1, 30, 3\)"),
         ],
     )

@@ -1,4 +1,4 @@
-"""Where operators run: behind a source in its workers, or in threads; and that it makes no difference."""
+"""Placement of operators, in workers after a source or in threads, does not change results."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ class TestTheDecision:
 
 
 def assert_alike(define: Any, **options: Any) -> None:
-    """The same in threads, in one worker, and in several that are spawned; over epochs that are left, and ended."""
+    """Check equal results in threads, in one worker, and in several spawned workers, over interrupted and complete
+    epochs.
+    """
     ways = [{"way": "threads"}, {"way": "workers"}, {"way": "workers", "py_num_workers": 3, "py_start_method": "fork"}]
     given = {"layouts": ["HWC"], "iterations": 4, "reset_before": [2], **options}
     expected, *others = [run(define, IMAGES, LABELS, **given, **way) for way in ways]
@@ -146,7 +148,7 @@ class TestNoDifference:
         killed = set()
         try:
             for i, batch in enumerate(expected):
-                # What has been computed ahead is delivered before the death of the first is noticed.
+                # Prefetched batches are delivered before the death of the first worker is noticed.
                 if i in (1, 4) and (pid := pipe.py_worker_pids[0]) not in killed:
                     os.kill(pid, signal.SIGKILL)
                     killed.add(pid)
@@ -225,7 +227,7 @@ class TestNoDifference:
             pipe.close()
 
     def test_of_memory_that_the_callback_asks_for(self):
-        """It is not that of the batch, in which the operators' results lie."""
+        """It is not memory of the batch, which holds the operators' results."""
 
         def source(info: types.SampleInfo) -> np.ndarray:
             image = info.empty((2, 4, 3))
@@ -246,7 +248,7 @@ class TestNoDifference:
             pipe.close()
 
     def test_of_where_results_are_made(self, operator):
-        """In the batch itself, which the callback does not get for what it makes."""
+        """Results are computed in the batch's memory, which the callback does not receive."""
 
         @operator()
         def place(call: OperatorCall, data: Array) -> Array:
@@ -263,7 +265,7 @@ class TestNoDifference:
         with pipe:
             pipe.set_outputs(place(fn.external_source(source, batch=False, parallel=True)))
         try:
-            for _ in range(8):  # the first batches are made before anything is known of them
+            for _ in range(8):  # the first batches are computed before their schema is known
                 (batch,) = pipe.run()
             assert [batch.at(i)[0] for i in range(4)] == [batch.at(i).__array_interface__["data"][0] for i in range(4)]
         finally:

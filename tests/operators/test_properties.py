@@ -1,7 +1,7 @@
-"""What holds for every operator, whatever the shapes, dtypes and layouts: a new one needs a line in `CASES`.
+"""Properties of every operator, for all shapes, dtypes and layouts. A new operator needs a line in `CASES`.
 
-Each is compared with itself: of views, of films, of other layouts, in memory that it is given. That what it computes is
-right is tested elsewhere, against other formulas and against DALI.
+Each operator is compared with itself: on views, on sequences, with other layouts, and with given memory. Other tests check
+its results against formulas and against DALI.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ INTEGERS = ("uint8", "int8", "uint16", "int32", "int64", "uint64")
 
 
 class Case(NamedTuple):
-    """How an operator is called.
+    """A way to call an operator.
 
     Attributes:
-        arguments: constants, of which results have other shapes than inputs.
-        dtypes: of the first input.
-        inputs: how many.
-        channels: of images; 0: any number.
-        arrays: whether it is for arrays without a layout.
+        arguments: constant arguments, with which results have other shapes than inputs.
+        dtypes: dtypes of the first input.
+        inputs: number of inputs.
+        channels: number of channels of images; 0: any number.
+        arrays: whether it accepts arrays without a layout.
     """
 
     arguments: Mapping[str, Any] = MappingProxyType({})
@@ -51,7 +51,7 @@ def arrays(arguments: dict[str, Any] | None = None, dtypes: Sequence[str] = NUMB
     return Case(arguments or {}, dtypes, inputs, 0, arrays=True)
 
 
-COLOURS = Case({}, PIXELS, channels=3)
+COLORS = Case({}, PIXELS, channels=3)
 CASES = {
     "brightness": Case({"brightness": 1.3, "brightness_shift": 0.1}),
     "brightness_contrast": Case({"brightness": 1.3, "contrast": 0.7}),
@@ -59,7 +59,7 @@ CASES = {
     "cast_like": arrays(inputs=2),
     "cat": arrays({"axis": 1}, inputs=3),
     "color_space_conversion": Case({"image_type": types.RGB, "output_type": types.YCbCr}, ["uint8"], channels=3),
-    "color_twist": COLOURS._replace(arguments={"hue": 40.0, "saturation": 1.3, "contrast": 0.8}),
+    "color_twist": COLORS._replace(arguments={"hue": 40.0, "saturation": 1.3, "contrast": 0.8}),
     "contrast": Case({"contrast": 0.7}),
     "copy": arrays(),
     "crop": Case({"crop": [3, 2], "crop_pos_x": 0.3, "crop_pos_y": 0.9}),
@@ -68,8 +68,8 @@ CASES = {
     "expand_dims": arrays({"axes": [0, 2]}),
     "flip": Case({"horizontal": 1, "vertical": 1}),
     "gaussian_blur": Case({"sigma": 0.9}),
-    "hsv": COLOURS._replace(arguments={"hue": 40.0, "saturation": 1.3, "value": 0.8}),
-    "hue": COLOURS._replace(arguments={"hue": 40.0}),
+    "hsv": COLORS._replace(arguments={"hue": 40.0, "saturation": 1.3, "value": 0.8}),
+    "hue": COLORS._replace(arguments={"hue": 40.0}),
     "jpeg_compression_distortion": Case({"quality": 30}, ["uint8"], channels=3),
     "lookup_table": arrays({"keys": [1, 3, 200], "values": [7, 8, 9]}, INTEGERS),
     "normalize": Case({"axis_names": "HW"}),
@@ -93,7 +93,7 @@ CASES = {
     "reshape": arrays({"shape": [-1, 2]}),
     "resize": Case({"size": [5, 3]}),
     "rotate": Case({"angle": 25.0, "fill_value": 3.0}),
-    "saturation": COLOURS._replace(arguments={"saturation": 1.4}),
+    "saturation": COLORS._replace(arguments={"saturation": 1.4}),
     "shapes": arrays(),
     "slice": Case({"rel_start": [0.2, 0.3], "rel_end": [0.9, 0.6], "axis_names": "HW"}),
     "squeeze": arrays({"axes": []}),
@@ -101,7 +101,7 @@ CASES = {
     "transpose": arrays({"perm": [2, 0, 1]}),
     "warp_affine": Case({"matrix": [0.9, 0.2, -0.3, -0.15, 1.1, 0.7]}),
 }
-#: Those whose inputs are files or anything, or that have none; and where they are tested over what they take.
+#: Operators whose inputs are files or arbitrary, or that have no inputs, and the files with their property tests.
 OTHERS = {
     "constant": "tests/operators/test_arrays.py",
     "decoders.image": "tests/images/test_decode.py",
@@ -114,11 +114,11 @@ OTHERS = {
     "python_function": "tests/operators/test_python_functions.py",
     "torch_python_function": "tests/parity/test_python_functions.py",
 }
-#: Layouts without depth, of which each operator of images has some.
+#: Layouts without depth; each image operator supports some.
 LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")
-#: Of the values of pixels: OpenCV scales some images with integers, and blurs rows in another order than columns.
+#: Tolerance of pixel values: OpenCV scales some images with integers, and blurs rows in another order than columns.
 APART = {"resize": 1, "random_resized_crop": 1, "gaussian_blur": 1}
-#: Means over a film are added up in another order than those over a picture.
+#: Means over a sequence are summed in another order than means over an image.
 CLOSE = {"normalize": 1e-5}
 
 
@@ -127,7 +127,7 @@ def test_every_operator_is_here():
 
 
 def compute(path: str, layout: str, inputs: Sequence[np.ndarray], place: Any = None) -> np.ndarray:
-    """What an operator makes of one sample."""
+    """Return the operator's result for one sample."""
     operator = description_of(path).bind([layout], CASES[path].arguments)
     call = OperatorCall(SampleInfo(3, 1, 1, 0), [layout, *[""] * (len(inputs) - 1)], key_of(7, 1), place)
     (result,) = operator.compute(call, inputs, {})
@@ -141,7 +141,7 @@ def layouts_of(path: str) -> list[str]:
 
 @st.composite
 def samples(draw: Any, path: str) -> tuple[str, list[np.ndarray]]:
-    """A layout, and inputs of it."""
+    """Draw a layout, and matching inputs."""
     case = CASES[path]
     layout = "" if case.arrays else draw(st.sampled_from(layouts_of(path)))
     extents = {letter: draw(st.integers(4, 8)) for letter in "HW"} | {"F": draw(st.integers(1, 3))}
@@ -150,7 +150,7 @@ def samples(draw: Any, path: str) -> tuple[str, list[np.ndarray]]:
     random = np.random.default_rng(draw(st.integers(0, 99)))
     dtype = draw(st.sampled_from(case.dtypes))
     inputs = [random.integers(0, 100, shape).astype(dtype) for _ in range(case.inputs)]
-    if path in ("reductions.variance", "reductions.std_dev"):  # whose second input is the mean
+    if path in ("reductions.variance", "reductions.std_dev"):  # their second input is the mean
         inputs[1] = np.asarray(inputs[0].mean(dtype=np.float32))
     if path == "random.choice":
         inputs[0] = inputs[0][:, 0, 0]
@@ -161,7 +161,7 @@ def samples(draw: Any, path: str) -> tuple[str, list[np.ndarray]]:
 @given(data=st.data())
 @settings(max_examples=12, deadline=None)
 def test_views_and_memory_make_no_difference(path, data):
-    """Inputs may be views, with strides of any sign, and are left as they are; the result may go to memory that is there."""
+    """Inputs may be views with strides of any sign, and stay unchanged; the result may go to given memory."""
     layout, inputs = data.draw(samples(path))
     expected = compute(path, layout, inputs)
     before = [array.copy() for array in inputs]
@@ -202,7 +202,7 @@ def test_films_are_pictures_one_behind_the_other(path, data):
 def test_the_order_of_axes_makes_no_difference(path, data):
     layout, (image, *_) = data.draw(samples(path).filter(lambda sample: sample[0] != "HWC"))
     if path == "gaussian_blur" and layout == "CFHW":
-        return  # which it is not for
+        return  # not supported by this operator
     plain = "FHWC" if "F" in layout else "HWC"
     order = [layout.index(letter) for letter in plain]
 

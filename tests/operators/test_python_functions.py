@@ -1,4 +1,4 @@
-"""Functions of the user's as operators: what they are given, what they may return, and in which order they are called."""
+"""User functions as operators: their arguments, allowed results, and order of calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def call(function: Any, **arguments: Any) -> Any:
 
 
 def let_others_run() -> None:
-    """Give other threads the chance to come between."""
+    """Yield to other threads."""
     for _ in range(100):
         time.sleep(0)
 
@@ -91,7 +91,7 @@ class TestCalls:
         assert seen[:20] == [0, 1, 2, 3] * 5
 
     def test_in_order_when_an_epoch_is_left(self):
-        """A batch that is being computed ahead is finished before the next epoch begins."""
+        """A batch in progress is finished before the next epoch begins."""
         seen, calls = [], threading.Lock()
 
         def note(sample: np.ndarray) -> np.ndarray:
@@ -175,7 +175,7 @@ class TestErrors:
                 lambda a: a if a[0, 0] else a * 0.5,
                 {},
                 DtypeMismatchError,
-                "fn.python_function made float64 of sample 0, and uint8",
+                "fn.python_function returned float64 for sample 0, and uint8",
             ),
         ],
     )
@@ -193,7 +193,7 @@ class TestErrors:
         with pytest.raises(ArgumentError, match=r"fn.python_function: num_outputs must be an integer from 1 on, not 0"):
             fn.python_function(node, function=abs, num_outputs=0)
 
-    def test_serialisation(self):
+    def test_serialization(self):
         pipe = pipeline(call(np.copy), NUMBERS)
         try:
             with pytest.raises(SerializationError, match=r"fn.python_function: function is a .* cannot be saved"):

@@ -1,4 +1,4 @@
-"""Random numbers of operators: what they depend on, what they do not, and how they are distributed."""
+"""Random numbers of operators: their dependence and independence, and their distributions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.operators.running import pipeline, run
 
 
 def draws(define: Any, **options: Any) -> np.ndarray:
-    """All numbers, as (output, iteration, sample)."""
+    """Return all numbers, as (output, iteration, sample)."""
     results = run(define, batch_size=4, **options)
     return np.array(results).swapaxes(0, 1)
 
@@ -34,7 +34,7 @@ class TestTheGenerator:
         assert [generator_at(*place).random() for place in reversed(places)] == numbers[::-1]
 
     def test_nothing_is_left_of_the_numbers_before(self):
-        """Neither of the block that the generator makes at once, nor the half of a number that was not needed."""
+        """Neither the rest of a generated block, nor the unused half of a number."""
         key = key_of(1, 0)
         fresh = generator_at(key, 0, 0).integers(0, 100, 7, np.int32)
 
@@ -57,7 +57,7 @@ class TestDependence:
         assert not np.intersect1d(one, other).size
 
     def test_a_seed_of_the_operator_is_all_that_counts(self):
-        """As in DALI: operators with the same seed have the same numbers."""
+        """As in DALI, operators with the same seed draw the same numbers."""
         a, b, c = draws(lambda: [fn.random.uniform(seed=5), fn.random.uniform(seed=5), fn.random.uniform(seed=6)], seed=1)
         again, _ = draws(lambda: [fn.random.uniform(seed=5), fn.random.uniform()], seed=2)
 
@@ -90,13 +90,13 @@ class TestDependence:
             resumed.close()
 
     def test_lists_of_nodes_share_them(self):
-        """As in DALI: an image and its mask are treated alike."""
+        """As in DALI, an image and its mask get the same numbers."""
         forkserver = [np.zeros(5)] * 4
         a, b = run(lambda one, other: fn.random.uniform([one, other]), forkserver, forkserver)[0]
 
         np.testing.assert_array_equal(a, b)
 
-    def test_not_on_having_been_serialised(self):
+    def test_not_on_having_been_serialized(self):
         def define() -> Any:
             return [fn.random.uniform(), fn.random.coin_flip(), fn.random.uniform()]
 
@@ -233,9 +233,9 @@ class TestDistributions:
     @pytest.mark.parametrize(
         ("a", "arguments", "message"),
         [
-            (0, {}, "there must be something to draw from, not 0 elements"),
+            (0, {}, "a must have at least one element, not 0"),
             (2.5, {}, "a must be an integer or an array, not a number of dtype float32"),
-            ([1, 2], {"p": [1]}, "p must have as many elements as there are to draw from, 2, not 1"),
+            ([1, 2], {"p": [1]}, "p must have one probability for each of the 2 elements, not 1"),
         ],
     )
     def test_wrong_choices(self, a, arguments, message):

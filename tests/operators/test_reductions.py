@@ -1,6 +1,6 @@
-"""Reductions: their results in general, and where they run.
+"""Reductions: general properties and placement.
 
-tests/parity/test_reductions.py holds them against DALI.
+tests/parity/test_reductions.py compares the results with DALI.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_the_same_in_threads_and_in_workers(way):
 )
 @settings(max_examples=40, deadline=None)
 def test_any_dimensions_of_integers(array, data):
-    """Exact sums, and means that are rounded once."""
+    """Sums are exact, and means are rounded once."""
     axes = data.draw(st.lists(st.integers(0, array.ndim - 1), unique=True))
     keep_dims = data.draw(st.booleans())
 
@@ -80,7 +80,7 @@ def test_types_that_dali_refuses(dtype, total, mean):
 
 
 def test_many_numbers_lose_nothing():
-    """A sum in FLOAT would end at 2**24."""
+    """A sum in FLOAT would stop at 2**24."""
     ((total, mean),) = run(
         lambda node: [fn.reductions.sum(node, dtype=types.FLOAT64), fn.reductions.mean(node)],
         [np.ones(2**24 + 2, np.float32)],
@@ -92,7 +92,7 @@ def test_many_numbers_lose_nothing():
 def test_a_dimension_that_no_image_has_is_refused_when_the_graph_is_made():
     image = fn.external_source(name="x", layout="HWC")
 
-    with pytest.raises(AxisError, match=r"fn.reductions.min: axes has 3, where dimensions count from -3 to 2"):
+    with pytest.raises(AxisError, match=r"fn.reductions.min: axes has 3, but axes are numbered from -3 to 2"):
         fn.reductions.min(image, axes=3)
 
 

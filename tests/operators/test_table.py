@@ -1,5 +1,7 @@
-"""The operators that there are, group by group, and what belongs to each: a function, a class, a page, a picture, and a
-comparison with DALI. Constants, arithmetic, comparison, logic and indices are in test_arithmetic.py."""
+"""The operators by group, with required parts: a function, a class, a page, a picture, and a comparison with DALI.
+
+Constants, arithmetic, comparison, logic and indices are in test_arithmetic.py.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tools.operator_pictures import EXAMPLES, name_of
 
 ROOT = Path(dali_like.__file__).parents[1]
 
-#: With the files that compare them with DALI; these say how far results may be apart, and why.
+#: Operators with the test files that compare them with DALI. These files give tolerances and reasons.
 TABLE = {
     "decoding": (
         "decoders.image decoders.image_crop decoders.image_random_crop decoders.image_slice peek_image_shape decoders.numpy",
@@ -26,10 +28,10 @@ TABLE = {
         "resize random_resized_crop crop slice flip rotate warp_affine paste pad",
         "test_geometry.py",
     ),
-    "colour and filters": (
+    "color and filters": (
         "crop_mirror_normalize normalize brightness_contrast brightness contrast hsv hue saturation color_twist "
         "color_space_conversion gaussian_blur jpeg_compression_distortion erase",
-        "test_colour.py test_filters.py test_normalizing.py",
+        "test_color.py test_filters.py test_normalizing.py",
     ),
     "sequences": ("per_frame", "test_frames.py"),
     "arrays": (
@@ -42,9 +44,9 @@ TABLE = {
     "Python": ("python_function torch_python_function", "test_python_functions.py"),
 }
 OPERATORS = [(path, files.split()) for paths, files in TABLE.values() for path in paths.split()]
-#: Of the groups of images, those whose results are no images.
+#: Operators in image groups whose results are not images.
 WITHOUT_PICTURES = {"decoders.numpy", "peek_image_shape"}
-PICTURED = [path for name in ("decoding", "geometry", "colour and filters") for path in TABLE[name][0].split()]
+PICTURED = [path for name in ("decoding", "geometry", "color and filters") for path in TABLE[name][0].split()]
 
 
 def test_it_is_the_registry():

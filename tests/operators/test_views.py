@@ -1,4 +1,4 @@
-"""Operators on pixels take arrays as they lie in memory: crops, mirrored and transposed ones."""
+"""Pixel operators accept arrays of any strides: cropped, mirrored and transposed ones."""
 
 from __future__ import annotations
 

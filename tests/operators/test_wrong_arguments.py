@@ -1,5 +1,7 @@
-"""Wrong arguments are refused when the graph is built, by an error that names the operator and the argument, and says what
-is allowed. What DALI accepts besides is in ``tests/parity``."""
+"""Wrong arguments raise an error when the graph is built. It names the operator, the argument and the allowed values.
+
+``tests/parity`` has the wrong arguments that DALI accepts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from dali_like.operators.functions import make_function
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
 from tests.operators.running import run
 
-#: What each operator needs to be built, besides nodes.
+#: Required arguments of operators, without nodes.
 NEEDED: dict[str, dict[str, Any]] = {
     "cast": {"dtype": types.FLOAT},
     "color_space_conversion": {"image_type": types.RGB, "output_type": types.GRAY},
@@ -35,7 +37,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "torch_python_function": {"function": len},
     "warp_affine": {"matrix": [1, 0, 0, 0, 1, 0]},
 }
-#: Values among which there is a wrong one for every rule.
+#: Values with a wrong one for every rule.
 NUMBERS = (-2, -0.5, 0, 0.5, 1.5, 2, 1e6, float("nan"), float("inf"), [], [1, 1], [2, 1], [1] * 20)
 OTHERS = ("HH", types.UINT8)
 
@@ -58,7 +60,7 @@ PARAMETERS = [
 
 
 def wrong_types(parameter: Parameter) -> list[Any]:
-    """Values that are of another type than the parameter."""
+    """Return values of another type than the parameter."""
     annotation = parameter.annotation
     if annotation in (int, float, Ints, Floats, FloatArray):
         return ["some", {"a": 1}, object(), [[1], "b"]]
@@ -114,7 +116,7 @@ def test_none_counts_as_not_given(path):
     build(path, **optional)
 
 
-#: Arguments that do not go together, with each other or with the layout.
+#: Arguments that contradict each other or the layout.
 CLASHES = [
     ("crop", "HWC", {"crop": 40}, "crop must be a number, or a list of numbers, 2 or 3 of them"),
     ("crop", "HWC", {"crop": [-1, 5]}, "crop must be .* from 0 on"),
@@ -128,35 +130,40 @@ CLASHES = [
     ("slice", "", {"start": [1, 2, 3]}, "start must have one element, or one for each of the 2 axes, not 3"),
     ("slice", "", {"axes": [0], "start": [1, 2]}, "start must have one element, or one for each of the 1 axes, not 2"),
     ("slice", "HWC", {"axis_names": "D", "start": [1]}, "axis_names='D' are not all in the layout 'HWC'"),
-    ("slice", "", {"start": [-1, 2]}, "start has -1, outside of any input; out_of_bounds_policy"),
-    ("slice", "", {"rel_end": [0.5, 1.5]}, "rel_end has 1.5, outside of any input; out_of_bounds_policy"),
-    ("slice", "", {"start": [1, 5], "end": [3, 3]}, "start=5 is behind end=3; a window ends where it begins or later"),
+    ("slice", "", {"start": [-1, 2]}, "start has -1, outside of any input; pass out_of_bounds_policy"),
+    ("slice", "", {"rel_end": [0.5, 1.5]}, "rel_end has 1.5, outside of any input; pass out_of_bounds_policy"),
+    ("slice", "", {"start": [1, 5], "end": [3, 3]}, "start=5 is greater than end=3; a window must not end before it begins"),
     ("slice", "", {"shape": [-1, 2]}, "shape must be .* from 0 on"),
     ("decoders.image_slice", "", {"axes": [2], "start": [0]}, "it has all channels"),
     ("decoders.image_slice", "", {"axes": [], "start": [0]}, "it has all channels"),
     ("decoders.image_slice", "", {"start": [1, 2, 3]}, "start must have one element, or one for each of the 2 axes"),
-    ("erase", "", {"anchor": [1, 2], "shape": [3]}, "anchor and shape must have as many numbers"),
-    ("erase", "", {"axes": [0, 1], "shape": [3, 3, 3]}, "for each region 2, not 3 and 3"),
-    ("erase", "HWC", {"anchor": [1] * 3, "shape": [3] * 3}, "for each region 2, not 3 and 3"),
+    ("erase", "", {"anchor": [1, 2], "shape": [3]}, "anchor and shape must have . numbers"),
+    ("erase", "", {"axes": [0, 1], "shape": [3, 3, 3]}, "2 numbers for each region, not 3 and 3"),
+    ("erase", "HWC", {"anchor": [1] * 3, "shape": [3] * 3}, "2 numbers for each region, not 3 and 3"),
     ("erase", "HWC", {"axes": [4], "shape": [3]}, r"axes=\[4\]: the input has 3 dimensions"),
     (
         "paste",
         "HWC",
         {"fill_value": [1, 2]},
-        "fill_value has 2 elements; it must have one, or as many as n_channels says: 3",
+        "fill_value has 2 elements; it must have one, or n_channels=3",
     ),
-    ("resize", "HWC", {"size": [1, 2, 3]}, "size must have one element or 2, not 3"),
-    ("resize", "DHWC", {"size": [1, 2]}, "size must have one element or 3, not 2"),
-    ("resize", "HWC", {"max_size": [1, 2, 3]}, "max_size must have one element or 2, not 3"),
+    ("resize", "HWC", {"size": [1, 2, 3]}, "size must have one element, or one for each of the 2 axes, not 3"),
+    ("resize", "DHWC", {"size": [1, 2]}, "size must have one element, or one for each of the 3 axes, not 2"),
+    ("resize", "HWC", {"max_size": [1, 2, 3]}, "max_size must have one element, or one for each of the 2 axes, not 3"),
     ("rotate", "HWC", {"size": [1, 2, 3]}, "size must have 2 elements, not 3"),
     ("rotate", "DHWC", {"axis": [0, 0, 0]}, "axis must not be zero"),
     ("warp_affine", "DHWC", {}, "matrix must have 12 elements, not 6"),
-    ("warp_affine", "HWC", {"matrix": None}, "the transform must be given by the argument matrix or by the second input"),
+    ("warp_affine", "HWC", {"matrix": None}, "the transform is missing; pass matrix= or a second input"),
     ("gaussian_blur", "", {"sigma": [0.0, 1.0]}, "sigma and window_size shouldn't be 0 at the same time"),
     ("gaussian_blur", "HCW", {}, "only channel-first and channel-last layouts of one to three axes"),
-    ("gaussian_blur", "HWC", {"sigma": [1.0] * 3}, "sigma and window_size must have a single element or 2, not 3"),
+    ("gaussian_blur", "HWC", {"sigma": [1.0] * 3}, "sigma must have one element, or one for each of the 2 axes, not 3"),
     ("normalize", "HWC", {"mean": np.zeros((1, 3))}, "mean and stddev must be numbers, or have 3 dimensions"),
-    ("normalize", "", {"mean": np.zeros((1, 3)), "stddev": np.ones(3)}, "mean and stddev must have as many dimensions"),
+    (
+        "normalize",
+        "",
+        {"mean": np.zeros((1, 3)), "stddev": np.ones(3)},
+        "mean and stddev must be numbers, or have the same number of dimensions",
+    ),
     ("normalize", "HWC", {"axes": [3]}, r"axes=\[3\]: the input has 3 dimensions"),
     ("reshape", "", {"shape": [-1, -1]}, "only one extent of shape may be negative"),
 ]

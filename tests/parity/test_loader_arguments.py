@@ -16,8 +16,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from dali_like import data  # noqa: E402
-from dali_like.data.options import LoaderOptions  # noqa: E402
-from dali_like.data.own_options import OwnOptions  # noqa: E402
+from dali_like.data.loader import DataLoader as NumpyLoader  # noqa: E402
+from dali_like.data.options import OwnOptions, check_before_iteration  # noqa: E402
 from tests.parity.covering import covering_rows  # noqa: E402
 from tests.parity.torch_side import generator  # noqa: E402
 
@@ -30,7 +30,7 @@ MADE = {"sampler", "batch_sampler", "collate_fn"}
 PROPERTIES = {"multiprocessing_context", "_auto_collation", "_index_sampler"}
 
 
-class DataLoader(LoaderOptions[Any]):
+class DataLoader(NumpyLoader[Any]):
     """Its name is in some of the texts."""
 
 
@@ -353,7 +353,7 @@ def test_shuffling_draws_the_same_numbers() -> None:
 def begin(loader: Any) -> None:
     """Make an iterator, or let ours do what it does first of all then."""
     if isinstance(loader, DataLoader):
-        loader._check_iteration()
+        check_before_iteration(loader)
     else:
         iter(loader)
 
@@ -361,7 +361,7 @@ def begin(loader: Any) -> None:
 @pytest.fixture(params=[False, True], ids=["no accelerator", "accelerator"])
 def _accelerator(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: request.param)
-    monkeypatch.setattr("dali_like.data.options.accelerator_is_available", lambda: request.param)
+    monkeypatch.setattr("dali_like.device.accelerator.accelerator_is_available", lambda: request.param)
 
 
 @pytest.mark.usefixtures("_accelerator")

@@ -37,7 +37,7 @@ def test_functions_of_arrays():
 
 
 def test_more_layouts_than_outputs_are_refused():
-    with pytest.raises(ArgumentClashError, match="output_layouts has 2 layouts, and num_outputs is 1"):
+    with pytest.raises(ArgumentClashError, match="output_layouts has 2 layouts, but num_outputs is 1"):
         dali_like.fn.python_function(function=lambda: np.zeros((1, 1)), output_layouts=["HW", "HWC"])
 
 
@@ -68,7 +68,7 @@ class TestTensors:
         np.testing.assert_array_equal(products, np.square(SAMPLES, dtype=np.float32))
 
     def test_what_is_no_tensor(self):
-        with pytest.raises(TypeError, match=r"the function must return tensors of PyTorch, not a ndarray"):
+        with pytest.raises(TypeError, match=r"the function must return PyTorch tensors, not a ndarray"):
             self.run(1, function=lambda a: a.numpy(), batch_processing=False)
 
     def test_where_dali_has_it(self):

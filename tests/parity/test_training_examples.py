@@ -15,7 +15,7 @@ pytest.importorskip("skimage")
 import cv2
 import skimage.data
 
-from examples.demo_data import LabelledFiles
+from examples.demo_data import LabeledFiles
 from examples.photograph_source import DetectionSource, PhotographSource
 from tests.parity.conftest import OURS, Library
 
@@ -41,14 +41,14 @@ def example(name: str, library: Library) -> Any:
 
 
 @pytest.fixture(scope="module")
-def photographs(tmp_path_factory: pytest.TempPathFactory) -> LabelledFiles:
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> LabeledFiles:
     """Squares of photographs, so that a crop of the whole area is the whole image."""
     folder = tmp_path_factory.mktemp("squares")
     files = []
     for i, side in enumerate((180, 224, 250, 299, 300, 280)):
         files.append(folder / f"{i}.jpg")
         cv2.imwrite(str(files[-1]), skimage.data.chelsea()[:side, 20 * i : 20 * i + side])
-    return LabelledFiles(files, np.arange(len(files), dtype=np.int32), list(map(str, range(len(files)))))
+    return LabeledFiles(files, np.arange(len(files), dtype=np.int32), list(map(str, range(len(files)))))
 
 
 def first_batch(training: Any, *arguments: Any, **options: Any) -> list[list[np.ndarray]]:
@@ -68,7 +68,7 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], bound: float =
 
 
 @pytest.mark.parametrize("antialias", [True, False])
-def test_resnet(dali: Library, photographs: LabelledFiles, antialias: bool) -> None:
+def test_resnet(dali: Library, photographs: LabeledFiles, antialias: bool) -> None:
     source = PhotographSource(photographs, BATCH_SIZE)
     whole = {"least_area": 1.0, "mirrored": 1.0, "antialias": antialias}
 
@@ -78,7 +78,7 @@ def test_resnet(dali: Library, photographs: LabelledFiles, antialias: bool) -> N
     assert_same(ours[1], theirs[1])
 
 
-def test_ssd(dali: Library, photographs: LabelledFiles) -> None:
+def test_ssd(dali: Library, photographs: LabeledFiles) -> None:
     source = DetectionSource(photographs, BATCH_SIZE)
 
     ours, theirs = (first_batch(example("ssd_pipeline", library), source, False, jitter=1e-6) for library in (OURS, dali))

@@ -17,8 +17,7 @@ from dali_like import Pipeline, fn, pipeline_def
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.lockstep import Lockstep
-from dali_like.graph.steps import Feed
+from dali_like.graph.lockstep import Lockstep, PooledSource
 from dali_like.types import SampleInfo
 from tests.conftest import in_both_places, wait_until
 
@@ -481,7 +480,7 @@ class LatePool:
 
 def test_next_epoch_is_submitted_when_the_end_is_seen_late() -> None:
     pool = LatePool()
-    lockstep = Lockstep([Feed(pool, 0, ahead=3, parallel=True)], batch_size=4)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=3, parallel=True)], batch_size=4)
     lockstep.next()
 
     with pytest.raises(StopIteration):

@@ -647,7 +647,7 @@ def test_an_iterator_without_a_state_does_not_go_back() -> None:
         state = pipe.state_dict()
         take(pipe, 1)
 
-        with pytest.raises(CheckpointError, match="of which 1 batches have been taken; it cannot go back to 0"):
+        with pytest.raises(CheckpointError, match="has delivered 1 batches; it cannot go back to 0"):
             pipe.load_state_dict(state)
 
         assert take(pipe, 1)[0][0] == [[4], [5], [6], [7]]

@@ -1,4 +1,4 @@
-"""The programs beside the benchmark proper: limits, scale, comparison of commits, pictures. Figures are not looked at."""
+"""The other benchmark programs: limits, scale, comparison of commits, pictures. Figures are not checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark harness runs and writes what it says; its figures are not looked at."""
+"""The benchmark harness runs and writes its report; figures are not checked."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def test_costs_are_found_again() -> None:
 def test_every_kind_of_sample_has_costs(kind: str) -> None:
     cost = costs.measure(kind, 8, 2, batches=4)
 
-    assert len(cost.worker) == len(cost.main)  # the kernel may not have counted yet what so short a run has cost a worker
+    assert len(cost.worker) == len(cost.main)  # the kernel may not yet have counted a worker's CPU time in so short a run
     assert cost.main[0] > 0
 
 
 def test_costs_are_times_where_instructions_are_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    perf = tmp_path / "perf"  # as it is on a virtual machine without counters
+    perf = tmp_path / "perf"  # as on a virtual machine without counters
     perf.write_text("#!/bin/sh\necho '<not supported>,,instructions,0,100.00,,' >&2\n", encoding="utf-8")
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
@@ -88,7 +88,7 @@ def test_costs_are_times_where_instructions_are_not_counted(tmp_path: Path, monk
     assert (len(cost.worker), len(cost.main)) == (1, 1)
 
 
-# Settings that are chosen
+# Automatic settings
 
 
 def test_chosen_settings_are_held_against_the_best_fixed_ones() -> None:

@@ -1,4 +1,4 @@
-"""The demo: its input files, its parts without a pipeline, and the whole program as users run it."""
+"""The demo: its input files, its parts without a pipeline, and the whole program."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dali_like.types import SampleInfo
 cv2: Any = pytest.importorskip("cv2")
 
 from examples import demo_data  # noqa: E402  (needs OpenCV)
-from examples.demo_data import FolderError, LabelledFiles  # noqa: E402
+from examples.demo_data import FolderError, LabeledFiles  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class ListOfArrays:
-    """Stands in for the TensorList of a pipeline."""
+    """Replaces the TensorList of a pipeline."""
 
     def __init__(self, arrays: Sequence[NDArray[Any]]) -> None:
         self.arrays = arrays
@@ -52,13 +52,13 @@ def demo() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def crops(tmp_path_factory: pytest.TempPathFactory) -> LabelledFiles:
+def crops(tmp_path_factory: pytest.TempPathFactory) -> LabeledFiles:
     pytest.importorskip("skimage")
     return demo_data.make_crops(tmp_path_factory.mktemp("photos"), demo_data.packaged_photographs())
 
 
 @pytest.fixture(scope="module")
-def user_folder(tmp_path_factory: pytest.TempPathFactory, crops: LabelledFiles) -> Path:
+def user_folder(tmp_path_factory: pytest.TempPathFactory, crops: LabeledFiles) -> Path:
     """50 images: fewer than two full batches, as .jpg and .JPEG, some of them two folders deep."""
     folder = tmp_path_factory.mktemp("user")
     for directory in ("cats", "dogs/big"):
@@ -70,11 +70,11 @@ def user_folder(tmp_path_factory: pytest.TempPathFactory, crops: LabelledFiles) 
     return folder
 
 
-def labelled(count: int) -> LabelledFiles:
-    return LabelledFiles([Path(f"/{i}") for i in range(count)], np.zeros(count, np.int32), ["none"])
+def labeled(count: int) -> LabeledFiles:
+    return LabeledFiles([Path(f"/{i}") for i in range(count)], np.zeros(count, np.int32), ["none"])
 
 
-def digit_batches(digits: LabelledFiles, batch_size: int) -> list[tuple[Any, ...]]:
+def digit_batches(digits: LabeledFiles, batch_size: int) -> list[tuple[Any, ...]]:
     images = [cv2.imread(str(file), cv2.IMREAD_GRAYSCALE)[:, :, None] for file in digits.files]
     labels = list(digits.labels[:, None])
     starts = range(0, len(images), batch_size)
@@ -86,31 +86,31 @@ def demo_command(*arguments: str | Path) -> list[str]:
     return [sys.executable, "-m", "examples.demo", *map(str, arguments)]
 
 
-def test_crops_are_at_least_500_decodable_files_of_many_sizes(crops: LabelledFiles) -> None:
+def test_crops_are_at_least_500_decodable_files_of_many_sizes(crops: LabeledFiles) -> None:
     shapes = [cv2.imread(str(file)).shape for file in crops.files]
     assert len(shapes) == len(crops.labels) >= 500
     assert len(set(shapes)) > len(shapes) / 2
     assert all(96 <= side <= 400 for shape in shapes for side in shape[:2])
 
 
-def test_a_crop_has_the_name_of_its_photograph_as_label(crops: LabelledFiles) -> None:
+def test_a_crop_has_the_name_of_its_photograph_as_label(crops: LabeledFiles) -> None:
     assert {"astronaut", "chelsea", "coffee", "rocket"} <= set(crops.names)
     for file, label in zip(crops.files, crops.labels, strict=True):
         assert file.name.startswith(crops.names[label] + "-")
 
 
-def test_the_file_list_beside_the_crops_names_files_and_labels(crops: LabelledFiles) -> None:
+def test_the_file_list_beside_the_crops_names_files_and_labels(crops: LabeledFiles) -> None:
     lines = (crops.files[0].parent / demo_data.FILE_LIST).read_text().splitlines()
     expected = zip(crops.files, crops.labels, strict=True)
     assert lines == [f"{file.name}\t{crops.names[label]}" for file, label in expected]
 
 
-def test_crops_are_the_same_every_time(crops: LabelledFiles, tmp_path: Path) -> None:
+def test_crops_are_the_same_every_time(crops: LabeledFiles, tmp_path: Path) -> None:
     again = demo_data.make_crops(tmp_path, demo_data.packaged_photographs())
     assert [file.read_bytes() for file in again.files] == [file.read_bytes() for file in crops.files]
 
 
-def test_complete_crops_are_used_again_without_the_photographs(crops: LabelledFiles) -> None:
+def test_complete_crops_are_used_again_without_the_photographs(crops: LabeledFiles) -> None:
     missing = {name: Path("/nowhere") for name in crops.names}
     again = demo_data.make_crops(crops.files[0].parent, missing)
     assert again.files == crops.files
@@ -171,7 +171,7 @@ def test_the_demo_exits_with_2_for_such_a_folder(
 
 def test_shards_share_out_every_epoch_in_another_order(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "fromfile", lambda file, dtype: np.zeros(1, dtype))
-    sources = [demo.ImageFiles(labelled(12), 3, shard_id=i, num_shards=2) for i in range(2)]
+    sources = [demo.ImageFiles(labeled(12), 3, shard_id=i, num_shards=2) for i in range(2)]
 
     def indices(epoch: int) -> list[int]:
         infos = [SampleInfo(i, i % 3, i // 3, epoch) for i in range(6)]
@@ -184,7 +184,7 @@ def test_shards_share_out_every_epoch_in_another_order(demo: ModuleType, monkeyp
 
 
 def test_the_source_ends_the_epoch_after_its_last_full_batch(demo: ModuleType) -> None:
-    source = demo.ImageFiles(labelled(11), 4)
+    source = demo.ImageFiles(labeled(11), 4)
     with pytest.raises(StopIteration):
         source(SampleInfo(8, 0, 2, 0))
 
@@ -195,7 +195,7 @@ def test_the_demo_notices_wrong_shards(
 ) -> None:
     monkeypatch.setattr(demo, "read_shard", lambda *arguments: [delivered])
     with pytest.raises(demo.DemoError, match="epoch 0"):
-        demo.read_photographs(labelled(8), 1, tmp_path / "sheet.png")
+        demo.read_photographs(labeled(8), 1, tmp_path / "sheet.png")
 
 
 def test_the_stopwatch_counts_images_and_time(demo: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +208,7 @@ def test_the_stopwatch_counts_images_and_time(demo: ModuleType, monkeypatch: pyt
     assert stopwatch.images_per_s == 1.0
 
 
-def test_the_contact_sheet_shows_every_image_in_its_colours(demo: ModuleType, tmp_path: Path) -> None:
+def test_the_contact_sheet_shows_every_image_in_its_colors(demo: ModuleType, tmp_path: Path) -> None:
     red, blue = np.zeros((300, 20, 3), np.uint8), np.zeros((5, 7, 3), np.uint8)
     red[..., 0], blue[..., 2] = 255, 255
     demo.write_contact_sheet(tmp_path / "new" / "sheet.png", ListOfArrays([red] * 8 + [blue]), ["label"] * 9)
@@ -231,8 +231,8 @@ def test_digits_are_learnt(demo: ModuleType, tmp_path: Path) -> None:
 def test_digits_with_wrong_labels_are_not_learnt(demo: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     digits = demo_data.make_digits(tmp_path)
-    mixed = LabelledFiles(digits.files, np.random.default_rng(0).permutation(digits.labels), digits.names)
-    with pytest.raises(demo.DemoError, match="held-out digits are right after 15 epochs"):
+    mixed = LabeledFiles(digits.files, np.random.default_rng(0).permutation(digits.labels), digits.names)
+    with pytest.raises(demo.DemoError, match="held-out digits are correct after 15 epochs"):
         demo.learn_digits(digit_batches(mixed, 32), digit_batches(digits, 40))
 
 

@@ -1,4 +1,4 @@
-"""The script for machines with a GPU, as far as one without shows it."""
+"""The GPU benchmark script, as far as testable without a GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_gpu_that_cannot_be_counted_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some containers have CUDA's driver, and no NVML."""
+    """Some containers have CUDA's driver, but not NVML."""
     monkeypatch.setattr(script, "accelerator_is_available", lambda: False)
     monkeypatch.setattr(script, "count_is_known", lambda: False)
     monkeypatch.setattr(script, "missing", lambda modules: [])

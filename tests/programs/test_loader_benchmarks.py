@@ -1,4 +1,4 @@
-"""The benchmarks of DataLoaders: what they take for a wait, a wrong batch, a figure that is reached; that they run."""
+"""The DataLoader benchmarks: they run, and detect waits, wrong batches and reached goals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 SERIAL = "tests.serial_loader:SerialLoader"
 LARGE_BYTES = 40_000_000
 
-#: The workloads, with less to do; those of tensors need PyTorch.
+#: The workloads, with less work; workloads with tensors need PyTorch.
 SMALL = {
     **{name: workload for name, workload in WORKLOADS.items() if "tensors" not in name},
     "slow": replace(WORKLOADS["slow"], make_dataset=partial(Slow, sample_s=0)),
@@ -50,7 +50,7 @@ def of_restarts(system: str, workload: str, restart_s: float, repeat: int = 0) -
 
 
 def rows(text: str, *cells: str) -> list[list[str]]:
-    """The rows of tables that begin with these cells."""
+    """Return the rows of tables that begin with these cells."""
     found = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     return [row for row in found if row[: len(cells)] == list(cells)]
 
@@ -120,7 +120,7 @@ def test_memory_is_counted_without_what_the_dataset_takes(loader: str, copies: i
 
 
 class TestWaits:
-    """Batch 1 has the slow sample; all the others are due every second."""
+    """Batch 1 has the slow sample; the other batches are due every second."""
 
     def test_nobody_waits_for_it(self) -> None:
         arrivals = [Arrival(0, 1.0), Arrival(2, 2.0), Arrival(3, 3.0), Arrival(1, 20.0)]
@@ -146,13 +146,13 @@ class TestCheckedBatches:
     def test_others_do_not(self, dataset: Images) -> None:
         batch = default_collate([dataset[index] for index in (4, 5, 7, 6)])
 
-        with pytest.raises(WrongBatchError, match="other bytes"):
+        with pytest.raises(WrongBatchError, match="differs from the dataset"):
             check_batch(dataset, batch, range(4, 8))
 
     def test_nor_do_fewer(self, dataset: Images) -> None:
         batch = default_collate([dataset[index] for index in range(4, 7)])
 
-        with pytest.raises(WrongBatchError, match="have come as"):
+        with pytest.raises(WrongBatchError, match="have the types"):
             check_batch(dataset, batch, range(4, 8))
 
 

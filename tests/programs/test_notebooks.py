@@ -1,6 +1,6 @@
-"""The notebooks: each runs from its first cell to its last in a Jupyter kernel, and shows what it is to show.
+"""Each notebook runs from first to last cell in a Jupyter kernel, and shows the expected results.
 
-Notebooks are stored without outputs. What is asserted here comes from the run.
+Notebooks are stored without outputs. The assertions check outputs of the run.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "notebooks"
 NAMES = sorted(path.name for path in FOLDER.glob("*.ipynb"))
 
-#: How many examples DALI's tutorial has; the cells are named after them.
+#: Number of examples in DALI's tutorial; the cells are named after them.
 NUM_EXAMPLES = 28
 NUM_FIGURES = {"parallel_external_source.ipynb": 10, "parallel_external_source_fork.ipynb": 4}
 
-#: The first import of Matplotlib on a machine looks for fonts, and may say so. It is to do that before.
+#: The first import of Matplotlib on a machine searches for fonts and may print a message, so import it before.
 RUN = "import matplotlib.font_manager; from nbclient.cli import main; main()"
 
 Cell = dict[str, Any]
@@ -44,7 +44,7 @@ def code_cells(notebook: Path) -> list[Cell]:
 
 @pytest.fixture(scope="module", params=NAMES)
 def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A notebook after its run, in a folder of its own, where it also finds the packages of this repository."""
+    """Run a notebook in a separate folder, where it finds the packages of this repository."""
     home = tmp_path_factory.mktemp("notebooks")
     notebook = home / "notebooks" / request.param
     notebook.parent.mkdir()
@@ -52,7 +52,7 @@ def executed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     environment = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
     environment |= {
         "PYTHONPATH": str(ROOT),
-        # Neither kernels nor settings nor the history of whoever runs the tests.
+        # Do not use kernels, settings or history of the user.
         "JUPYTER_PREFER_ENV_PATH": "1",
         "JUPYTER_CONFIG_DIR": str(home / "config"),
         "JUPYTER_RUNTIME_DIR": str(home / "runtime"),

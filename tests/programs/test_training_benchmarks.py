@@ -1,4 +1,4 @@
-"""The benchmarks of training pipelines: what they take for a wrong batch and for a figure that is reached; that they run."""
+"""The training benchmarks: they run, and detect wrong batches and reached goals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from benchmarks.training.run_one import measure
 from benchmarks.training.workloads import WORKLOADS, Workload, check_batch
 from benchmarks.workloads import WrongBatchError
 
-#: The workloads, with less to do.
+#: The workloads, with less work.
 SMALL = {name: replace(workload, batch_size=4, per_photograph=1) for name, workload in WORKLOADS.items()}
 
 
 @pytest.fixture(autouse=True, scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The files of photographs are made below the current folder."""
+    """Change to a temporary folder, because photographs are created below the current one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("photographs"))
         yield

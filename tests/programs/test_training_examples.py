@@ -1,4 +1,4 @@
-"""The examples of training pipelines: they run as users run them, and boxes go where the pixels go."""
+"""The training examples run as programs, and boxes match pixels."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ pytest.importorskip("simplejpeg")
 
 import cv2
 
-from examples.demo_data import LabelledFiles
+from examples.demo_data import LabeledFiles
 from examples.photograph_source import DetectionSource, made_up_objects
 from examples.ssd_pipeline import MEAN, SIDE, STD, training
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Pixels at the edges of boxes, which are mixed with what is beside them.
+#: Width in pixels of box edges, where colors mix.
 EDGE = 4
 
 
@@ -40,8 +40,8 @@ def test_they_run(example: str, rows: list[str], tmp_path: Path) -> None:
     assert [row in line for row, line in zip(rows, lines, strict=True)] == [True]
 
 
-def painted(folder: Path, count: int) -> LabelledFiles:
-    """Images that are black but for their objects, which are white."""
+def painted(folder: Path, count: int) -> LabeledFiles:
+    """Return black images with white objects."""
     files = []
     for index in range(count):
         image = np.zeros((240, 320, 3), np.uint8)
@@ -49,7 +49,7 @@ def painted(folder: Path, count: int) -> LabelledFiles:
             image[round(top) : round(bottom), round(left) : round(right)] = 255
         files.append(folder / f"{index}.png")
         cv2.imwrite(str(files[-1]), image)
-    return LabelledFiles(files, np.zeros(count, np.int32), ["painted"])
+    return LabeledFiles(files, np.zeros(count, np.int32), ["painted"])
 
 
 def test_boxes_go_where_the_pixels_go(tmp_path: Path) -> None:

@@ -1,36 +1,51 @@
-"""The documentation refers to what is there."""
+"""The documentation: links, paths, programs and tables match the code."""
 
 from __future__ import annotations
 
 import builtins
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 
 import pytest
 
 from dali_like import errors
-from dali_like.data.options import LoaderOptions
+from dali_like.data.loader import DataLoader
 from tests.documents import DOCS, FROM_PYTORCH, README, SCALING, run_program_of
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [README, *sorted(DOCS.glob("**/*.md"))]
+DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("**/*.md"))]
 MIGRATING = DOCS / "migrating-from-dali.md"
-#: Those whose programs need nothing but this library, and say all that they need.
+#: Documents with complete programs that need only this library.
 WITH_PROGRAMS = [
-    *(README, FROM_PYTORCH, MIGRATING, DOCS / "tutorial.md", DOCS / "performance.md"),
+    *(README, FROM_PYTORCH, MIGRATING, DOCS / "index.md", DOCS / "tutorial.md", DOCS / "performance.md"),
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
 
 
 def rows_of_errors() -> list[list[str]]:
-    """Of the table of errors in docs/migrating-from-dali.md: the situation, what DALI raises, what is raised here.
+    """Return the rows of the table of errors in docs/migrating-from-dali.md: situation, DALI's error, this library's error.
 
-    Those that are marked as exceptions are left out.
+    Rows with a star are left out.
     """
     _, _, text = MIGRATING.read_text("utf-8").partition("## Errors")
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
     return [row for row in rows[1:] if not row[-1].endswith("*")]
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors of the headings of a page, as MyST and GitHub make them."""
+    headings = re.findall(r"^#{1,4} (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def is_there(path: str, name: str) -> bool:
+    """Return whether a path exists, and its file defines a name, if one is given."""
+    place = next((place for place in (ROOT / path, ROOT / "dali_like" / path) if place.exists()), None)
+    if place is None or not name:
+        return place is not None
+    return re.search(rf"^\s*(class|def) {name}\b", place.read_text("utf-8"), re.MULTILINE) is not None
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -40,6 +55,37 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert [link for link in links if not (document.parent / link).exists()] == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_anchors_are_headings(document: Path) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]*\.md)?#([^)]+)\)", document.read_text("utf-8"))
+
+    assert [
+        (page, anchor) for page, anchor in links if anchor not in anchors_of(document.parent / page if page else document)
+    ] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_named_files_exist(document: Path) -> None:
+    """Paths are below the root or below the package; a name behind "::" is a class or function of that file."""
+    named = re.findall(r"`((?:\w+/)+(?:\w+\.py)?)(?:::(\w+))?`", document.read_text("utf-8"))
+
+    assert [(path, name) for path, name in named if not is_there(path, name)] == []
+
+
+def test_layers_have_their_first_files() -> None:
+    text = (DOCS / "architecture.md").read_text("utf-8").partition("## Layers")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    named = [
+        (folder, file)
+        for row in rows
+        for folder in re.findall(r"`([\w/]+)/`", row[0])
+        for file in re.findall(r"`(\w+\.py)`", row[-1])
+    ]
+
+    assert named
+    assert [place for place in named if not (ROOT / "dali_like" / place[0] / place[1]).exists()] == []
+
+
 @pytest.mark.parametrize(("situation", "theirs", "ours"), rows_of_errors(), ids=[row[0] for row in rows_of_errors()])
 def test_errors_derive_from_those_of_dali_where_the_table_says_so(situation: str, theirs: str, ours: str) -> None:
     named = [getattr(errors, name) for name in re.findall(r"`(\w+Error)`", ours)]
@@ -47,6 +93,16 @@ def test_errors_derive_from_those_of_dali_where_the_table_says_so(situation: str
 
     assert named
     assert [error for error in named if not issubclass(error, builtin)] == []
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "reference").glob("*.md")), ids=lambda path: path.stem)
+def test_names_of_the_reference_can_be_imported(page: Path) -> None:
+    named = re.findall(r"^\.\. auto\w+:: ([\w.]+)", page.read_text("utf-8"), re.MULTILINE)
+    frameworks = ("dali_like.plugin.pytorch", "dali_like.plugin.jax")  # tests/parity imports these
+
+    for name in named:
+        if not name.startswith(frameworks):
+            pkgutil.resolve_name(name)
 
 
 @pytest.mark.usefixtures("fonts")
@@ -61,10 +117,10 @@ def test_programs_among_pieces_of_programs_run() -> None:
     run_program_of(SCALING, "python run")
 
 
-def test_arguments_of_the_loader_are_all_told() -> None:
+def test_arguments_of_the_loader_are_all_listed() -> None:
     _, _, text = FROM_PYTORCH.read_text("utf-8").partition("## Arguments")
     cells = [line.split(" | ")[0] for line in text.partition("## ")[0].splitlines() if line.startswith("| `")]
 
-    told = re.findall(r"`(\w+)", " ".join(cells))
+    listed = re.findall(r"`(\w+)", " ".join(cells))
 
-    assert sorted(told) == sorted(set(inspect.signature(LoaderOptions).parameters))
+    assert sorted(listed) == sorted(set(inspect.signature(DataLoader).parameters))

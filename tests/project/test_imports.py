@@ -294,21 +294,21 @@ def test_operators_are_made_once_whatever_threads_ask_for_them() -> None:
         from dali_like.operators import functions
 
         made, asking = [], []
-        publish = functions.publish
+        populate = functions.populate
 
-        def publish_slowly(name):
+        def populate_slowly(name):
             made.append(name)
             while len(asking) < 8:
                 time.sleep(0)
             for _ in range(1000):
                 time.sleep(0)  # the others have their turn
-            return publish(name)
+            return populate(name)
 
         def ask():
             asking.append(1)
             fn.resize
 
-        functions.publish = publish_slowly
+        functions.populate = populate_slowly
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
             thread.start()

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_like import Pipeline, get_worker_info, remote
+from dali_like import Pipeline, get_worker_info
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraError
 from dali_like.remote import RemoteFiles, is_transient
+from dali_like.sources import remote_files as remote
 from examples import remote_source
 from tests.conftest import in_both_places
 from tests.http_store import HttpStore, http_store

@@ -1,4 +1,4 @@
-"""Tensors and batches on a GPU, which the stand-in plays; and what is said where there is none."""
+"""Tensors and batches on a simulated GPU, and the errors without a GPU."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def device() -> SimulatedDevice:
 
 
 def on(device: SimulatedDevice, samples: Any, layout: str = "") -> TensorListGPU:
-    """A batch on a device; its copy has not been carried out."""
+    """Return a batch on a device; its copy is still queued."""
     copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
     (sent,) = copier.send([samples])
-    copier._flights.clear()  # or else the copier waits when it is dropped
+    copier._pending.clear()  # otherwise the copier waits on deletion
     return TensorListGPU.of_arrays(sent, layout)
 
 
@@ -107,7 +107,7 @@ def test_a_ragged_batch_is_no_tensor(device: SimulatedDevice) -> None:
 
 def test_copies_in_host_memory_come_behind_what_the_user_has_done_on_his_stream(device: SimulatedDevice) -> None:
     batch = on(device, images())
-    device.launch(lambda: ctypes.memset(batch.data_ptr(), 7, 24) and None)  # it is not told to wait for the batch
+    device.launch(lambda: ctypes.memset(batch.data_ptr(), 7, 24) and None)  # its stream does not wait for the batch
 
     batch.wait_for_copies(None)
     device.launch(lambda: ctypes.memset(batch.data_ptr(), 9, 1) and None)
@@ -141,7 +141,7 @@ def test_memory_of_a_tensor_that_was_put_together_is_used_again_behind_the_users
     device.launch(lambda: has_run.append(True))
 
     del tensor
-    device.run()  # what the device's own stream does with that memory next
+    device.run()  # the next work on the device's own stream in that memory
 
     assert has_run
 
@@ -154,7 +154,7 @@ def test_cuda_array_interface_is_that_of_filled_memory(device: SimulatedDevice) 
     tensor = on(device, images()).as_tensor()
 
     interface = tensor.__cuda_array_interface__
-    device.run(0)  # the user's kernel comes behind what the stream has been told to wait for
+    device.run(0)  # the user's kernel runs after the fences that its stream waits for
 
     assert (interface["shape"], interface["typestr"], interface["version"]) == ((4, 2, 1, 3), "|u1", 3)
     assert interface["data"] == (tensor.data_ptr(), False)
@@ -196,7 +196,7 @@ def test_squeezing_and_reinterpreting_change_the_tensor_and_not_the_memory(devic
     assert batch[1].shape() == [2, 1, 3]
     with pytest.raises(ArgumentClashError, match="axis 5"):
         tensor.squeeze(5)
-    with pytest.raises(ArgumentClashError, match="another size"):
+    with pytest.raises(ArgumentClashError, match="the sizes differ"):
         batch.reinterpret(types.FLOAT)
 
 
@@ -244,8 +244,8 @@ def test_arrays_of_other_libraries_can_be_wrapped(gpus: list[SimulatedDevice]) -
     assert np.array_equal(listed.as_tensor().as_cpu(), images())
     assert (shared.data_ptr(), shared.layout()) == (dense.data_ptr(), "HWC")
     assert [np.array_equal(sample.as_cpu(), images()[2]) for sample in repeated] == [True] * 3
-    assert len(gpus) == 1  # and not a stream for each
-    with pytest.raises(ArgumentTypeError, match="no array on a GPU"):
+    assert len(gpus) == 1  # one device, so one stream, for all
+    with pytest.raises(ArgumentTypeError, match="not an array on a GPU"):
         TensorGPU(np.zeros(3))
 
 
@@ -257,7 +257,7 @@ def test_samples_of_one_batch_are_of_one_kind(gpus: list[SimulatedDevice]) -> No
 
 
 class Scalar:
-    """An array without dimensions."""
+    """Return an array without dimensions."""
 
     value = np.array(3)
     __cuda_array_interface__ = value.__array_interface__
@@ -270,7 +270,7 @@ def test_batches_of_the_cpu_are_copied_to_the_first_gpu(samples: Any, gpus: list
     on_gpu = batch._as_gpu()
     expected = [sample.copy() for sample in samples]
     for sample in samples:
-        sample.fill(0)  # what has been copied may be overwritten
+        sample.fill(0)  # the source of an ended copy may be overwritten
 
     assert isinstance(on_gpu, TensorListGPU)
     assert on_gpu.layout() == batch.layout()
@@ -383,7 +383,7 @@ def test_a_serialised_pipeline_knows_what_is_on_the_gpu(gpus: list[SimulatedDevi
         pipe.close()
 
 
-# Where there is no GPU
+# Without a GPU
 
 
 def on_gpu(**options: Any) -> Any:
@@ -403,7 +403,7 @@ def test_without_device_id_it_is_said_what_wants_a_gpu() -> None:
 def test_without_a_gpu_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "count_accelerators", lambda: 0)
 
-    with pytest.raises(DeviceError, match=r"needs a GPU, and this process sees none.*CUDA_VISIBLE_DEVICES.*\.gpu\(\) out"):
+    with pytest.raises(DeviceError, match=r"needs a GPU, but this process sees none.*CUDA_VISIBLE_DEVICES.*\.gpu\(\) out"):
         on_gpu(device_id=0).run()
 
 

@@ -1,4 +1,4 @@
-"""Tensors and lists of them: what they say of themselves, and that nothing is copied on the way to other libraries."""
+"""Tensors and lists in host memory: their properties, and zero-copy exchange with other libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MakePipeline = Callable[..., Pipeline]
 
 @pytest.fixture
 def array() -> NDArray[Any]:
-    """Four samples of shape (2, 3)."""
+    """Return four samples of shape (2, 3)."""
     return np.arange(24, dtype=np.float32).reshape(4, 2, 3)
 
 
@@ -66,7 +66,7 @@ def test_tensor_as_cpu_is_itself(array: NDArray[Any]) -> None:
 
 
 def views_of(tensor: TensorCPU) -> dict[str, NDArray[Any]]:
-    """The ways from a tensor to an array."""
+    """Convert a tensor to an array in every possible way."""
     return {
         "asarray": np.asarray(tensor),
         "array": np.array(tensor, copy=False),
@@ -213,7 +213,7 @@ def test_elements_can_be_taken_for_others_of_their_size(
 @pytest.mark.parametrize("dtype", [types.UINT8, types.FLOAT64])
 def test_elements_cannot_be_taken_for_others_of_another_size(dtype: types.DALIDataType, dense: TensorListCPU) -> None:
     for tensors in (dense, dense[0]):
-        with pytest.raises(RuntimeError, match="which have another size"):
+        with pytest.raises(RuntimeError, match="the sizes differ"):
             tensors.reinterpret(dtype)
 
 

@@ -1,19 +1,19 @@
-"""The forkserver: a small single-threaded process that workers are forked from.
+"""The forkserver: a small process with one thread, the parent of all workers of a pool. This module runs in it.
 
-Workers are never forked from the main process itself, except through the forkserver, which is made once. Under ``fork`` the
-forkserver is a fork of the main process as it was when the pipeline started its workers, with the sources as they were;
-under ``spawn`` it is a fresh interpreter that has imported NumPy, this package and the modules that the sources refer to,
-and each worker unpickles the sources for itself. So replacements of dead workers are like the first ones, whatever the main
-process has become, and come in milliseconds. Only `Message.RENEW` changes what workers get that start after it.
+The main process starts the forkserver once, and forks no worker itself. Under ``fork``, the forkserver is a fork of the main
+process at the start of the pool, with the sources at that time. Under ``spawn``, it is a fresh interpreter that has imported
+NumPy, this package and the modules of the sources; each worker unpickles the sources for itself. So replacements of dead
+workers equal the first workers, independent of later changes in the main process, and start within milliseconds. Only
+`Message.RENEW` changes the sources of workers that start after it.
 
 ::
 
     main process --(socket: start, stop, signal, renew)--> forkserver --(fork)--> workers
                  <--(socket: started, ended)--
 
-Who watches whom: the forkserver watches the main process through a pidfd and ends with it, however it ends; the kernel kills
-the workers when the forkserver, which has one thread, is gone (PR_SET_PDEATHSIG). The forkserver waits for the workers, so
-that the main process learns how each one ended and none stays a zombie.
+The forkserver watches the main process through a pidfd, and ends with it, after any kind of end. The kernel kills the
+workers when the forkserver ends (PR_SET_PDEATHSIG, so the forkserver has one thread). The forkserver reaps the workers: the
+main process gets their exit codes, and none stays a zombie.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, NoReturn
 
-import numpy.random  # noqa: F401  # NumPy would do so when it is first used: in each worker
+import numpy.random  # noqa: F401  # else NumPy imports it on first use, in each worker
 
 from dali_like.engine.backends.inherited import enter_process, finish_queues
 from dali_like.engine.backends.source_bundle import SourceBundle
@@ -52,12 +52,12 @@ from dali_like.engine.worker.worker import (
     run_worker,
 )
 
-#: Kind of message, worker, and a value: the milliseconds that workers have to end by themselves (STOP), the number of a
-#: signal (SIGNAL), the pid of a worker (STARTED), its wait status (ENDED). With RENEW come the descriptors of a bundle,
-#: and how many further ones other such messages bring.
+#: Kind of message, worker, and a value: the grace period of workers in milliseconds (STOP), a signal's number (SIGNAL), the
+#: pid of a worker (STARTED), its wait status (ENDED). RENEW comes with descriptors of a source bundle; its value is the
+#: number of descriptors that come with further RENEW messages.
 MESSAGE = struct.Struct("<iii")
 
-#: As many descriptors as the kernel lets one message have (SCM_MAX_FD).
+#: The kernel's limit of descriptors in one message (SCM_MAX_FD).
 MOST_FDS = 253
 
 #: Loaded here, once for all workers.
@@ -69,6 +69,8 @@ PR_SET_PDEATHSIG = 1
 
 
 class Message(IntEnum):
+    """Kinds of messages. STARTED and ENDED go to the main process, the others to the forkserver."""
+
     START = 1
     STOP = 2
     SIGNAL = 3
@@ -78,7 +80,7 @@ class Message(IntEnum):
 
 
 class Boot(NamedTuple):
-    """What the main process tells a forkserver under spawn, besides the descriptors."""
+    """Parameters of a forkserver under spawn."""
 
     main_pid: int
     control_fd: int
@@ -96,12 +98,19 @@ class Boot(NamedTuple):
 
 
 def spawned(boot: Boot) -> NoReturn:
-    """The life of a forkserver that is a fresh interpreter."""
+    """Run a forkserver in a fresh interpreter."""
     _reset_signals()
     for fd in (boot.control_fd, boot.tasks_fd, *boot.own_tasks_fds, boot.done_fd, boot.space_fd, *boot.bundle_fds):
-        os.set_inheritable(fd, False)  # programs that callbacks run are not to have them
+        os.set_inheritable(fd, False)  # programs that callbacks start must not inherit them
     space = SharedSpace(Descriptor(boot.space_fd), boot.space_bytes, boot.limit_bytes)
-    channels = Channels(boot.tasks_fd, boot.own_tasks_fds, boot.done_fd, space, boot.num_workers, boot.measures)
+    channels = Channels(
+        tasks=boot.tasks_fd,
+        own_tasks=boot.own_tasks_fds,
+        done=boot.done_fd,
+        space=space,
+        num_workers=boot.num_workers,
+        measures=boot.measures,
+    )
     _close_stdin()
     log_as_in(boot.logging)
     bundle = SourceBundle(*boot.bundle_fds)
@@ -110,7 +119,7 @@ def spawned(boot: Boot) -> NoReturn:
 
 
 def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[Source], threads: int | None) -> NoReturn:
-    """The life of a forkserver that is a fork of the main process; the caller has closed what is not the forkserver's."""
+    """Run a forkserver in a fork of the main process. The caller has closed all other descriptors."""
     _reset_signals()
     _close_stdin()
     serve(main_pid, control, channels, sources, threads)
@@ -119,7 +128,7 @@ def forked(main_pid: int, control: int, channels: Channels, sources: Sequence[So
 def serve(
     main_pid: int, control: int, channels: Channels, sources: Sequence[Source] | SourceBundle, threads: int | None
 ) -> NoReturn:
-    """Start workers when told, report their ends, and end with the main process."""
+    """Start workers on request, report their ends, and end with the main process."""
     try:
         main = os.pidfd_open(main_pid)
     except ProcessLookupError:
@@ -129,13 +138,13 @@ def serve(
     _name_process("dali_like:start")
     limit_threads(threads)
     keep_freed_memory(channels.num_workers)
-    gc.freeze()  # workers then leave alone, and share, what was there before
+    gc.freeze()  # the collector of workers then leaves these objects alone, so their pages stay shared
     forkserver = _Forkserver(main_pid, main, control, channels, sources)
     status = 0
     try:
         forkserver.serve()
     except ConnectionError:
-        pass  # the main process has closed its end, or is gone: it no longer wants to know
+        pass  # the main process has closed its end, or has ended
     except BaseException:
         status = 1
         sys.excepthook(*sys.exc_info())
@@ -151,16 +160,16 @@ class _Forkserver:
         self._main_pid = main_pid
         self._main = main
         self._control = socket.socket(fileno=control)
-        self._control.settimeout(None)  # whatever the program has set as the default
+        self._control.settimeout(None)  # the program may have set a default timeout
         self._channels = channels
         self._sources = sources
         self._workers: dict[int, tuple[int, int]] = {}  # by pidfd: index, pid
         self._poll = select.poll()
         self._poll.register(main, select.POLLIN)
         self._poll.register(control, select.POLLIN)
-        self._arrived: list[int] = []  # of the descriptors of a bundle
+        self._arrived: list[int] = []  # descriptors of a source bundle, so far
         self._stopping = False
-        self._deadline: float | None = None  # when workers that have not ended by then are killed
+        self._deadline: float | None = None  # of the workers' grace period
 
     def serve(self) -> None:
         while not self._stopping or self._workers:
@@ -169,7 +178,7 @@ class _Forkserver:
                 return
             for fd in ready:
                 if fd == self._control.fileno():
-                    # Descriptors would be lost to a mere read.
+                    # A plain read would drop descriptors.
                     message, fds, _, _ = socket.recv_fds(self._control, MESSAGE.size, MOST_FDS, socket.MSG_CMSG_CLOEXEC)
                     if not message:
                         return
@@ -203,7 +212,7 @@ class _Forkserver:
     def _start(self, index: int) -> None:
         forkserver = os.getpid()
         with warnings.catch_warnings():
-            # Python 3.12 warns of forks with threads about, which libraries may have; see `SourceBundle.import_modules`.
+            # Python 3.12 warns about forks with threads. Libraries may have some; see `SourceBundle.import_modules`.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 pid = within_process_limits(os.fork)
@@ -276,19 +285,19 @@ def _exit_status(stop: SystemExit) -> int:
 
 
 def _reset_signals() -> None:
-    """Undo what the main process has set up, some of which a fresh interpreter has, too; Ctrl-C is its affair alone."""
+    """Reset the signal handlers and masks of the main process. Ignore Ctrl-C, which the main process handles."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # workers are told otherwise that nobody reads
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # a write error shows a closed pipe
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
 
 
 def _close_stdin() -> None:
-    """What is typed is for the main process."""
+    """Replace stdin by /dev/null: input is for the main process."""
     null = os.open(os.devnull, os.O_RDONLY)
     if null != 0:
         os.dup2(null, 0)

@@ -1,15 +1,15 @@
 """Primitives of `multiprocessing` in sources: counters, locks, queues and pipes that spawned workers share with the program.
 
-`multiprocessing` lets them be pickled only while it starts a process, because the descriptors in them cannot go into a
-pickle. Here it believes that it does. The descriptors come to the forkserver along with the bundle, which keeps them for as
-long as the sources live, and workers inherit them. In a pickle stands which file a descriptor refers to, and how that is
-open: numbers differ where descriptors have gone through a socket.
+Runs in the main process (pickling) and in workers. `multiprocessing` pickles such objects only while it starts a process,
+because their descriptors cannot go into a pickle. This module simulates such a start. The descriptors travel to the
+forkserver with the source bundle, which keeps them as long as the sources live, and workers inherit them. The pickle names
+the file of a descriptor and its access mode, because the numbers of descriptors change when they go through a socket.
 
-Semaphores and shared memory are found by their names. The latter are registered by whoever opens them with the resource
-tracker of `multiprocessing`. That would be one for each worker, which removed the memory at the end of the worker; so
-workers inherit the tracker of the program.
+Semaphores and shared memory have names. Each process that opens shared memory registers it with the resource tracker of
+`multiprocessing`. A tracker of each worker would remove the memory at the end of the worker, so workers inherit the tracker
+of the program.
 
-Forked workers have all of that already, but `multiprocessing` has to be told that they are other processes.
+Forked workers have all of these objects, but `multiprocessing` must learn that they are other processes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from typing import Any, NamedTuple
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.errors import PicklingError
 
-#: Where `multiprocessing` reduces what has descriptors in it, or memory of such. It reduces other things, too, in no better
-#: way than pickle does.
+#: Modules whose reducers handle objects with descriptors. Other reducers of `multiprocessing` are no better than pickle.
 _MODULES = ("multiprocessing.connection", "multiprocessing.heap", "multiprocessing.sharedctypes")
 
 
 class _File(NamedTuple):
-    """What tells open files from each other; the two ends of a pipe are one but for the access."""
+    """Identity of an open file. The two ends of a pipe differ in access only."""
 
     device: int
     inode: int
@@ -48,26 +47,26 @@ _inherited: dict[_File, Descriptor] = {}
 
 
 class _Inherited:
-    """A descriptor in a pickle; as `multiprocessing.reduction.DupFd`."""
+    """A descriptor in a pickle. Replaces `multiprocessing.reduction.DupFd`."""
 
     def __init__(self, file: _File) -> None:
         self._file = file
 
     def detach(self) -> int:
-        """In the worker: a descriptor, which is the caller's."""
+        """Return a duplicate of the descriptor, for the caller to close. Runs in the worker."""
         return os.dup(_inherited[self._file].fileno())
 
 
 class InheritedObjects:
-    """Lets primitives of `multiprocessing` be pickled by the current thread, as a context manager.
+    """Context manager in which the current thread can pickle primitives of `multiprocessing`.
 
-    It takes the place of the `Popen` of `multiprocessing` in that.
+    It replaces the `Popen` object of `multiprocessing`.
 
     Args:
-        for_spawned: whether what is pickled is going to spawned workers, rather than to be compared.
+        for_spawned: whether the pickle is for spawned workers, and not for a comparison.
 
     Attributes:
-        descriptors: what is to be inherited, by file.
+        descriptors: the descriptors to inherit, by file.
     """
 
     DupFd = _Inherited
@@ -102,17 +101,17 @@ class InheritedObjects:
         self._context.set_spawning_popen(self._outer)
 
     def duplicate_for_child(self, fd: int) -> _File:
-        """Take a descriptor along; what it is called in the pickle."""
+        """Add a descriptor to `descriptors`, and return its name in the pickle."""
         file = _File.of(fd)
         if file not in self.descriptors:
             self.descriptors[file] = Descriptor(os.dup(fd))
         return file
 
     def reduce(self, value: Any) -> Any:
-        """How to pickle it, as `pickle.Pickler.reducer_override` says it.
+        """Reduce an object, for `pickle.Pickler.reducer_override`.
 
         Raises:
-            PicklingError: it can only be inherited by fork.
+            PicklingError: only fork can share the object.
         """
         if isinstance(value, self._semaphores):
             return self._reduce_semaphore(value)
@@ -132,7 +131,7 @@ class InheritedObjects:
         if self._for_spawned:
             raise PicklingError(
                 "A SemLock created in a fork context is being shared with a process in a spawn context. This is not "
-                'supported. Make it by multiprocessing.get_context("spawn"), as in get_context("spawn").Value("i")'
+                'supported. Create it with multiprocessing.get_context("spawn"), as in get_context("spawn").Value("i")'
             )
         return type(value), (value._semlock.handle,)
 
@@ -148,7 +147,7 @@ def _attach(tracker: _Inherited, kind: type, arguments: tuple[Any, ...]) -> Any:
 
 @contextlib.contextmanager
 def inheriting(descriptors: Iterable[Descriptor]) -> Iterator[None]:
-    """Let what is unpickled meanwhile find its descriptors among these."""
+    """Provide the descriptors for objects that are unpickled inside of the context."""
     _inherited.update((_File.of(descriptor.fileno()), descriptor) for descriptor in descriptors)
     try:
         yield
@@ -157,15 +156,15 @@ def inheriting(descriptors: Iterable[Descriptor]) -> Iterator[None]:
 
 
 def enter_process(worker: int, program: int, sentinel: int) -> None:
-    """At the beginning of a worker: let `multiprocessing` know that it is in a process of its own, as in its own ones.
+    """Tell `multiprocessing`, at the start of a worker, that this is a process of its own.
 
-    Of what has come with a fork, proxies of managers then connect anew, and queues start threads; otherwise workers would
-    read each other's answers, and what they put into a queue would stay there.
+    Then inherited proxies of managers connect again, and inherited queues start their threads. Otherwise workers would read
+    each other's answers, and items put into a queue would not leave the worker.
 
     Args:
-        worker: its number.
-        program: the process that ``parent_process()`` is to name.
-        sentinel: a descriptor that is readable when that has ended, and is not closed here.
+        worker: number of the worker.
+        program: the process for ``parent_process()``.
+        sentinel: a descriptor that becomes readable when `program` ends. It is not closed here.
     """
     process: Any = sys.modules.get("multiprocessing.process")
     util: Any = sys.modules.get("multiprocessing.util")
@@ -182,7 +181,7 @@ def enter_process(worker: int, program: int, sentinel: int) -> None:
 
 
 def finish_queues() -> None:
-    """At the end of a worker: let queues send what has been put into them, as processes of `multiprocessing` do."""
+    """Let queues send their items, at the end of a worker, as processes of `multiprocessing` do."""
     util: Any = sys.modules.get("multiprocessing.util")
     if util is not None:
-        util._run_finalizers()  # those that belong to another process do nothing
+        util._run_finalizers()  # finalizers of another process do nothing

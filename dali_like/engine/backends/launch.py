@@ -1,4 +1,4 @@
-"""Starting the forkserver: by fork, or as a fresh interpreter."""
+"""Start the forkserver: by fork, or as a fresh interpreter. Runs in the main process."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from dali_like.engine.worker.output import flush_streams, logging_setup
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.worker import Channels, find_libraries, thread_variables
 
-#: What the fresh interpreter runs. The main module of the program is not imported: sources carry with them what they need
-#: of it, so that programs need no ``if __name__ == "__main__"``.
+#: The program of the fresh interpreter. It does not import the main module of the user's program: pickles of sources carry
+#: the needed parts by value. So programs need no ``if __name__ == "__main__"``.
 _PROGRAM = (
     "import os, pickle, sys; file = os.fdopen({fd}, 'rb'); sys.path[:], sys.argv[:] = pickle.load(file); "
     "from dali_like.engine.backends.forkserver import spawned; boot = pickle.load(file); file.close(); spawned(boot)"
 )
 
 
-#: All that a handler of the program's may be called for; those that a crash sends come when they come.
+#: Signals to block: all but the signals of crashes, which cannot be delayed.
 _BLOCKABLE = signal.valid_signals() - {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT}
 
 
 class ForkserverEnds(NamedTuple):
-    """The forkserver's ends of what connects it and its workers with the main process; see `Channels`."""
+    """The forkserver's ends of its socket and of the pipes; see `Channels`."""
 
     control: Descriptor
     tasks: Descriptor
@@ -50,7 +50,7 @@ class ForkserverEnds(NamedTuple):
         return (self.control, self.tasks, *self.own_tasks, self.done)
 
     def close(self) -> None:
-        """Close what the main process does not need."""
+        """Close the ends that the main process does not need."""
         for descriptor in (self.control, self.tasks, self.done):
             descriptor.close()
 
@@ -58,12 +58,12 @@ class ForkserverEnds(NamedTuple):
 def start_forkserver(
     sources: Sequence[Source], options: WorkerOptions, space: SharedSpace, ends: ForkserverEnds, pids: list[int]
 ) -> None:
-    """Start the forkserver, and add its process id to a list: a handler of some signal may raise before this returns.
+    """Start the forkserver, and append its process id to `pids`. A return value could be lost: signal handlers may raise.
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
-        OutOfMemoryError: there is no memory for what has been pickled.
-        ProcessLimitError: no further process may be started.
+        OutOfMemoryError: there is no memory for the pickles.
+        ProcessLimitError: the system refuses another process.
     """
     start = _fork if options.start_method == "fork" else _spawn
     within_process_limits(start, sources, options, space, ends, pids)
@@ -77,15 +77,15 @@ def _fork(
         find_libraries()
     flush_streams()
     announce_exceptions()
-    # The child must not run the finalizers of this process's garbage: it freezes what is there before it collects anything.
+    # The child must not run the finalizers of this process's garbage. So it freezes all objects before its first collection.
     collects = gc.isenabled()
     blocked = _block_signals()
     pid = -1
     try:
         gc.disable()
         with warnings.catch_warnings():
-            # Python 3.12 warns of forks with threads about. The child runs nothing of theirs, and what a source does is
-            # documented with py_start_method.
+            # Python 3.12 warns about forks of processes with threads. The child runs no code of these threads. The
+            # documentation of py_start_method covers sources with threads.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         pids.append(pid)
@@ -105,8 +105,14 @@ def _run_fork(
 ) -> NoReturn:
     try:
         Descriptor.close_all_but((space.fd, *ends.all))
-        own_tasks = tuple(pipe.fileno() for pipe in ends.own_tasks)
-        channels = Channels(ends.tasks.fileno(), own_tasks, ends.done.fileno(), space, options.num_workers, options.measures)
+        channels = Channels(
+            tasks=ends.tasks.fileno(),
+            own_tasks=tuple(pipe.fileno() for pipe in ends.own_tasks),
+            done=ends.done.fileno(),
+            space=space,
+            num_workers=options.num_workers,
+            measures=options.measures,
+        )
         forked(main_pid, ends.control.fileno(), channels, sources, options.threads)
     except BaseException:
         sys.excepthook(*sys.exc_info())
@@ -150,26 +156,27 @@ def _spawn(
 
 
 def _launch(command: list[str], environment: dict[str, str], kept: Sequence[int], pids: list[int]) -> None:
-    import subprocess  # noqa: PLC0415  # for forks it is not needed
+    import subprocess  # noqa: PLC0415  # forks do not need it
 
     blocked = _block_signals()
     try:
         process = subprocess.Popen(command, env=environment, pass_fds=kept)
         pids.append(process.pid)
-        process.returncode = 0  # the pool waits for it, so the destructor need not warn that nobody does
+        process.returncode = 0  # the pool waits for it, so the destructor must not warn
     finally:
         _set_mask(signal.SIG_SETMASK, blocked)
 
 
 def _block_signals() -> set[int]:
-    """Let no handler of the program's come between the start of a process and the note of it. Returns what was blocked.
+    """Block signals, so that no handler runs between the start of a process and the record of its id. Return the mask
+    before.
 
-    Ctrl-C is the main process's affair from the child's first instruction on, too: what is blocked stays so in the child.
+    The child inherits the mask, so that it ignores Ctrl-C from its first instruction on.
     """
     before: set[int] = _set_mask(signal.SIG_BLOCK, ())
     try:
         _set_mask(signal.SIG_BLOCK, _BLOCKABLE)
-    except BaseException:  # a handler has come just before
+    except BaseException:  # a handler ran just before, and raised
         _set_mask(signal.SIG_SETMASK, before)
         raise
     return before
@@ -178,5 +185,5 @@ def _block_signals() -> set[int]:
 def _interpreter_flags() -> list[str]:
     import subprocess  # noqa: PLC0415
 
-    # As multiprocessing does: the child warns, optimises and isolates itself as the parent does.
+    # As in multiprocessing: the child gets the parent's flags for warnings, optimization and isolation.
     return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined,no-any-return]

@@ -1,4 +1,4 @@
-"""The workers as processes: started, watched and ended through their forkserver."""
+"""Worker backend of processes. Runs in the main process; starts, watches and stops the workers through their forkserver."""
 
 from __future__ import annotations
 
@@ -22,25 +22,22 @@ from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source
 
-#: How long workers have to finish their sample when they are told to stop; then they are killed.
+#: Workers have this long to finish their sample after a request to stop. Then they are killed.
 _GRACE_S = 0.5
-#: How long the forkserver has for the rest.
+#: The forkserver then has this long to end.
 _FORKSERVER_GRACE_S = 2.0
 
 
 class ProcessWorkers:
-    """The worker processes of a pool.
+    """The worker processes of a pool. Implements `dali_like.engine.pool.workers.Workers`.
 
-    They are stopped by `stop`, or when the workers is dropped, or at the end of the program.
-
-    Args:
-        tasks, done: the workers' ends of the pipes. The first is for all workers, the others, if any, for one each.
-        farewell: called before the workers are stopped, so that they find the end. Must not refer to the workers.
+    They end with `stop`, when this object is garbage, or at the exit of the program. Takes the arguments of
+    `dali_like.engine.pool.workers.StartWorkers`.
 
     Attributes:
-        control: becomes readable when there is news.
-        pids: the process id of each worker; 0 before it has started.
-        exitcodes: how those have ended that have, by process id: the exit status, or minus the number of the signal.
+        control: the socket to the forkserver.
+        pids: the process id of each worker; 0 before its start.
+        exitcodes: the exit codes of ended workers by process id; minus the signal's number after a signal.
     """
 
     def __init__(
@@ -48,13 +45,14 @@ class ProcessWorkers:
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> None:
         self.pids = [0] * options.num_workers
         self.exitcodes: dict[int, int] = {}
-        self.has_waiting_tasks = False  # what a process has taken is in its cell
+        self.has_waiting_tasks = False  # a worker moves a task from the pipe to its cell at once
         self._options = options
         self._ends: list[End] = []
         self._unsent: deque[bytes] = deque()
@@ -66,7 +64,7 @@ class ProcessWorkers:
         _check_descriptors(done, options.num_workers)
         forkserver: list[int] = []
         self._finalizer = weakref.finalize(
-            self, _stop, os.getpid(), forkserver, self.control, farewell, self.pids, self.exitcodes
+            self, _stop, os.getpid(), forkserver, self.control, send_stop, self.pids, self.exitcodes
         )
         start_forkserver(sources, options, space, ends, forkserver)
         ends.close()
@@ -78,21 +76,21 @@ class ProcessWorkers:
         self._send(Message.START, worker)
 
     def signal(self, worker: int, number: int) -> None:
-        """Send a signal to a worker, if it is there."""
+        """Send a signal to a worker. Does nothing if the worker has ended."""
         self._send(Message.SIGNAL, worker, number)
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
-        """Give workers that are started from now on other sources. Those that run keep what they have.
+        """Replace the sources of workers that start from now on. Running workers keep theirs.
 
-        Under fork, too, these travel pickled, by value where that is needed.
+        The sources travel pickled, under fork as well, and by value where that is needed.
 
         Args:
-            sources: as many as before, and of the same kinds: only their functions, and what these hold, may differ.
-            pickled: what the options' `pickle_source` has made of them, if it has.
+            sources: as many as before, and of the same kinds. Only their functions, and the objects in these, may differ.
+            pickled: the results of the options' `pickle_source`, if the caller has them.
 
         Raises:
-            PicklingError: one of them cannot be pickled.
-            OutOfMemoryError: there is no memory for what has been pickled.
+            PicklingError: a source cannot be pickled.
+            OutOfMemoryError: there is no memory for the pickles.
         """
         pickled = pickled or pickle_sources(sources, self._options.pickle_source)
         bundle = pack(sources, pickled)
@@ -106,7 +104,7 @@ class ProcessWorkers:
             bundle.close()
 
     def read_news(self) -> None:
-        """Take note of what the forkserver has said."""
+        """Read all messages of the forkserver."""
         while True:
             try:
                 message = os.read(self.control.fileno(), MESSAGE.size)
@@ -118,7 +116,7 @@ class ProcessWorkers:
             except OSError:
                 if self.control.fileno() >= 0:
                     raise
-                return  # the program ends, and this is a thread that it has not waited for
+                return  # the program is exiting, and this is a daemon thread
             if not message:
                 self._ends.append(End(FORKSERVER, 0, 0))
                 return
@@ -131,20 +129,20 @@ class ProcessWorkers:
                 self._ends.append(end)
 
     def wait_for_news(self, timeout_s: float) -> None:
-        """Wait until there is news, and take note of it."""
+        """Wait for a message, or until the timeout, and read all messages."""
         self.control.wait(timeout_s)
         self.read_news()
 
     def take_end(self) -> End | None:
-        """The next end that has not been taken, if there is one."""
+        """Return the next end of a worker; None if there is none."""
         return self._ends.pop(0) if self._ends else None
 
     def describe_exit(self, end: End) -> str:
-        """How a worker ended, in words."""
+        """Describe the end of a worker."""
         return _describe_exit(end.exitcode, oom_kills() > self._oom_kills_before)
 
     def stop(self) -> None:
-        """End all workers and the forkserver, and wait until they are gone."""
+        """Stop all workers and the forkserver, and wait for their ends."""
         finish(self._finalizer)
 
     def _send(self, kind: Message, worker: int, value: int = 0) -> None:
@@ -152,8 +150,8 @@ class ProcessWorkers:
         self._send_rest()
 
     def _send_rest(self) -> None:
-        """Send what there is room for: less than 300 messages. The rest goes when the forkserver says what it has done."""
-        # If the forkserver is gone, `read_news` will say so.
+        """Send queued messages. The socket has room for under 300; `read_news` sends the rest."""
+        # If the forkserver has ended, `read_news` reports it.
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while self._unsent:
                 os.write(self.control.fileno(), self._unsent[0])
@@ -162,7 +160,7 @@ class ProcessWorkers:
 
 @contextlib.contextmanager
 def _socket(descriptor: Descriptor) -> Iterator[socket.socket]:
-    """A descriptor as a socket, meanwhile."""
+    """Use a descriptor as a socket inside of the context."""
     made = socket.socket(fileno=descriptor.fileno())
     try:
         made.setblocking(False)
@@ -172,7 +170,7 @@ def _socket(descriptor: Descriptor) -> Iterator[socket.socket]:
 
 
 def _check_descriptors(some: Descriptor, num_workers: int) -> None:
-    """The forkserver has this process's limits, and needs a descriptor for each worker.
+    """Check that a descriptor for each worker is free: the forkserver needs them, and has the same limit.
 
     Raises:
         OSError: there are too few.
@@ -180,7 +178,7 @@ def _check_descriptors(some: Descriptor, num_workers: int) -> None:
     taken: list[int] = []
     try:
         for _ in range(num_workers):
-            taken.append(os.dup(some.fileno()))  # what was taken before an error is to be closed
+            taken.append(os.dup(some.fileno()))  # not a comprehension: after an error, the list has the ones to close
     finally:
         for fd in taken:
             os.close(fd)
@@ -199,10 +197,10 @@ def _describe_exit(exitcode: int, oom: bool) -> str:
 
 
 def finish(finalizer: weakref.finalize[Any, Any]) -> Any:
-    """Call a finalizer now; what it returns, or None if it has been called.
+    """Call a finalizer now, and return its result; None if it has been called.
 
-    It is called once: where a handler of some signal raises meanwhile, it is called again later, at the latest when the
-    program ends.
+    If a signal handler raises meanwhile, the finalizer stays registered and runs again later, at the latest at the exit of
+    the program.
     """
     with deferred_interrupts():
         if (call := finalizer.peek()) is None:
@@ -217,15 +215,15 @@ def _stop(
     pid: int,
     forkserver: Sequence[int],
     control: Descriptor,
-    farewell: Callable[[], None],
+    send_stop: Callable[[], None],
     pids: list[int],
     exitcodes: dict[int, int],
 ) -> None:
-    """Let workers finish their sample, kill those that do not, and wait for all of them to be gone."""
+    """Let the workers finish their sample, then kill them, and wait for the end of the forkserver."""
     with deferred_interrupts():
         if os.getpid() == pid and control.fileno() >= 0:
-            with contextlib.suppress(OSError):  # they have been told before, and that has been interrupted
-                farewell()
+            with contextlib.suppress(OSError):  # an interrupted call has already closed the pipe
+                send_stop()
             with contextlib.suppress(OSError):
                 os.write(control.fileno(), MESSAGE.pack(Message.STOP, 0, int(_GRACE_S * 1000)))
             deadline_s = time.monotonic() + _GRACE_S + _FORKSERVER_GRACE_S
@@ -235,7 +233,7 @@ def _stop(
 
 
 def _reap(forkserver_pid: int, control: Descriptor, deadline_s: float, pids: list[int], exitcodes: dict[int, int]) -> None:
-    """Wait for the forkserver to end, or end it, and note how the workers have ended."""
+    """Wait for the end of the forkserver, or kill it, and record the exit codes of workers."""
     while control.wait(max(0.0, deadline_s - time.monotonic())):
         try:
             if not (message := os.read(control.fileno(), MESSAGE.size)):
@@ -245,12 +243,12 @@ def _reap(forkserver_pid: int, control: Descriptor, deadline_s: float, pids: lis
                 pids[worker] = value
             elif kind == Message.ENDED:
                 exitcodes[pids[worker]] = os.waitstatus_to_exitcode(value)
-        except BlockingIOError:  # a thread that was waiting for news has read it
+        except BlockingIOError:  # a waiting thread has read the message
             continue
         except ConnectionResetError:
             break
     else:
         with contextlib.suppress(ProcessLookupError):
             os.kill(forkserver_pid, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):  # somebody else has waited for all children
+    with contextlib.suppress(ChildProcessError):  # the program has waited for all its children
         os.waitpid(forkserver_pid, 0)

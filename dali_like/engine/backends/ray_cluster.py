@@ -1,8 +1,7 @@
-"""The cluster of Ray that workers are to be on: the one that the program is connected to, or a local one.
+"""The Ray cluster for workers: the program's own, or a local one. Runs in the main process.
 
-A program that wants a cluster connects to it by ``ray.init(address=...)``, or is started by ``ray job submit``, which says
-where it is in the environment. Otherwise the first pipeline starts a cluster on this machine, large enough for its workers,
-and the last one ends it.
+A program connects to a cluster with ``ray.init(address=...)``, or runs under ``ray job submit``, which sets RAY_ADDRESS.
+Otherwise the first pool starts a cluster on this machine, large enough for its workers, and the last pool shuts it down.
 """
 
 from __future__ import annotations
@@ -16,33 +15,33 @@ from dali_like.common.extras import optional
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentError, WorkerStartError
 
-#: This part of the node's object store may be taken by results on their way; Ray would spill to disk what does not fit.
+#: Results on their way may take 1/4 of the node's object store. Ray spills to disk when the store is full.
 _STORE_SHARE = 4
 _SOME_BYTES = 1 << 26
 
-#: Options of actors that would get between this library and Ray.
+#: Options of actors that this library sets itself.
 _OURS = ("max_restarts", "max_task_retries", "max_concurrency", "concurrency_groups", "num_returns", "lifetime", "name")
 
 _lock = threading.RLock()
-#: How many pools are on the cluster that the first of them has started.
+#: Pools on the local cluster, which the first of them has started.
 _num_guests = 0
 
 
 class Cluster:
-    """A cluster that a pool is on.
+    """The use of a cluster by one pool.
 
     Args:
-        num_workers: how many workers there are to be.
-        resources: what each needs: options of Ray's actors.
+        num_workers: the number of workers.
+        resources: Ray's options for each actor.
 
     Attributes:
         ray: the module.
-        most_bytes: how much results on their way to this node may take before no actor gets a second task.
+        most_bytes: limit of the results on their way to this node. Above it, no actor gets a second call.
 
     Raises:
         MissingExtraError: Ray is not installed.
-        ArgumentError: an option is not one of actors', or not the user's to set.
-        WorkerStartError: Ray cannot be started, or cannot be reached.
+        ArgumentError: Ray's actors do not have an option, or this library sets it itself.
+        WorkerStartError: Ray cannot be started or reached.
     """
 
     def __init__(self, num_workers: int, resources: Mapping[str, Any]) -> None:
@@ -50,40 +49,42 @@ class Cluster:
         for name in resources:
             if name in _OURS:
                 raise ArgumentError(
-                    f"py_worker_options: {name!r} is the pipeline's to set; how often workers are replaced is said by "
+                    f"py_worker_options: the pipeline sets {name!r} itself; remove it. To limit restarts, use "
                     "py_worker_restarts"
                 )
         self._is_guest = self._enter(num_workers, resources)
         try:
             self.most_bytes = self._store_bytes() // _STORE_SHARE
             self._warn_of_missing(num_workers, resources)
-        except BaseException:  # warnings may be errors
+        except BaseException:  # a warning filter may raise
             self.leave()
             raise
 
     def actor_class(self, kind: type, resources: Mapping[str, Any]) -> Any:
-        """A class whose instances are actors that are lost with their process: no call is made twice.
+        """Return the actor class. Ray neither restarts its actors nor repeats their calls.
 
         Raises:
-            ArgumentError: Ray does not take the options.
+            ArgumentError: Ray rejects the options.
         """
         try:
             return self.ray.remote(kind).options(**{"num_cpus": 1, **resources, "max_restarts": 0, "max_task_retries": 0})
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"py_worker_options={dict(resources)!r}: Ray's actors do not take that: {error}") from error
+            raise ArgumentError(
+                f"py_worker_options={dict(resources)!r}: Ray rejects these options of actors: {error}"
+            ) from error
 
     def is_task_error(self, error: BaseException) -> bool:
-        """Whether a call has raised, and not failed for want of somebody to answer it."""
+        """Return whether the called method raised, and not Ray, which raises for lost actors."""
         return isinstance(error, self.ray.exceptions.RayTaskError)
 
     def cause_of(self, error: BaseException) -> Exception:
-        """What a call has raised."""
+        """Return the exception of the called method."""
         cause = getattr(error, "cause", None)
         return cause if isinstance(cause, Exception) else RuntimeError(str(error))
 
     def leave(self) -> None:
-        """The pool is not on it any more."""
-        global _num_guests  # noqa: PLW0603  # Ray is one for the process
+        """End the use. The last pool shuts a local cluster down."""
+        global _num_guests  # noqa: PLW0603  # there is one Ray connection for the process
         with _lock:
             if not self._is_guest:
                 return
@@ -93,7 +94,7 @@ class Cluster:
                 self.ray.shutdown()
 
     def _enter(self, num_workers: int, resources: Mapping[str, Any]) -> bool:
-        """Connect to a cluster, unless that has been done; whether it is ours to end."""
+        """Connect to a cluster, unless the program is connected. Return whether this library has started the cluster."""
         global _num_guests  # noqa: PLW0603
         with _lock:
             if self.ray.is_initialized():
@@ -110,8 +111,8 @@ class Cluster:
                     resources={name: amount * num_workers for name, amount in resources.get("resources", {}).items()},
                     include_dashboard=False,
                 )
-            except Exception as error:  # whatever Ray raises
-                raise WorkerStartError(f"Ray could not be started, or reached: {error}") from error
+            except Exception as error:  # Ray raises many types
+                raise WorkerStartError(f"Ray could not be started or reached: {error}") from error
             _num_guests = 1
             return True
 
@@ -132,7 +133,7 @@ class Cluster:
         ]
         if missing:
             warn(
-                f"Ray's cluster has not enough for {num_workers} workers ({', '.join(missing)}); those that find no place "
-                "wait until it grows",
+                f"Ray's cluster is too small for {num_workers} workers ({', '.join(missing)}); the other workers start when "
+                "it grows",
                 UserWarning,
             )

@@ -1,9 +1,10 @@
-"""A worker as an actor of Ray: what runs on the cluster's nodes.
+"""A worker as a Ray actor. Runs on the nodes of the cluster.
 
-Neither pipes nor the shared space reach that far. So an actor has a space of its own, with slots that are laid out like
-those of the main process, one for each batch of a call, and computes its tasks there, by the same `TaskRunner` as all
-others. What it sends back are the parts of a slot that a task has written: rows, descriptors, region. The main process puts
-them into the same places of its slot; see `dali_like.engine.backends.ray_workers`.
+Neither pipes nor the shared space reach another node. So an actor owns a space of its own. Its slots have the layout of the
+main process's slots; there is one for each batch of a call. The actor computes tasks there with the same `TaskRunner` as all
+workers,
+and returns the parts that a task has written: rows, descriptors, region. The main process copies them into its slot, see
+`dali_like.engine.backends.ray_slots`.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _WORD = np.dtype(np.int64)
 
 
 class RaySource(NamedTuple):
-    """A source on its way to actors.
+    """A pickled source for actors.
 
     Attributes:
         bare: the source without its functions.
-        data: the functions, pickled.
-        buffers: the large arrays that `data` refers to, and for each whether it may be written to.
+        data: pickle of the functions.
+        buffers: the large arrays that `data` refers to, each with a flag whether it is writable.
     """
 
     bare: Source
@@ -50,7 +51,7 @@ class RaySource(NamedTuple):
 
     @classmethod
     def of(cls, source: Source, pickled: PickledSource) -> RaySource:
-        """What is to be sent of a source."""
+        """Make it of a source and its pickle."""
         buffers = [memoryview(buffer.raw()) for buffer in pickled.buffers]
         return cls(
             without_functions(source),
@@ -59,20 +60,20 @@ class RaySource(NamedTuple):
         )
 
     def unpack(self) -> Source:
-        """The source. Arrays that nobody may write to stay in Ray's object store, where they are there once for a node."""
+        """Return the source. Read-only arrays stay in Ray's object store, which has one copy for each node."""
         buffers = [buffer.copy() if writable else buffer for buffer, writable in self.buffers]
         callback, on_error, setup, teardown = pickle.loads(self.data, buffers=buffers)
         return self.bare._replace(callback=callback, on_error=on_error, worker_setup=setup, worker_teardown=teardown)
 
 
 class Role(NamedTuple):
-    """Which worker an actor is.
+    """The place of an actor in its pool.
 
     Attributes:
-        worker: its number.
-        num_workers: how many there are.
-        threads: for the numerical libraries; None leaves them alone.
-        path: where the main process looks for modules.
+        worker: the number of the worker.
+        num_workers: the number of workers.
+        threads: threads of the numerical libraries; None: the libraries' default.
+        path: the module search path of the main process.
     """
 
     worker: int
@@ -82,11 +83,11 @@ class Role(NamedTuple):
 
 
 class Started(NamedTuple):
-    """How the start of a worker has ended.
+    """Result of the start of an actor.
 
     Attributes:
         pid: its process id, on its node.
-        error: why it could not start, packed; empty if it could.
+        error: the packed exception if it could not start; else empty.
     """
 
     pid: int
@@ -94,17 +95,17 @@ class Started(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What has become of a task. It travels as a list of plain numbers, bytes and buffers, which Ray takes least time for.
+    """Result of a task. It travels as a list of plain numbers, bytes and buffers, which Ray serializes fastest.
 
     Attributes:
         status, value: see `Status`.
-        num_samples: how many it has made, or UNKNOWN: all.
-        num_replaced: how many samples were replaced.
-        seconds: how long it has taken.
-        measured: how long callbacks have taken, as the words of a meter.
-        rows: for each output that has rows, the bytes of the task's samples.
-        descriptors: the bytes of the task's samples' descriptors; None if they are in rows.
-        region: what has been used of the task's region.
+        num_samples: the number of samples; UNKNOWN: all of the task.
+        num_replaced: samples that ``on_error`` has replaced.
+        seconds: the time that the task took.
+        measured: the times of callbacks, as the words of a meter.
+        rows: the bytes of the task's samples, for each output with rows.
+        descriptors: the bytes of the samples' descriptors; None if all samples are in rows.
+        region: the used part of the task's region.
     """
 
     status: int
@@ -119,17 +120,17 @@ class Report(NamedTuple):
 
 
 class RayWorker:
-    """A worker. Its methods are called one at a time, in the order of the calls."""
+    """The actor class. Ray calls its methods one at a time, in the order of the calls."""
 
     def __init__(self) -> None:
         self._cell = memoryview(bytearray(3 * WORD_BYTES)).cast("q")
         self._space = SharedSpace.create()
-        #: By source, and by which batch of a call it is.
+        #: By number of the source, and of the batch within a call.
         self._slots: dict[tuple[int, int], _Slot] = {}
         self._sources: list[Source] = []
 
     def begin(self, role: Role, bundle: Sequence[RaySource]) -> Started:
-        """Take up work: unpickle the sources and call what sets them up."""
+        """Start: unpickle the sources, and call each `worker_setup`."""
         try:
             sys.path += [path for path in role.path if path not in sys.path]
             limit_threads(role.threads)
@@ -140,7 +141,7 @@ class RayWorker:
             for source in self._sources:
                 if source.worker_setup is not None:
                     self._runner.call(source.worker_setup)
-        except Exception as error:  # whatever a user's class does when unpickled, or its worker_setup
+        except Exception as error:  # unpickling and worker_setup run user code
             return Started(os.getpid(), pack_exception(error, SHORT_BYTES))
         return Started(os.getpid(), b"")
 
@@ -148,10 +149,10 @@ class RayWorker:
         """Compute tasks of some batches.
 
         Args:
-            parts: for each batch the header of its slot, with what is expected of the outputs, and which tasks.
+            parts: for each batch, the header of its slot with the descriptors of the outputs, and the numbers of its tasks.
 
         Returns:
-            A `Report` of each task, as a list.
+            The `Report` of each task, as a list.
         """
         reports = []
         for place, (header, tasks) in enumerate(parts):
@@ -173,19 +174,19 @@ class RayWorker:
         )
 
     def end(self) -> None:
-        """Call what is to be called at the end."""
+        """Stop: call each `worker_teardown`."""
         try:
             for source in self._sources:
                 if source.worker_teardown is not None:
                     self._runner.call(source.worker_teardown)
             self._runner.close()
-        except Exception:  # nobody waits for it any more, so that it is shown where what callbacks print is
+        except Exception:  # no caller waits any more: print it to the log of the actor
             traceback.print_exc()
 
     def _slot_for(self, header: NDArray[np.int64], place: int) -> _Slot:
         key = int(header[Header.SOURCE]), place
         slot = self._slots.get(key)
-        if slot is None or slot.view.slot_layout != header[Header.GEOMETRY]:
+        if slot is None or slot.view.slot_layout != header[Header.LAYOUT]:
             if slot is not None:
                 del self._slots[key]
                 slot.free()
@@ -195,7 +196,7 @@ class RayWorker:
 
 
 class _Slot:
-    """The place where tasks of one source are computed."""
+    """A slot of the actor's own space, for tasks of one source."""
 
     def __init__(self, space: SharedSpace, header: NDArray[np.int64]) -> None:
         self._space = space
@@ -214,16 +215,16 @@ class _Slot:
 
     @property
     def page(self) -> int:
-        """The page that it begins on."""
+        """The page that the slot starts on."""
         return self._offset // PAGE_BYTES
 
     def take(self, header: NDArray[np.int64]) -> None:
-        """Make it the slot of a batch."""
+        """Write the header of a batch into the slot."""
         self._header = self._space.array(self._offset, header.shape, _WORD)
         self._header[:] = header
 
     def report(self, task: int, status: Status, value: int) -> Report:
-        """What a task that has ended has written."""
+        """Return the result of a finished task."""
         count = int(self.view.counts[task])
         report = Report(int(status), int(value), count)
         if status is Status.FAILED:
@@ -240,17 +241,17 @@ class _Slot:
         )
 
     def _region(self, task: int, nbytes: int) -> PickleBuffer:
-        """The first bytes of a task's region."""
+        """Return the first `nbytes` bytes of a task's region."""
         start = Region(self._space, self.view, task).start
         return PickleBuffer(self._space.array(start, (nbytes,), np.dtype(np.uint8)).data)
 
     def free(self) -> None:
-        """Give its memory back."""
+        """Free the memory of the slot."""
         self._space.free(self._offset, self._nbytes)
 
 
 def samples_of(header: NDArray[np.int64], task: int, count: int) -> slice:
-    """The samples that a task has made, or is to make if the count is UNKNOWN, by their index in the batch."""
+    """Return the samples of a task as a slice of the batch. `count` limits them, unless it is UNKNOWN."""
     start = task * int(header[Header.TASK_SIZE])
     stop = min(start + int(header[Header.TASK_SIZE]), int(header[Header.BATCH_SIZE]))
     return slice(start, stop if count == UNKNOWN else start + count)

@@ -1,7 +1,7 @@
-"""Workers as actors of Ray, on whatever nodes its cluster has.
+"""Worker backend of Ray actors, on any nodes of a cluster. Runs in the main process.
 
-To the pool they look like processes: tasks are read from its pipes, reports written to its pipe, and the cell of a worker
-names what it is on. Who does that for them is a `dali_like.engine.backends.ray_dispatcher.RayDispatcher`.
+To the pool, actors look like processes: a `dali_like.engine.backends.ray_dispatcher.RayDispatcher` reads tasks from the
+pipes, writes reports, and names the task of each worker in its cell.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dali_like.common.interrupts import deferred_interrupts
-from dali_like.engine.backends.exit_events import Ends
 from dali_like.engine.backends.ray_cluster import Cluster
 from dali_like.engine.backends.ray_dispatcher import RayDispatcher
 from dali_like.engine.backends.ray_worker import RaySource
 from dali_like.engine.backends.source_bundle import pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import End, WorkerOptions
+from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source
 
 
 class RayWorkers:
-    """The actors of a pool; see `dali_like.engine.pool.workers.Workers`.
+    """The actors of a pool. Implements `dali_like.engine.pool.workers.Workers`.
 
-    They are ended by `stop`, or when the workers is dropped, or at the end of the program.
+    They end with `stop`, when this object is garbage, or at the exit of the program.
 
     Args:
-        tasks, done, farewell: as of `dali_like.engine.backends.processes.ProcessWorkers`.
-        cluster: where they are; it is left when they have ended.
+        sources, options, space, tasks, done, send_stop: as for `dali_like.engine.pool.workers.StartWorkers`.
+        cluster: the cluster for the actors. The backend leaves it when they have ended.
 
     Raises:
-        PicklingError: a source cannot be pickled, or has what cannot leave this machine.
+        PicklingError: a source cannot be pickled, or holds something that cannot leave this machine.
     """
 
     def __init__(
@@ -42,58 +41,61 @@ class RayWorkers:
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
         cluster: Cluster,
     ) -> None:
         self.exitcodes: dict[int, int] = {}
         self._options = options
-        ends = Ends()
+        ends = EndQueue()
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
-        self._dispatcher = RayDispatcher(options, space, tasks, done, cluster, ends, farewell)
-        self._dispatcher.bundle = self._ship(sources, None)
+        self._dispatcher = RayDispatcher(
+            options, space, tasks=tasks, done=done, cluster=cluster, ends=ends, send_stop=send_stop
+        )
+        self._dispatcher.bundle = self._put(sources, None)
         self._finalizer = weakref.finalize(self, self._dispatcher.stop)
         for worker in range(options.num_workers):
             self.start(worker)
         self._dispatcher.thread.start()
-        atexit.register(self._dispatcher.finish)  # before Ray's own, which was registered earlier
+        atexit.register(self._dispatcher.finish)  # runs before the handler of Ray, which was registered earlier
 
     @property
     def pids(self) -> list[int]:
-        """The process id of each worker on its node; 0 before it has started."""
+        """The process id of each worker on its node; 0 before its start."""
         return self._dispatcher.pids
 
     @property
     def has_waiting_tasks(self) -> bool:
-        """Whether there are tasks that have been taken, and that nobody is on."""
+        """Whether tasks have been taken from the pipes that no actor has begun."""
         return self._dispatcher.has_waiting_tasks
 
     def start(self, worker: int) -> None:
         """Start a worker that is not running."""
-        self._dispatcher.hire(worker)
+        self._dispatcher.start(worker)
 
     def signal(self, worker: int, number: int) -> None:
-        """Kill a worker; other signals do not reach it."""
+        """Kill a worker on SIGKILL. Ignore other signals, which cannot reach it."""
         if number == signal.SIGKILL:
             self._dispatcher.kill(worker)
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
-        """See `dali_like.engine.backends.processes.ProcessWorkers.renew`."""
-        self._dispatcher.bundle = self._ship(sources, pickled)
+        """Replace the sources of actors that start from now on."""
+        self._dispatcher.bundle = self._put(sources, pickled)
 
     def describe_exit(self, end: End) -> str:
-        """How a worker ended, in Ray's words."""
+        """Describe the end of a worker, with Ray's reason."""
         return f"was lost ({self._dispatcher.reasons.get(end.worker, '')})"
 
     def stop(self) -> None:
-        """End all workers, and wait until that has been seen to."""
-        with deferred_interrupts():  # a finalizer is called once
+        """Stop all actors, and wait for the end of the dispatcher's thread."""
+        with deferred_interrupts():  # the finalizer runs only once, so it must not be interrupted
             self._finalizer()
             self._dispatcher.finish()
 
-    def _ship(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None) -> Any:
-        """Put sources into the object store, once for all actors."""
+    def _put(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None) -> Any:
+        """Put the sources into Ray's object store, once for all actors, and return the reference."""
         pickled = pickled or pickle_sources(sources, self._options.pickle_source)
         return self._dispatcher.cluster.ray.put([RaySource.of(*parts) for parts in zip(sources, pickled, strict=True)])

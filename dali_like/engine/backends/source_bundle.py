@@ -1,17 +1,16 @@
-"""Sources on their way to processes that do not have them: pickled, in one file that all workers map.
+"""Source bundles: the pickled sources in one sealed anonymous file, which all spawned workers map.
 
-The main process packs a bundle, an anonymous file (`memfd_create`), and gives the forkserver its descriptor. Workers inherit
-that, map the file, and unpickle the sources for themselves. Large arrays lie in the file as they are, each at the start of a
-page, and are views of the mapping afterwards. It is private (MAP_PRIVATE): what a worker writes into an array is its own
-from then on, page by page; all the rest is there once, however many workers there are.
+The main process packs a bundle (`memfd_create`) and sends its descriptor to the forkserver. Workers inherit it, map the
+file, and unpickle the sources. Large arrays lie in the file without a pickle, each at the start of a page, and become views
+of the mapping. The mapping is private (MAP_PRIVATE): pages that a worker writes to become its own; all other pages exist
+once for all workers.
 
-The main process keeps neither the file nor a copy. The memory is gone when the forkserver and the last worker that has
-mapped
-it are, and nobody can change it: the file is sealed.
+The main process keeps neither the file nor a copy. The memory is freed when the forkserver and the last worker with a
+mapping have ended. The file is sealed, so that no process can change it.
 
 ::
 
-    | buffers, page by page | pickles of the sources | index: what lies where | where the index begins: 8 bytes |
+    | buffers, aligned to pages | pickles of the sources | index with their places | offset of the index: 8 bytes |
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from dali_like.engine.worker.output import held_output
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 from dali_like.errors import OutOfMemoryError
 
-#: A write is not interrupted by Ctrl-C, so that a large one is done in several.
+#: Size of a write. Ctrl-C does not interrupt a write, so large data take several.
 _WRITE_BYTES = 64 << 20
 
 
@@ -43,7 +42,7 @@ def pickle_sources(sources: Iterable[Source], pickler: SourcePickler) -> list[Pi
     """Pickle sources.
 
     Raises:
-        PicklingError: one of them refuses.
+        PicklingError: a source cannot be pickled.
     """
     return [
         pickler(
@@ -60,10 +59,10 @@ def pickle_sources(sources: Iterable[Source], pickler: SourcePickler) -> list[Pi
 
 
 def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> Descriptor:
-    """Put sources into a bundle; its descriptor.
+    """Pack sources into a bundle, and return its descriptor.
 
     Raises:
-        OutOfMemoryError: there is no memory for it.
+        OutOfMemoryError: there is no memory for the bundle.
     """
     buffers = [buffer.raw() for source in pickled for buffer in source.buffers]
     nbytes = sum(align(buffer.nbytes, PAGE_BYTES) for buffer in buffers) + sum(len(source.data) for source in pickled)
@@ -75,18 +74,20 @@ def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> Descrip
         bundle.close()
         if error.errno not in (errno.ENOSPC, errno.ENOMEM):
             raise
-        raise OutOfMemoryError(f"workers need {mib(nbytes)} for the sources, which the system refuses") from error
+        raise OutOfMemoryError(
+            f"workers need {mib(nbytes)} for the sources, which the system refuses; give the process more memory"
+        ) from error
     seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
     fcntl.fcntl(bundle, fcntl.F_ADD_SEALS, seals)
     return bundle
 
 
 class SourceBundle:
-    """A bundle that has arrived.
+    """A received bundle, in the forkserver and in workers. It owns its descriptors.
 
     Args:
-        fd: its descriptor, which is the bundle's from now on.
-        inherited: the descriptors that have come with it, likewise.
+        fd: the descriptor of the bundle.
+        inherited: descriptors of the objects in its sources; see `dali_like.engine.backends.inherited`.
     """
 
     def __init__(self, fd: int, *inherited: int) -> None:
@@ -94,19 +95,18 @@ class SourceBundle:
         self._inherited = tuple(map(Descriptor, inherited))
 
     def import_modules(self) -> None:
-        """Import what the sources refer to, so that workers that are forked from this process need not.
+        """Import the modules of the sources in the forkserver, so that workers need not.
 
-        What does not succeed is left to them, and with it whatever it would print: theirs are the errors that the user sees.
-        Threads that a module starts at its import are not there in the workers. Of NumPy, SciPy, PyTorch, OpenCV and
-        scikit-learn, none does that but for those of OpenBLAS, which ends them before a fork and starts others when it needs
-        them.
+        A failed import is silent here: workers import the module again, and the user sees their errors. Workers do not have
+        threads that a module starts at its import. Of NumPy, SciPy, PyTorch, OpenCV and scikit-learn, only OpenBLAS starts
+        threads then; it ends them before a fork, and starts new ones on demand.
         """
         for name in _read_index(self._fd.fileno()).modules:
             if name not in sys.modules:
                 _try_import(name)
 
     def unpack(self) -> list[Source]:
-        """The sources. The bundle is closed: their arrays keep what they need of it."""
+        """Unpickle the sources, and close the bundle. Arrays of the sources keep the mapping."""
         view = memoryview(mmap.mmap(self._fd.fileno(), 0, access=mmap.ACCESS_COPY))
         packed = _read_index(self._fd.fileno()).sources
         with inheriting(self._inherited):
@@ -115,7 +115,7 @@ class SourceBundle:
         return sources
 
     def close(self) -> None:
-        """Give it up, without regard to what has been unpacked."""
+        """Close the descriptors. Unpickled sources stay valid."""
         for descriptor in (self._fd, *self._inherited):
             descriptor.close()
 
@@ -129,7 +129,7 @@ class _Extent(NamedTuple):
 
 
 class _PackedSource(NamedTuple):
-    bare: Source  # without its functions
+    bare: Source  # the source without its functions
     data: _Extent
     buffers: tuple[_Extent, ...]
 
@@ -148,9 +148,9 @@ def _check_memory(nbytes: int) -> None:
     available = available_bytes()
     if nbytes > available:
         raise OutOfMemoryError(
-            f"workers need {mib(nbytes)} for sources or a dataset, and the arrays in them, and {mib(available)} are "
-            f"available: {mib(nbytes - available)} are missing. Let workers read from files what is so large, start them by "
-            "fork instead of spawn, which shares it with the main process, or give the process more memory"
+            f"workers need {mib(nbytes)} for sources or a dataset with their arrays, and {mib(available)} are available: "
+            f"{mib(nbytes - available)} are missing. Read large data from files in the workers, start workers by fork "
+            "instead of spawn, to share the memory of the main process, or give the process more memory"
         )
 
 
@@ -170,7 +170,7 @@ def _write_file(fd: int, sources: Sequence[Source], pickled: Sequence[PickledSou
         end = align(end, PAGE_BYTES)
         return append(buffer.raw())
 
-    # Those of all sources first: what comes after the last one need not be aligned.
+    # Buffers of all sources come first: the data after the last one need no alignment.
     buffers = [tuple(map(append_pages, source.buffers)) for source in pickled]
     packed = [
         _PackedSource(without_functions(source), append(parts.data), extents)
@@ -188,12 +188,12 @@ def _read_index(fd: int) -> _Index:
 
 
 def without_functions(source: Source) -> Source:
-    """What users give travels in a pickle of its own, and how batches are cut is the main process's affair."""
+    """Return a source without its functions, which have a pickle of their own, and without its task size."""
     return source._replace(callback=_elsewhere, task_size=None, on_error="raise", worker_setup=None, worker_teardown=None)
 
 
 def _elsewhere(info: Any) -> NoReturn:
-    """In the place of a callback."""
+    """Stand in for a callback."""
     raise NotImplementedError
 
 
@@ -201,5 +201,5 @@ def _try_import(name: str) -> None:
     try:
         with held_output():
             importlib.import_module(name)
-    except (Exception, SystemExit):  # whatever a user's module does
+    except (Exception, SystemExit):  # modules run user code
         pass

@@ -1,22 +1,23 @@
-"""Workers as threads of the main process, for callbacks that release the GIL, and for a Python without one.
+"""Worker backend of threads in the main process, for callbacks that release the GIL, and for free-threaded Python.
 
-They run the loop of worker processes (`dali_like.engine.worker.worker.run_worker`) over the same pipes, cells and slots, so
-that to the pool they are like processes. What is different:
+Threads run the loop of worker processes (`dali_like.engine.worker.worker.run_worker`) over the same pipes, cells and slots.
+The differences to processes:
 
-- Nothing is copied and nothing travels: all threads share the sources, as the user has made them.
-- A thread cannot be killed. One that hangs is given up: it counts as ended, another takes its place, and the slot that it
-  may still write to is not used again before it has ended. It is asked to end by SystemExit, which Python raises in it when
-  it next runs Python code; code that blocks outside of Python is not reached by that.
-- The cells hold the threads' native ids in the place of process ids.
+- Nothing is copied or pickled: all threads share the user's sources.
+- A thread cannot be killed. A hanging thread is abandoned: it counts as ended, and another thread takes its place. Its slot
+is
+  not reused before it has really ended. It gets a SystemExit, which Python raises when the thread next runs Python code.
+  Code that blocks outside of Python does not see it.
+- The cells hold the threads' native ids in place of process ids.
 
-Race: a thread may finish its task at the very moment when it is given up. It then must not take another, whose report would
-be mixed up with those of its successor. So giving up and beginning to wait for a task exclude each other, by a lock that
-nobody holds while waiting. A thread that is no longer at a task when it is to be given up ends after its next one instead.
+Race: a thread may finish its task at the moment when it is abandoned. Then it must not take another task: its report would
+be confused with a report of its successor. So abandoning a thread and waiting for a task exclude each other, by a lock that
+no thread holds while waiting. A thread that has finished its task before it is abandoned ends after its next task instead.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401  # it must have registered what it does at the end: see below
+import concurrent.futures.thread  # noqa: F401  # registers its exit handler before ours, see below
 import contextlib
 import ctypes
 import os
@@ -29,34 +30,32 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dali_like.engine.backends.exit_events import Ends
 from dali_like.engine.backends.processes import finish
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.space import SharedSpace
-from dali_like.engine.pool.workers import End, WorkerOptions
+from dali_like.engine.pool.workers import End, EndQueue, WorkerOptions
 from dali_like.engine.worker.info import become_worker_thread
 from dali_like.engine.worker.source import PickledSource, Source
 from dali_like.engine.worker.worker import STACK_SIGNAL, Channels, Take, leave_message, run_worker
 
-#: Of each workers that has not been stopped, what its threads share with it.
+#: The shared state of all `ThreadWorkers` that have not been stopped.
 _not_stopped: weakref.WeakSet[_Shared] = weakref.WeakSet()
 
-#: How long threads have to finish their tasks when they are told to stop; and their callbacks, when they have been asked to
-#: end at once.
+#: Threads have this long to finish their tasks after a request to stop, and then this long after a SystemExit.
 _GRACE_S = 0.5
 _LAST_GRACE_S = 2.0
 
 
 class _Shared:
-    """What the threads of a workers share with it. It does not refer to the workers, which can so be dropped."""
+    """State shared by a `ThreadWorkers` and its threads. It does not refer to the former, which can become garbage."""
 
-    def __init__(self, channels: Channels, pipes: Sequence[Descriptor], farewell: Callable[[], None]) -> None:
+    def __init__(self, channels: Channels, pipes: Sequence[Descriptor], send_stop: Callable[[], None]) -> None:
         self.channels = channels
         self.pid = os.getpid()
-        self.ends = Ends()
+        self.ends = EndQueue()
         self.threads: set[_WorkerThread] = set()
-        self.farewell = farewell
-        self._pipes = pipes  # open for as long as a thread may use them
+        self.send_stop = send_stop
+        self._pipes = pipes  # keeps them open while a thread may use them
         _not_stopped.add(self)
 
 
@@ -65,7 +64,7 @@ _SYSTEM_EXIT = ctypes.py_object(SystemExit)
 
 
 class _WorkerThread(threading.Thread):
-    """One worker."""
+    """The thread of one worker."""
 
     def __init__(self, index: int, shared: _Shared, sources: Sequence[Source]) -> None:
         super().__init__(name=f"dali_like:{index}", daemon=True)
@@ -73,9 +72,9 @@ class _WorkerThread(threading.Thread):
         self._shared = shared
         self._sources = sources
         self._lock = threading.Lock()
-        self._is_busy = True  # with its start
+        self._is_busy = True  # it is starting
         self._is_dismissed = False
-        self._is_given_up = False
+        self._is_abandoned = False
         self._has_begun = False
         self._is_interrupted = False
         self._has_ended = False
@@ -94,45 +93,45 @@ class _WorkerThread(threading.Thread):
             except BaseException:
                 sys.excepthook(*sys.exc_info())
             self._leave(status)
-        except SystemExit:  # asked to end when it was about to; that happens once
+        except SystemExit:  # it came when the thread was about to end; there is one at most
             self._leave(status)
 
     def _leave(self, status: int) -> None:
         with self._lock:
             self._has_ended = True
             kept, self._kept = self._kept, None
-        # From here on it is not asked to end any more; if it has been while it waited for the lock, that has come: the
-        # interpreter looks for it after each call, and that which gives the lock back is one.
+        # No SystemExit is requested from here on. One that was requested while this thread waited for the lock has been
+        # raised: the interpreter checks after each call, and the release of the lock is one.
         del kept
-        if not self._is_given_up:
+        if not self._is_abandoned:
             self._shared.ends.add(End(self.index, self.native_id or 0, status))
 
-    def give_up(self) -> None:
-        """Let another thread take its place, now or when it has ended."""
+    def abandon(self) -> None:
+        """Report the end of this thread, now or when it really ends, so that another takes its place."""
         with self._lock:
             self._is_dismissed = True
             if not self._is_busy or self._has_ended:
                 return
-            self._is_given_up = True
+            self._is_abandoned = True
             self._interrupt()
         self._shared.ends.add(End(self.index, self.native_id or 0, 0, self._keep))
 
     def dismiss(self) -> None:
-        """Let it take no task any more, and end as soon as it can."""
+        """Take no more tasks, and end as soon as possible."""
         with self._lock:
             self._is_dismissed = True
             self._interrupt()
 
     def _interrupt(self) -> None:
-        """Raise SystemExit in it when it next runs Python code; once."""
-        # Not while `threading` begins and ends it, which would be left undone.
+        """Raise SystemExit in this thread when it next runs Python code, once."""
+        # Not while `threading` starts or ends the thread, which would stay incomplete.
         if self._has_begun and not (self._has_ended or self._is_interrupted):
             self._is_interrupted = True
             _raise_in(ctypes.c_ulong(self.ident or 0), _SYSTEM_EXIT)
             if sys.version_info < (3, 12):
-                # Until it has come, which takes long where C code hangs, all threads look for it, and one that calls a
-                # function under a profiler does nothing else. They stop looking when one comes, and a thread looks for
-                # its own again when it goes on: so let one come here.
+                # While the exception is pending, all threads check for it, and a thread under a profiler does nothing else.
+                # It stays pending for long if C code hangs. The checks stop when any exception comes, so raise one here.
+                # The other thread checks for its own when it continues.
                 try:
                     _raise_in(ctypes.c_ulong(threading.get_ident()), _SYSTEM_EXIT)
                     for _ in range(100):
@@ -141,7 +140,7 @@ class _WorkerThread(threading.Thread):
                     pass
 
     def stack(self) -> str:
-        """Its Python stack, as `faulthandler` would write it."""
+        """Return its Python stack, in the format of `faulthandler`."""
         lines = [f"Thread {self.native_id} (most recent call first):"]
         frame = sys._current_frames().get(self.ident or 0)
         while frame is not None:
@@ -172,13 +171,10 @@ class _WorkerThread(threading.Thread):
 
 
 class ThreadWorkers:
-    """The threads of a pool; see `dali_like.engine.pool.workers.Workers`, and the module's text.
+    """The threads of a pool. Implements `dali_like.engine.pool.workers.Workers`.
 
-    They are ended by `stop`, or when the workers is dropped, or at the end of the program.
-
-    Args:
-        tasks, done: the workers' ends of the pipes, as of `dali_like.engine.backends.processes.ProcessWorkers`.
-        farewell: called before the threads are waited for, so that they find the end. Must not refer to the workers.
+    They end with `stop`, when this object is garbage, or at the exit of the program. Takes the arguments of
+    `dali_like.engine.pool.workers.StartWorkers`.
     """
 
     def __init__(
@@ -186,17 +182,25 @@ class ThreadWorkers:
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> None:
         shared, *own = (pipe.fileno() for pipe in tasks)
-        channels = Channels(shared, tuple(own), done.fileno(), space, options.num_workers, options.measures)
+        channels = Channels(
+            tasks=shared,
+            own_tasks=tuple(own),
+            done=done.fileno(),
+            space=space,
+            num_workers=options.num_workers,
+            measures=options.measures,
+        )
         self.exitcodes: dict[int, int] = {}
         self.pids = [0] * options.num_workers
-        self.has_waiting_tasks = False  # what a thread has taken is in its cell
+        self.has_waiting_tasks = False  # a thread moves a task from the pipe to its cell at once
         self._sources = sources
-        self._shared = _Shared(channels, (*tasks, done), farewell)
+        self._shared = _Shared(channels, (*tasks, done), send_stop)
         ends = self._shared.ends
         self.control, self.read_news, self.wait_for_news = ends.control, ends.read_news, ends.wait_for_news
         self.take_end = ends.take_end
@@ -206,29 +210,29 @@ class ThreadWorkers:
             self.start(worker)
 
     def start(self, worker: int) -> None:
-        """Start a worker that is not running, or that has been given up."""
+        """Start a worker that is not running, or whose thread has been abandoned."""
         thread = self._workers[worker] = _WorkerThread(worker, self._shared, self._sources)
         thread.start()
         self._shared.threads = {thread, *filter(threading.Thread.is_alive, self._shared.threads)}
         self.pids[worker] = thread.native_id or 0
 
     def signal(self, worker: int, number: int) -> None:
-        """Give a thread up, or let its stack be written where a process would write it; other signals do not reach it."""
+        """Abandon a thread on SIGKILL, or write its stack to the message area on STACK_SIGNAL. Ignore other signals."""
         if number == STACK_SIGNAL:
             leave_message(worker, self._shared.channels, self._workers[worker].stack().encode())
         elif number == signal.SIGKILL:
-            self._workers[worker].give_up()
+            self._workers[worker].abandon()
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
-        """Give threads that are started from now on other sources."""
+        """Replace the sources of threads that start from now on."""
         self._sources = sources
 
     def describe_exit(self, end: End) -> str:
-        """How a thread ended, in words."""
+        """Describe the end of a thread."""
         return f"ended with exit code {end.exitcode}"
 
     def stop(self) -> None:
-        """End all threads, and wait until they are gone; warn of those whose callbacks do not return."""
+        """Stop all threads, and wait for their ends. Warn about threads whose callbacks do not return."""
         for thread in finish(self._finalizer) or ():
             warnings.warn(
                 f"{thread.name} (thread {thread.native_id}) is in a callback that does not return, and Python cannot "
@@ -239,11 +243,11 @@ class ThreadWorkers:
 
 
 def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
-    """Let threads finish their tasks, ask those to end at once that do not, and wait; those that go on nevertheless."""
+    """Tell the threads to stop, raise SystemExit in the slow ones, and return the threads that still run."""
     if shared.pid != os.getpid() or shared not in _not_stopped:
         return ()
-    with contextlib.suppress(OSError):  # they have been told before, and that has been interrupted
-        shared.farewell()
+    with contextlib.suppress(OSError):  # an interrupted call has already closed the pipe
+        shared.send_stop()
     _join(shared, _GRACE_S)
     for thread in list(shared.threads):
         if thread is not threading.current_thread():
@@ -256,7 +260,7 @@ def _stop(shared: _Shared) -> Sequence[_WorkerThread]:
 def _join(shared: _Shared, most_s: float) -> None:
     deadline_s = time.monotonic() + most_s
     for thread in list(shared.threads):
-        if thread is not threading.current_thread():  # whose callback closes the pipeline, say
+        if thread is not threading.current_thread():  # the callback of a worker may close the pipeline
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
 
@@ -265,8 +269,8 @@ def _stop_all() -> None:
         _stop(shared)
 
 
-# When the program ends, before the thread pools that callbacks may use: these functions are called in the reverse order of
-# their registration, and those of `atexit` after them.
+# Runs at the exit of the program, before the thread pools that callbacks may use end: Python calls these functions in the
+# reverse order of their registration, and the functions of `atexit` after them.
 threading._register_atexit(_stop_all)  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""Identity of a batch: which source, epoch and samples, and which worker computes it."""
+"""Identity of a batch: its source, epoch and samples, and the worker that computes it."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ class Sizes(NamedTuple):
     """The batches of an epoch of known length.
 
     Attributes:
-        num_batches: how many there are.
-        last: samples in the last of them.
+        num_batches: the number of batches.
+        last: samples in the last batch.
     """
 
     num_batches: int
     last: int
 
 
-#: In the place of a worker's number: whoever is free.
+#: In place of a worker's number: any worker.
 ANY_WORKER = -1
 
 
 class BatchKey(NamedTuple):
-    """Which batch: everything that its samples depend on, who is to make it, and when it is needed.
+    """Identity of a batch: everything that its samples depend on, its worker, and its order.
 
     Attributes:
-        source: by number.
-        epoch, iteration: for the callback.
+        source: number of the source.
+        epoch, iteration: numbers for the callback.
         first_sample: idx_in_epoch of its first sample.
-        size: how many samples it has, or how many at most.
-        worker: the one that must make it, or ANY_WORKER.
-        turn: batches with lower numbers are needed earlier.
-        request: what is sent along to a source that wants to be told what to make.
-        parts: how many parts a batch of size 1 is made of that one task makes as a whole; a task may fail at any of them.
+        size: number of samples; the last batch of an iterable may have fewer.
+        worker: the only worker that can compute it, or ANY_WORKER.
+        turn: order of need. Batches with lower numbers are needed earlier.
+        request: bytes for a request source.
+        parts: for a batch of size 1 that one task computes as a whole: number of its parts. An error names one of them.
     """
 
     source: int
@@ -47,10 +47,10 @@ class BatchKey(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The first number that no sample has, or no part."""
+        """The end of the range of sample numbers, or of part numbers."""
         return max(self.size, self.parts)
 
     @property
     def words(self) -> tuple[int, ...]:
-        """What the header of its slot says."""
+        """The words for the header of its slot."""
         return self[:5]

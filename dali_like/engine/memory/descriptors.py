@@ -1,8 +1,8 @@
-"""File descriptors with an owner.
+"""File descriptors with an owner, in the main process and in forkservers.
 
-A forked child inherits every descriptor of its parent. Those of other pipelines would keep their pipes open and count
-against its limits, so the forkserver closes all but its own; a plain number could not be closed safely, since whoever else
-holds it might close it again when it means something new.
+A forked child inherits every descriptor of its parent. Descriptors of other pipelines would keep their pipes open, and count
+against the child's limits. So the forkserver closes all but its own. Plain numbers could not be closed safely: the owner
+might close the same number again when it belongs to another file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FIRST_FREE = 3
 
 
 class Descriptor:
-    """A file descriptor that is closed once: by `close`, or when its owner is gone.
+    """A file descriptor that is closed exactly once: by `close`, or with the garbage collection of this object.
 
-    It is moved away from the numbers of the standard streams, should those be free: somebody may open them one day.
+    If the number is one of a closed standard stream, it is replaced: the program may open that stream again.
     """
 
     _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
     _fd = -1
-    _close = staticmethod(os.close)  # the end of a program takes modules apart before everybody has closed theirs
+    _close = staticmethod(os.close)  # at the exit of the program, modules may be empty before the last descriptor is closed
 
     def __init__(self, fd: int) -> None:
         if fd < _FIRST_FREE:
@@ -39,17 +39,17 @@ class Descriptor:
         self._open.add(self)
 
     def fileno(self) -> int:
-        """The number; -1 when closed."""
+        """Return the number; -1 when closed."""
         return self._fd
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until there is something to be read, or nothing will be any more; whether that is so in time."""
+        """Wait until it is readable or at end of file. Return False after the timeout."""
         poll = select.poll()
         poll.register(self, select.POLLIN)
         return bool(poll.poll(timeout_s * 1000))
 
     def close(self) -> None:
-        """Close it, unless that has been done."""
+        """Close it. Calling it again does nothing."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             self._close(fd)
@@ -59,39 +59,39 @@ class Descriptor:
 
     @classmethod
     def close_all_but(cls, kept: Collection[Descriptor]) -> None:
-        """In a forked child: close all that the parent had open except those given."""
+        """Close all descriptors that the parent had open, except `kept`. For forked children."""
         for descriptor in list(cls._open):
             if descriptor not in kept:
                 descriptor.close()
 
 
 class Alarm(Descriptor):
-    """A descriptor by which a thread of this process wakes another one that waits for it to be readable."""
+    """A descriptor that one thread makes readable to wake another thread of this process."""
 
     def __init__(self) -> None:
         super().__init__(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
 
     def ring(self) -> None:
-        """Let it be readable."""
+        """Make it readable."""
         os.eventfd_write(self.fileno(), 1)
 
     def clear(self) -> None:
-        """Let it not be, until it rings again."""
-        with suppress(BlockingIOError):  # it has not rung
+        """Make it unreadable until the next `ring`."""
+        with suppress(BlockingIOError):  # it was unreadable
             os.eventfd_read(self.fileno())
 
 
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib
-    """A context in which workers are started, and the error says what to do if there are no descriptors for that.
+    """Context manager for the start of workers: turns EMFILE and ENFILE into an error with advice.
 
-    It is no generator: from Python 3.12 on, the frame of one would keep itself and what failed alive, and with it the
-    descriptors that are there.
+    It is no generator: from Python 3.12 on, the frame of a generator would keep itself, the failed object and its
+    descriptors alive.
 
     Args:
-        whose: what they are for, for the message.
+        whose: the object that needs the descriptors, for the message.
 
     Raises:
-        DescriptorLimitError: there are not.
+        DescriptorLimitError: there are too few descriptors.
     """
 
     __slots__ = ("_whose",)

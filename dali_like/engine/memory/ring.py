@@ -1,13 +1,14 @@
-"""The slots that batches travel in, and the leases that keep them.
+"""Slots of batches, and leases that keep them from being reused. Runs in the main process.
 
-Slots live in the shared space of the main process, which alone makes, reuses and frees them. A slot is handed to the user
-under a `Lease`: while any array that was made of it is alive, so is the lease, and the slot is not used again. The
-finalizer of a lease may run in any thread and at any instruction, so it only appends to a deque; the slot returns to the
-ring when the main thread next asks for one. In a forked child it does nothing: the slot is the parent's.
+Slots lie in the shared space. Only the main process makes, reuses and frees them. The user gets a slot under a `Lease`:
+while any array over the slot is alive, so is the lease, and the slot is not reused. The finalizer of a lease may run in any
+thread and at any instruction, so it only appends to a deque. The slot returns to the ring when the main thread next acquires
+one. In a
+forked child the finalizer does nothing: the slot belongs to the parent.
 
-A lease keeps the shared space. Closing a pipeline therefore never invalidates a batch that somebody holds.
+A lease keeps the shared space, so closing a pipeline never invalidates a batch that the user holds.
 
-What a GPU may still read when its lease ends lies under a fence, too: see `dali_like.engine.memory.space.Observer`.
+A GPU may still read a slot when its lease ends. Then a fence keeps it, see `dali_like.engine.memory.space.Fence`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from dali_like.engine.memory.protocol import DESCRIPTOR_WORDS, DTYPES, PAGE_BYTE
 from dali_like.engine.memory.slot_layout import SlotLayout
 from dali_like.engine.memory.space import Fence, SharedSpace
 
-#: Pages of regions that one unusually large batch has touched are given back when the slot is reused and they are more than
-#: this many times what batches normally need, and so many bytes. Giving back and touching again costs about ten copies.
+#: A reused slot frees the pages of its regions if they exceed the usual need by this factor, plus this many bytes: one large
+#: batch must not keep memory forever. Freeing and touching pages again costs about ten copies.
 _EXCESS = 4
 _EXCESS_BYTES = 1 << 24
-#: So many slots are acquired between two looks at how many are too many.
+#: Acquisitions between two checks for slots that are not needed.
 _TRIM_EVERY = 32
-#: More free slots than this are given back at once: somebody has held many batches, and does no longer.
+#: Free slots beyond this number are freed at once: the user held many batches, and has dropped them.
 _MOST_FREE = 16
 
 
@@ -38,12 +39,12 @@ class Slot:
     """An extent of the shared space that holds one batch of one source.
 
     Attributes:
-        offset: where it begins in the space.
-        header: its words, see `dali_like.engine.memory.protocol.Header`, and a descriptor for each output.
-        marks: for each task, how many bytes of its region have memory behind them.
-        counts: for each task, how many samples it has turned out to have.
-        descriptors: shape (capacity, outputs, DESCRIPTOR_WORDS): where samples lie that are not all in rows.
-        holds: how many besides the first must give it back before it is used again.
+        offset: its offset in the space, in bytes.
+        header: the words of `dali_like.engine.memory.protocol.Header`, then a descriptor for each output.
+        marks: for each task, the bytes of its region that have memory behind them.
+        counts: for each task, its number of samples.
+        descriptors: places of samples outside of rows; shape (capacity, outputs, DESCRIPTOR_WORDS).
+        holds: number of `release` calls to wait for besides the first, before the slot is reused.
     """
 
     __slots__ = ("counts", "descriptors", "header", "holds", "marks", "offset", "slot_layout", "space")
@@ -66,35 +67,35 @@ class Slot:
 
     @property
     def page(self) -> int:
-        """The page that the slot begins on."""
+        """The first page of the slot."""
         return self.offset // PAGE_BYTES
 
     @property
     def committed_bytes(self) -> int:
-        """How much memory is behind the regions."""
+        """The memory behind the regions, in bytes."""
         return int(self.marks.clip(0, self.slot_layout.region_bytes).sum())
 
     def discard_regions(self) -> None:
-        """Give back the pages behind the regions."""
+        """Free the pages behind the regions."""
         self.marks[:] = 0
         self.space.discard(
             self.offset + self.slot_layout.resident_bytes, self.slot_layout.slot_bytes - self.slot_layout.resident_bytes
         )
 
     def discard(self) -> None:
-        """Give all pages back, but not the address space: takes no lock, and so may be called by a finalizer."""
+        """Free all pages, but not the address space. Takes no lock, so finalizers may call it."""
         self.space.discard(self.offset, self.slot_layout.slot_bytes)
 
     def free(self) -> None:
-        """Give back everything."""
+        """Free the pages and the address space."""
         self.space.free(self.offset, self.slot_layout.slot_bytes)
 
 
 class Ring:
-    """The slots of one source.
+    """The slots of one source. Implements `Lessor` and `dali_like.engine.memory.space.Keeper`.
 
     Attributes:
-        num_slots: how many there are, free and in use.
+        num_slots: number of slots, free and in use.
     """
 
     def __init__(self, space: SharedSpace, slot_layout: SlotLayout) -> None:
@@ -110,12 +111,12 @@ class Ring:
 
     @property
     def num_free(self) -> int:
-        """How many slots nobody uses. Any thread may ask."""
+        """The number of free slots. Any thread may read it."""
         return len(self._free) + len(self._returned)
 
     @property
     def slot_layout(self) -> SlotLayout:
-        """The slot_layout of the slots that `acquire` gives."""
+        """The layout of the slots that `acquire` returns. Setting it frees all free slots."""
         return self._slot_layout
 
     @slot_layout.setter
@@ -125,13 +126,13 @@ class Ring:
         self._drop_free()
 
     def acquire(self, usual_region_bytes: int) -> Slot:
-        """A slot that nobody uses, of the current slot_layout; the one used last if there are several, as it is warm.
+        """Return a free slot of the current layout: the one used last, because it may be in the CPU's caches.
 
         Args:
-            usual_region_bytes: what batches normally use of all regions together.
+            usual_region_bytes: usual memory of all regions of a batch together.
 
         Raises:
-            OutOfMemoryError: a new slot was needed, and there is no memory for it.
+            OutOfMemoryError: there is no free slot, and no memory for a new one.
         """
         self._collect()
         self._trim()
@@ -145,12 +146,12 @@ class Ring:
         return slot
 
     def hold(self, slot: Slot) -> Lease[Slot]:
-        """Keep a slot that somebody may still be writing to from being used again, even when it has been given back."""
+        """Keep a slot from being reused, even after its release, while a hanging thread may write to it."""
         slot.holds += 1
         return Lease(self, slot)
 
     def release(self, slot: Slot) -> None:
-        """Give a slot back. May be called from any thread; in a forked child it must not be."""
+        """Return a slot to the ring. Any thread may call it, but not a forked child."""
         fence = self._space.fence()
         if self._closed:
             if fence is not None:
@@ -163,7 +164,7 @@ class Ring:
             self._returned.append((slot, fence))
 
     def close(self) -> None:
-        """Give the memory of all slots back, now or when their leases end."""
+        """Free the memory of all slots, now or when their leases end."""
         self._closed = True
         self._collect(waits=True)
         for slot in self._free:
@@ -171,7 +172,7 @@ class Ring:
         self._free = []
 
     def drop_free(self) -> None:
-        """Give back the memory of the slots that nobody uses, or that only their fences keep."""
+        """Free the memory of all free slots. Waits for fences."""
         self._collect(waits=True)
         self._drop_free()
 
@@ -181,8 +182,8 @@ class Ring:
         self._free = []
 
     def _trim(self) -> None:
-        """Give back the slots that have not been needed for a while: so many as were free at every moment of it."""
-        # One of them is about to be taken. Dropping that one would make a new slot for it, whose pages are not there yet.
+        """Free as many slots as were free at every moment since the last check."""
+        # One free slot is about to be acquired. If that were freed, a new slot without pages would replace it.
         self._least_free = min(self._least_free, max(len(self._free) - 1, 0))
         self._acquired += 1
         if self._acquired % _TRIM_EVERY == 0:
@@ -192,7 +193,7 @@ class Ring:
             self._least_free = len(self._free)
 
     def _collect(self, *, waits: bool = False) -> None:
-        """Take in the slots that have been given back and whose fences have passed; or wait for these."""
+        """Collect returned slots whose fences have passed. With `waits`, wait for the fences."""
         for _ in range(len(self._returned)):
             slot, fence = self._returned.popleft()
             if fence is not None and waits:
@@ -217,14 +218,14 @@ _Memory_contra = TypeVar("_Memory_contra", contravariant=True)
 
 
 class Lessor(Protocol[_Memory_contra]):
-    """Whose memory is leased: a `Ring` its slots, say."""
+    """The owner of leased memory, for example a `Ring` of its slots."""
 
     def release(self, memory: _Memory_contra, /) -> None:
-        """Take memory back. Called by finalizers: in any thread, at any instruction, so no lock may be taken."""
+        """Take memory back. Called by finalizers, in any thread and at any instruction: must not take a lock or raise."""
 
 
 class Lease(Generic[_Memory_contra]):
-    """Keeps memory from being used again for as long as the lease lives."""
+    """Keeps memory from being reused while the lease is alive. Its finalizer calls `Lessor.release`, but not in a fork."""
 
     __slots__ = ("_lessor", "_memory", "_pid")
 
@@ -239,7 +240,7 @@ class Lease(Generic[_Memory_contra]):
 
 
 class _Export:
-    """Memory of a slot in the form that NumPy makes arrays of; the array keeps this object, and this the lease."""
+    """Memory of a slot with NumPy's array interface. The array keeps this object, and this object keeps the lease."""
 
     __slots__ = ("__array_interface__", "_lease")
 
@@ -249,17 +250,17 @@ class _Export:
 
 
 def leased_array(lease: Lease[Any] | None, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A writable array over memory of a slot that keeps the slot leased, if a lease is given."""
+    """Return a writable array over memory of a slot. The array keeps the lease, if there is one."""
     return np.asarray(_Export(lease, address, shape, dtype))
 
 
 class SampleList(Sequence[NDArray[Any]]):
-    """The samples of one output that do not lie in rows: arrays made of their descriptors when they are asked for.
+    """The samples of one output that lie outside of rows. Each access makes an array from a descriptor.
 
     Args:
-        lease: of the slot.
-        address: where the slot begins.
-        descriptors: shape (samples, DESCRIPTOR_WORDS); a copy, since those in the slot stay the worker's.
+        lease: a lease of the slot.
+        address: address of the slot in this process.
+        descriptors: shape (samples, DESCRIPTOR_WORDS). They are copied, because the worker may still write to the slot.
     """
 
     def __init__(self, lease: Lease[Any], address: int, descriptors: NDArray[np.int64]) -> None:
@@ -277,11 +278,11 @@ class SampleList(Sequence[NDArray[Any]]):
         return leased_array(self._lease, self._address + words[Word.OFFSET], self.shape(index), DTYPES[words[Word.DTYPE]])
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """The shape of one sample."""
+        """Return the shape of one sample."""
         words = self._words[index]
         return tuple(words[Word.SHAPE : Word.SHAPE + words[Word.NDIM]])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype that all samples have."""
+        """The dtype of all samples."""
         return DTYPES[self._words[0][Word.DTYPE]]

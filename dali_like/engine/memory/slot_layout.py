@@ -1,6 +1,6 @@
-"""Where things lie in the slots of a source: computed once for each shape of its batches.
+"""Offsets of the parts of a slot, computed once for each schema of a source's batches.
 
-The main process makes a `SlotLayout`; workers read the same numbers from a slot's header.
+The main process makes a `SlotLayout`. Workers read the same numbers from a slot's header.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from dali_like.engine.memory.protocol import (
     align,
 )
 
-#: A batch is cut into a few tasks for each worker, so that the slow and the fast ones even out, but into no more than the
-#: pipes and the main process can take: each costs a report, and each report may wake the main process.
+#: A batch has a few tasks for each worker, so that slow and fast tasks even out. The maximum bounds the cost: each task
+#: takes a report, and each report may wake the main process.
 TASKS_PER_WORKER = 2
 MOST_TASKS = 32
 
@@ -32,17 +32,17 @@ _numbers = itertools.count(1)
 
 
 def task_size(batch_size: int, num_workers: int, tasks_per_worker: int = TASKS_PER_WORKER) -> int:
-    """How many samples make a task. Without workers, all."""
+    """Return the number of samples in a task. Without workers, a task has all samples."""
     return -(-batch_size // max(1, min(tasks_per_worker * num_workers, MOST_TASKS)))
 
 
 class OutputSchema(NamedTuple):
-    """What is known of an output before its samples are there.
+    """The expected schema of an output.
 
     Attributes:
         dtype: code of the element type in `DTYPES`, or UNKNOWN.
         ndim: number of dimensions, or UNKNOWN.
-        shape: the shape that all samples are expected to have: they get rows. None: they go to regions.
+        shape: the expected shape of all samples, which then get rows; None: samples go to regions.
     """
 
     dtype: int = UNKNOWN
@@ -55,23 +55,23 @@ class OutputSchema(NamedTuple):
 
 
 class SlotLayout:
-    """The inner measures of a slot; offsets count from its start. None of them changes.
+    """Layout of a slot. Immutable; offsets count from the start of the slot, in bytes.
 
     Args:
-        capacity: number of samples a batch may have.
+        capacity: maximum number of samples of a batch.
         task_size: number of samples in a task.
         region_bytes: address space of the region of one task.
-        outputs: what is expected of each output.
-        request_bytes: room for what the main process sends along with a batch.
+        outputs: the schema of each output.
+        request_bytes: room for the request of a batch.
 
     Attributes:
-        rows: offset of each output's rows; UNKNOWN for those without.
-        resident_bytes: everything before the regions; memory is put behind it when the slot is made.
+        rows: offset of each output's rows; UNKNOWN without rows.
+        resident_bytes: size of everything before the regions. It has memory from the creation of the slot on.
         slot_bytes: address space of the slot.
-        sample_bytes: what the rows of a sample take.
+        sample_bytes: size of one sample's rows, all outputs together.
         all_dense: whether every output has rows.
-        dense_rows: of each output that has, their offset, the shape of one, and its dtype.
-        header: the words of the header and of the descriptors that follow it, to be completed for each batch.
+        dense_rows: offset, shape and dtype of the rows of each output with rows.
+        header: template of the header and of the outputs' descriptors; each batch fills in its words.
     """
 
     def __init__(
@@ -112,26 +112,26 @@ class SlotLayout:
         self.header = self._make_header()
 
     def num_tasks(self, batch_size: int) -> int:
-        """How many tasks a batch of `batch_size` samples has."""
+        """Return the number of tasks of a batch with `batch_size` samples."""
         return -(-batch_size // self.task_size)
 
     @property
     def counts_offset(self) -> int:
-        """Where the counts begin."""
+        """Offset of the counts."""
         return self.marks_offset + self.num_tasks(self.capacity) * WORD_BYTES
 
     @property
     def request_offset(self) -> int:
-        """Where the request begins."""
+        """Offset of the request."""
         return self.marks_offset + 2 * self.num_tasks(self.capacity) * WORD_BYTES
 
     def region_offset(self, task: int) -> int:
-        """Where the region of a task begins."""
+        """Return the offset of the region of a task."""
         return self.resident_bytes + task * self.region_bytes
 
     def _make_header(self) -> NDArray[np.int64]:
         words = np.zeros(HEADER_WORDS + DESCRIPTOR_WORDS * len(self.outputs), np.int64)
-        words[Header.GEOMETRY] = next(_numbers)
+        words[Header.LAYOUT] = next(_numbers)
         words[Header.CAPACITY] = self.capacity
         words[Header.TASK_SIZE] = self.task_size
         words[Header.NUM_OUTPUTS] = len(self.outputs)
@@ -158,10 +158,9 @@ def describe_rows(
 
     Args:
         descriptors: shape (samples, outputs, DESCRIPTOR_WORDS), changed in place.
-        output: which output.
+        output: number of the output.
         row: the descriptor of that output in the header.
-        start: first sample.
-        stop: first sample after the last.
+        start, stop: range of samples.
     """
     part = descriptors[start:stop, output]
     part[:] = row

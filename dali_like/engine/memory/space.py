@@ -1,11 +1,12 @@
-"""One sparse anonymous file, mapped once a process: all memory that passes between processes.
+"""The shared space: one sparse anonymous file, mapped once by each process. It has all memory shared between processes.
 
-The file (`memfd_create`) has no name: nobody else can open it, nothing stays behind whoever is killed, and the size of
-/dev/shm does not matter. It is far larger than it will ever be used; only touched pages cost memory. So nothing is ever
-remapped: growth takes another extent of the address space. It is sealed against shrinking, so that no process can pull
-pages from under another.
+The file (`memfd_create`) has no name: no other program can open it, nothing stays behind after a crash, and the size of
+/dev/shm does not matter. The file is far larger than the memory that is ever used: only touched pages cost memory. So
+nothing is
+ever remapped: growth takes another extent of the address space. The file is sealed against shrinking, so that no process can
+remove pages that another one uses.
 
-The process that creates the space decides who uses which extent. All others map it and follow what they are told.
+The process that creates the space, the main process, allocates and frees extents. All others only map it.
 """
 
 from __future__ import annotations
@@ -30,44 +31,48 @@ from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.memory.protocol import align
 from dali_like.errors import OutOfMemoryError
 
-#: Address space for each byte of memory that the machine has: enough for slots of which a small part is touched, and for a
-#: hundred pipelines in one process.
+#: Address space for each byte of the machine's memory. It suffices for slots with a small touched part, and for a hundred
+#: pipelines in one process.
 _SPACE_PER_MEMORY = 32
 _LEAST_SPACE_BYTES = 1 << 26
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
 
 
 class Keeper(Protocol):
-    """Keeps memory of a space that nobody uses."""
+    """Holder of unused memory of a space, for reuse: a `dali_like.engine.memory.ring.Ring`."""
 
     def drop_free(self) -> None:
-        """Give that memory back."""
+        """Free the unused memory. The thread that uses the pool calls it when memory is short; it may wait for fences."""
 
 
 class Fence(Protocol):
-    """What may still be reading or writing memory that nobody holds any more: a GPU's copies, say."""
+    """Accesses to memory that may go on after the memory is released: copies by a GPU.
+
+    `Observer.fence` makes a fence when memory is released. A ring asks it before it reuses the memory. Valid in any thread.
+    """
 
     def passed(self) -> bool:
-        """Whether that has ended. Raises nothing, and does not wait."""
+        """Return whether the accesses have ended. Must not raise or wait."""
 
     def wait(self) -> None:
-        """Wait until it has ended. Raises nothing."""
+        """Wait until the accesses have ended. Must not raise."""
 
 
 class Observer(Protocol):
-    """Is told which extents of a space have memory for good, and says when such memory may be used again.
+    """Hooks of a GPU into the memory of slots: it pins them, and delays their reuse.
 
-    Its methods are called in any thread; the last two by finalizers, too.
+    The space calls the methods in any thread. Finalizers call `fence` and `freed`, so these must not take a lock that the
+    same thread may hold.
     """
 
     def made(self, address: int, nbytes: int) -> None:
-        """Memory has been put behind an extent."""
+        """Take note of a new extent whose first `nbytes` have memory until `freed`."""
 
     def fence(self) -> Fence | None:
-        """Nobody holds some memory any more: what must have passed before it is used again; None: nothing."""
+        """Return a fence behind all accesses to memory that is being released; None if there are none."""
 
     def freed(self, address: int) -> None:
-        """The memory of the extent that begins there, if there is one, is about to be given back."""
+        """Take note that the extent at an address, if `made` has named it, is about to lose its memory."""
 
 
 class SharedSpace:
@@ -75,12 +80,12 @@ class SharedSpace:
 
     Attributes:
         fd: descriptor of the file.
-        size: bytes of address space.
-        limit_bytes: how much memory may be behind it.
+        size: address space, in bytes.
+        limit_bytes: maximum memory behind it.
         map: the mapping.
-        bytes: the mapping as one array; every view of it keeps the mapping.
-        address: where the mapping begins in this process.
-        observer: is told of the extents that `take` has put memory behind.
+        bytes: the mapping as one array; every view of it keeps the mapping alive.
+        address: address of the mapping in this process.
+        observer: hooks of a GPU; None without one.
     """
 
     _creator = 0
@@ -95,12 +100,12 @@ class SharedSpace:
         self.observer: Observer | None = None
         self._lock = threading.Lock()
         self._free = [(0, size)]
-        self._extents: set[int] = set()  # that the observer has been told of
+        self._extents: set[int] = set()  # offsets that `observer.made` has got
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
     def __del__(self, getpid: Callable[[], int] = os.getpid, remove: int = mmap.MADV_REMOVE) -> None:
-        # Processes that were forked meanwhile, workers of other pipelines among them, may map it for as long as they live.
-        # Whoever keeps ``__main__`` alive, as dill does, lets this happen when modules are empty already.
+        # Free the pages now: forked processes, such as workers of other pipelines, may keep their mappings for long.
+        # The defaults above keep names alive: at the exit of a program that keeps ``__main__`` alive, modules may be empty.
         if self._creator == getpid():
             while self.observer is not None and self._extents:
                 self.observer.freed(self.address + self._extents.pop())
@@ -108,13 +113,13 @@ class SharedSpace:
 
     @classmethod
     def create(cls, limit_bytes: int | None = None) -> SharedSpace:
-        """A new space, as large as the limits of this process allow.
+        """Create a space, as large as the limits of this process allow.
 
         Args:
-            limit_bytes: how much memory may be behind it. Default: half of what is available now.
+            limit_bytes: maximum memory behind it; None: half of the memory that is available now.
 
         Raises:
-            OutOfMemoryError: not even 64 MiB of address space can be had.
+            OutOfMemoryError: less than 64 MiB of address space are free.
         """
         if limit_bytes is None:
             limit_bytes = available_bytes() // 2
@@ -136,12 +141,12 @@ class SharedSpace:
                     raise
                 if not has_collected:
                     has_collected = True
-                    gc.collect()  # pipelines that are closed may be garbage, which keeps their address space
+                    gc.collect()  # closed pipelines may be uncollected garbage that holds address space
                     continue
                 if limit == resource.RLIM_INFINITY or size <= _LEAST_SPACE_BYTES:
                     raise OutOfMemoryError(
-                        f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines, whose batches "
-                        "may still be held, have used it up, or `ulimit -v` limits it"
+                        f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines use it, or "
+                        "`ulimit -v` limits it; drop the batches of other pipelines, or raise `ulimit -v`"
                     ) from None
                 size //= 2
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
@@ -149,16 +154,14 @@ class SharedSpace:
 
     @property
     def used_bytes(self) -> int:
-        """How much memory is behind the space."""
+        """The memory behind the space, in bytes."""
         return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
 
     def take(self, nbytes: int, committed: int) -> int:
-        """Take an extent of at least `nbytes`, put memory behind the first `committed` of them, and return its offset.
-
-        Thread-safe.
+        """Allocate an extent of at least `nbytes`, commit its first `committed` bytes, and return its offset. Thread-safe.
 
         Raises:
-            OutOfMemoryError: as `allocate` and `commit`.
+            OutOfMemoryError: as for `allocate` and `commit`.
         """
         offset = self.allocate(nbytes)
         try:
@@ -172,11 +175,11 @@ class SharedSpace:
         return offset
 
     def fence(self) -> Fence | None:
-        """Nobody holds some memory of this space any more: what must have passed before it is used again."""
+        """Return the fence to wait for before memory that is being released is reused; None: no fence."""
         return self.observer.fence() if self.observer is not None else None
 
     def allocate(self, nbytes: int) -> int:
-        """Take an extent of at least `nbytes`, without memory behind it, and return its offset. Thread-safe.
+        """Allocate an extent of at least `nbytes`, without memory, and return its offset. Thread-safe.
 
         Raises:
             OutOfMemoryError: no free extent is that large.
@@ -196,7 +199,7 @@ class SharedSpace:
         )
 
     def free(self, offset: int, nbytes: int) -> None:
-        """Give an extent back, its pages included. Thread-safe."""
+        """Free an extent and its pages. Thread-safe."""
         nbytes = align(nbytes)
         self.discard(offset, nbytes)
         with self._lock:
@@ -209,16 +212,16 @@ class SharedSpace:
             insort(self._free, (offset, nbytes))
 
     def register(self, keeper: Keeper) -> None:
-        """Make somebody known who keeps memory for later use."""
+        """Add a keeper for `drop_free`. The space holds a weak reference."""
         self._keepers.add(keeper)
 
     def drop_free(self) -> None:
-        """Let all who keep memory for later use give it back."""
+        """Let all keepers free their unused memory."""
         for keeper in list(self._keepers):
             keeper.drop_free()
 
     def reclaim(self) -> None:
-        """Let go of batches that nothing but garbage holds, too. That is slow, and the last thing before an error."""
+        """Collect garbage, which may hold batches, and free unused memory. Slow: the last attempt before an error."""
         gc.collect()
         self.drop_free()
 
@@ -226,7 +229,7 @@ class SharedSpace:
         """Put memory behind an extent now, so that touching it later cannot fail.
 
         Raises:
-            OutOfMemoryError: the limit would be exceeded, or the machine or the control group does not have it.
+            OutOfMemoryError: the limit of the space, of the machine or of a control group would be exceeded.
         """
         self.check(nbytes)
         try:
@@ -237,10 +240,10 @@ class SharedSpace:
             raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses") from error
 
     def check(self, nbytes: int) -> None:
-        """Whether so much memory could be put behind the space now.
+        """Check that `nbytes` more could be committed now.
 
         Raises:
-            OutOfMemoryError: as `commit`.
+            OutOfMemoryError: as for `commit`.
         """
         used = self.used_bytes
         if used + nbytes > self.limit_bytes:
@@ -256,17 +259,17 @@ class SharedSpace:
             )
 
     def discard(self, offset: int, nbytes: int) -> None:
-        """Give the pages of an extent back to the system; it reads as zeros afterwards."""
+        """Free the pages of an extent. It reads as zeros afterwards."""
         if self.observer is not None:
             self._extents.discard(offset)
             self.observer.freed(self.address + offset)
         self.map.madvise(mmap.MADV_REMOVE, offset, nbytes)
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """A view of the space as an array."""
+        """Return an array over the space."""
         return np.ndarray(shape, dtype, self.map, offset)
 
 
 def mib(nbytes: int) -> str:
-    """A number of bytes as messages show it."""
+    """Format a number of bytes for messages."""
     return f"{nbytes / (1 << 20):.1f} MiB"

@@ -1,4 +1,7 @@
-"""What a pool knows of a source: its ring, and what its batches have been like."""
+"""Assemblers: begin batches of one source in slots, learn their schema, and turn finished slots into arrays.
+
+Runs in the main process. An assembler owns the ring of its source.
+"""
 
 from __future__ import annotations
 
@@ -11,44 +14,48 @@ from dali_like.engine.memory.protocol import DTYPES, PAGE_BYTES, UNKNOWN, Header
 from dali_like.engine.memory.ring import Ring, Slot
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema, SlotLayout, task_size
 from dali_like.engine.memory.space import SharedSpace, mib
-from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_layout, position_note
+from dali_like.engine.pool.batch import Batch, Outcome, assemble, describe_sample, fill_up, first_schemas, position_note
 from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.source import LastBatch, Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError, OutOfMemoryError
 
-#: Address space of a task's region: before anything is known of the samples, and at least, once it is.
+#: Address space of a task's region: before the first batch, and the minimum after it.
 _FIRST_REGION_BYTES = 1 << 32
 _LEAST_REGION_BYTES = 1 << 20
-#: Regions have room for tasks this many times as large as the largest seen; they are made anew when less than the second
-#: factor is left.
+#: New regions have room for tasks 16 times as large as the largest so far. Regions are replaced when the factor is below 4.
 _REGION_FACTOR = 16
 _LEAST_REGION_FACTOR = 4
-#: An output that has had several shapes gets rows again after this many batches of one shape.
+#: An output with varying shapes gets rows again after this many batches of one shape.
 _BATCHES_TO_TRUST = 8
-#: A batch for which there should be memory is not tried more often than this without saying so.
+#: Attempts at a batch that there should be memory for, before an error.
 _MOST_SHORTAGES = 3
-#: Tasks that take less time than this are joined, and parted again if they would take longer than that.
+#: Tasks shorter than the first are joined. Joined tasks are split again if they take longer than the second.
 _SHORT_TASK_NS = 5_000_000
 _LONG_TASK_NS = 16_000_000
-#: The regions of a slot take no more than this part of the whole address space, so that there is room for many slots; or
-#: than the second part, where `ulimit -v` leaves so little that samples would not fit otherwise.
+#: The regions of a slot take at most 1/64 of the address space, so that there is room for many slots. They take up to 1/8
+#: if `ulimit -v` leaves so little that samples would not fit otherwise.
 _MAX_SLOT_SHARE = 64
 _MAX_LARGE_SLOT_SHARE = 8
 
-#: Writes the words of a slot's header that say which batch it is for.
+#: Writes the first words of a slot's header, which identify the batch.
 _pack_batch = struct.Struct(f"={Header.BATCH_SIZE + 1}q").pack_into
 
 
 class Assembler(abc.ABC):
-    """What a pool knows of one source: its ring, and how much room its batches need.
+    """Begins and finishes the batches of one source.
 
     Args:
+        capacity: maximum number of samples of a batch.
         task_size: samples in a task.
-        outputs: what is known of the outputs.
-        request_bytes: room for what is sent along with a batch.
+        outputs: the schema of each output, as far as it is known.
+        request_bytes: room for the request of a batch.
 
     Attributes:
-        num_batches, num_samples, made_bytes: what has been made.
+        source: the source.
+        ring: its slots.
+        known: whether a batch has shown the schema of the samples.
+        usual_region_bytes: usual memory of all regions of a batch together; decays slowly.
+        num_batches, num_samples, made_bytes: totals of finished batches.
     """
 
     def __init__(
@@ -57,71 +64,78 @@ class Assembler(abc.ABC):
         source: Source,
         capacity: int,
         task_size: int,
+        *,
         outputs: Sequence[OutputSchema],
         request_bytes: int = 0,
     ) -> None:
         self.source = source
         self._space = space
         self._num_tasks = -(-capacity // task_size)
-        self._most_bytes = space.size // _MAX_SLOT_SHARE  # the regions of all these tasks together
+        self._most_bytes = space.size // _MAX_SLOT_SHARE  # of all regions of a slot together
         self._largest_bytes = 0
         self._sized = False
         self.usual_region_bytes = 0
         self.num_batches = self.num_samples = self.made_bytes = 0
-        #: Whether a batch has shown what samples look like.
         self.known = False
-        #: Whether the layout comes from the first task of a batch that has not been delivered yet.
+        #: Whether the schema comes from the first task of a batch that has not been delivered yet.
         self._guesses = False
         region = self._region_bytes(_FIRST_REGION_BYTES)
         self.ring = Ring(space, SlotLayout(capacity, task_size, region, tuple(outputs), request_bytes))
 
     @property
-    def holds_back(self) -> bool:
-        """Whether other batches wait until the first has shown what samples look like."""
+    def needs_first_batch(self) -> bool:
+        """Whether further batches wait until the first one has shown the schema of the samples."""
         return not self.known
 
     @abc.abstractmethod
     def learn_early(self, batch: Batch, slot: Slot) -> None:
-        """Take the layout from the first task of the first batch, so that the next batches need not wait for all of it."""
+        """Take the schema from the first task of the first batch, so that further batches can begin early."""
 
     @abc.abstractmethod
     def end_of(self, batch: Batch, slot: Slot) -> int:
-        """How many samples a batch has whose tasks have all been reported.
+        """Return the number of samples of a batch whose tasks have all been reported.
 
         Raises:
-            CorruptionError: the counts are not what workers write.
+            CorruptionError: workers cannot have written these counts.
         """
 
     @abc.abstractmethod
     def finish(self, batch: Batch, slot: Slot) -> Outcome:
-        """The outputs of a batch that is complete, or what there is to raise; the slot passes to them."""
+        """Return the outputs of a complete batch, which then own the slot, or the exception to raise."""
 
     @abc.abstractmethod
     def check(self, batch: Batch) -> None:
-        """Hold a batch against what was declared, or delivered before; what differs is its outcome from now on.
+        """Compare a batch with the declared schema, or with batches delivered before. A mismatch becomes its outcome.
 
-        It may have been made when dtypes were only guessed. To be called when the batch is asked for: the first in that
-        order fixes them, and not the one that was made first.
+        Call it when the batch is delivered: the first delivered batch fixes the dtypes, and not the first computed one. The
+        batch may have been computed when dtypes were a guess.
         """
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        """Which sample it is, for messages."""
+        """Describe a sample for messages."""
         return describe_sample(key, sample)
 
     def describe_unfinished(self, key: BatchKey, sample: int) -> str:
-        """What a worker is making that has come to this sample."""
+        """Describe the work of a worker that has reached this sample, for messages."""
         others = ", and perhaps others after it," if self.source.concurrency is not None else ""
         return describe_sample(key, sample, others)
 
     def renew(self, source: Source) -> None:
-        """Take another source in the place of this one."""
+        """Replace the source, and forget its schema where it may differ."""
         self.source = source
 
     def begin(self, batch: Batch, ticket: int) -> Slot:
-        """Give a batch a slot and write the slot's header."""
+        """Give a batch a slot, and write the header of the slot.
+
+        Raises:
+            OutOfMemoryError: there is no memory for a slot.
+        """
         if batch.num_shortages >= _MOST_SHORTAGES:
             batch.num_shortages = 0
-            raise OutOfMemoryError(f"batches need {batch.missing_bytes >> 20} MiB, which the system refuses")
+            raise OutOfMemoryError(
+                f"batches need {batch.missing_bytes >> 20} MiB, which the system refuses; lower the batch size or the "
+                "prefetch depths, or give the process more memory"
+            )
         try:
             slot = self._acquire(batch)
         except OutOfMemoryError:
@@ -135,7 +149,7 @@ class Assembler(abc.ABC):
         return slot
 
     def cut(self, task_size: int) -> None:
-        """Let tasks have so many samples from now on; no fewer than at first."""
+        """Set the number of samples in a task. It must not be smaller than the first one."""
         now = self.ring.slot_layout
         if task_size == now.task_size:
             return
@@ -144,15 +158,16 @@ class Assembler(abc.ABC):
         self._use(task_size=task_size, region_bytes=self._region_bytes(now.region_bytes * task_size // now.task_size))
 
     def fit(self, task_ns: float, num_workers: int, num_ahead: int) -> bool:
-        """Join tasks that are short, or part them again; whether there was a reason to.
+        """Join short tasks, or split them again. Return whether the size changed.
 
-        A task costs as much as a dozen samples, and may wake the main process. But long ones spread evenly, and where fewer
-        batches are on their way than there were, the joined ones may be too few for all workers.
+        The overhead of a task is that of about a dozen samples, and its report may wake the main process. But long tasks
+        even out the load of workers, and joined tasks may be too few for all workers if fewer batches are in flight than
+        before.
 
         Args:
-            task_ns: how long they have taken, on the average.
-            num_workers: that do them; each is to have two on their way.
-            num_ahead: how many batches are.
+            task_ns: mean time of a task, in nanoseconds.
+            num_workers: number of workers; each should have two tasks.
+            num_ahead: number of batches in flight.
         """
         now = self.ring.slot_layout
         usual = self.task_size_for(num_workers)
@@ -169,23 +184,23 @@ class Assembler(abc.ABC):
 
     @abc.abstractmethod
     def task_size_for(self, num_workers: int) -> int:
-        """How many samples a task should have for so many workers."""
+        """Return the number of samples in a task for a number of workers, without joining."""
 
     def give_up_memory(self, batch: Batch, slot: Slot) -> None:
-        """Take note of what a batch would have needed, and free what it has got."""
+        """Record the memory that a batch lacked, and release its slot with all its memory."""
         batch.missing_bytes = batch.short_bytes + slot.committed_bytes
         batch.num_shortages += 1
         slot.discard_regions()
         self.ring.release(slot)
         if self._guesses:
-            # Rows of a shape that may be wrong take memory, too.
+            # Rows take memory for a guessed shape, which may be wrong.
             self._use(outputs=_without_rows(self.ring.slot_layout.outputs))
 
     def enlarge(self, needed: int, task_size: int) -> None:
-        """Make the regions so large that a task of `task_size` samples which needs `needed` bytes fits with room to spare.
+        """Enlarge the regions, so that a task of `task_size` samples with `needed` bytes fits with room to spare.
 
         Raises:
-            OutOfMemoryError: the address space is too small for it.
+            OutOfMemoryError: the address space is too small.
         """
         needed = self._in_tasks_of_now(needed, task_size)
         if needed * self._num_tasks > self._most_bytes:
@@ -201,7 +216,7 @@ class Assembler(abc.ABC):
         self._use(region_bytes=region)
 
     def _note_made(self, batch: Batch, slot: Slot, num_samples: int) -> None:
-        """Take note of a batch that is complete."""
+        """Count a complete batch."""
         self.num_batches += 1
         self.num_samples += num_samples
         self.made_bytes += batch.size * slot.slot_layout.sample_bytes + batch.region_bytes
@@ -217,16 +232,16 @@ class Assembler(abc.ABC):
         return slot
 
     def _note_regions(self, batch: Batch, task_size: int) -> None:
-        """Take note of how much of its regions a batch has used that was made in tasks of so many samples."""
+        """Record the use of regions by a batch that was computed in tasks of `task_size` samples."""
         self.usual_region_bytes = max(batch.region_bytes, self.usual_region_bytes * 7 // 8)
         self._largest_bytes = max(self._largest_bytes, self._in_tasks_of_now(batch.largest_region_bytes, task_size))
 
     def _in_tasks_of_now(self, nbytes: int, task_size: int) -> int:
-        """How much a task would use, where one of `task_size` samples, made before the last cut perhaps, uses `nbytes`."""
+        """Scale the bytes of a task of `task_size` samples to the current size of tasks."""
         return -(-nbytes * self.ring.slot_layout.task_size // task_size)
 
     def _fitting_region_bytes(self) -> int:
-        """How large regions should be, given what has been seen."""
+        """Return the size of regions for the batches seen so far."""
         region = self.ring.slot_layout.region_bytes
         if self._largest_bytes * _LEAST_REGION_FACTOR > region or (self._largest_bytes and not self._sized):
             self._sized = True
@@ -241,7 +256,7 @@ class Assembler(abc.ABC):
         request_bytes: int | None = None,
         task_size: int | None = None,
     ) -> None:
-        """Make slots of another slot_layout from now on."""
+        """Change the layout of slots from now on, if anything differs."""
         now = self.ring.slot_layout
         wanted = (
             now.task_size if task_size is None else task_size,
@@ -258,12 +273,12 @@ class Assembler(abc.ABC):
 
 
 class ArrayAssembler(Assembler):
-    """Of a source of arrays: the first batch shows what they are like, and the next ones follow.
+    """Assembler of a source of arrays. The first batch shows the schema, and later batches follow it.
 
     Args:
-        declared: what the user says about the outputs, where anything.
-        num_workers: how many share a batch; 0 where it is not shared.
-        tasks_per_worker: into how many tasks for each of them it is cut, at most.
+        declared: the declared schema of each output; UNKNOWN where the user declares nothing.
+        num_workers: workers that share a batch; 0: one task has all samples.
+        tasks_per_worker: maximum number of tasks of a batch for each worker.
     """
 
     def __init__(
@@ -271,17 +286,18 @@ class ArrayAssembler(Assembler):
         space: SharedSpace,
         source: Source,
         capacity: int,
+        *,
         declared: Sequence[OutputSchema],
         num_workers: int,
         tasks_per_worker: int = TASKS_PER_WORKER,
     ) -> None:
         size = _task_size(source, capacity, num_workers, tasks_per_worker)
-        super().__init__(space, source, capacity, size, declared)
+        super().__init__(space, source, capacity, size, outputs=declared)
         self._tasks_per_worker = tasks_per_worker
         self._capacity = capacity
         self._streaks: list[tuple[tuple[int, ...] | None, int]] = [(None, 0)] * len(declared)
         self._expected = list(declared)
-        #: The layouts of the batch that was delivered last; many have the same.
+        #: The schemas of the last delivered batch. Dense batches share one tuple, so `check` compares identities.
         self._fixed: tuple[OutputSchema, ...] = ()
 
     def task_size_for(self, num_workers: int) -> int:
@@ -290,12 +306,12 @@ class ArrayAssembler(Assembler):
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         num_samples = min(slot.slot_layout.task_size, batch.key.size)
         if self.source.counts and slot.counts[0] not in (UNKNOWN, num_samples):
-            return  # the last batch of the epoch
+            return  # the last batch of an epoch may be too short to learn from
         try:
-            layouts = first_layout(batch, slot, num_samples, self.source)
+            schemas = first_schemas(batch, slot, num_samples, self.source)
         except DaliLikeError:
-            return  # the batch will fail for the same reason when it is complete
-        self._adopt(layouts)
+            return  # the complete batch will fail for the same reason
+        self._adopt(schemas)
         self._guesses = True
 
     def end_of(self, batch: Batch, slot: Slot) -> int:
@@ -308,8 +324,8 @@ class ArrayAssembler(Assembler):
             expected = min(task_size, size - task * task_size)
             if not UNKNOWN <= count <= expected:
                 raise CorruptionError(
-                    f"a batch of {self.source.name} has {count} samples in a task for {expected}; a callback has written "
-                    "into memory that is not its own"
+                    f"a batch of {self.source.name} has {count} samples in a task for {expected}: a callback has written "
+                    "outside of its own memory; check the native code that it uses"
                 )
             if count not in (UNKNOWN, expected):
                 return task * task_size + count
@@ -320,7 +336,7 @@ class ArrayAssembler(Assembler):
             self.ring.release(slot)
             return StopIteration()
         try:
-            outputs, layouts = assemble(batch, slot, self.ring, self.source)
+            outputs, schemas = assemble(batch, slot, self.ring, self.source)
         except DaliLikeError as error:
             self.ring.release(slot)
             return error
@@ -328,20 +344,20 @@ class ArrayAssembler(Assembler):
         batch.is_last = batch.size < batch.key.size and not self.source.batch
         if not batch.size:
             return outputs
-        batch.layouts = layouts
+        batch.schemas = schemas
         if batch.described:
             self._note_regions(batch, slot.slot_layout.task_size)
-            self._adopt(layouts)
+            self._adopt(schemas)
         if self.source.last_batch is LastBatch.FILL and batch.size < self._capacity:
             return [fill_up(output, self._capacity) for output in outputs]
         return outputs
 
     def check(self, batch: Batch) -> None:
-        layouts, batch.layouts = batch.layouts, None
-        if layouts is None or layouts is self._fixed:
+        schemas, batch.schemas = batch.schemas, None
+        if schemas is None or schemas is self._fixed:
             return
         try:
-            self._fix(batch, layouts)
+            self._fix(batch, schemas)
         except DaliLikeError as error:
             batch.outcome = error
         if any(
@@ -350,8 +366,8 @@ class ArrayAssembler(Assembler):
         ):
             self._use(outputs=_without_rows(self._expected))
 
-    def _fix(self, batch: Batch, layouts: tuple[OutputSchema, ...]) -> None:
-        for j, (seen, expected) in enumerate(zip(layouts, self._expected, strict=True)):
+    def _fix(self, batch: Batch, schemas: tuple[OutputSchema, ...]) -> None:
+        for j, (seen, expected) in enumerate(zip(schemas, self._expected, strict=True)):
             error: DaliLikeError | None = None
             if expected.dtype not in (UNKNOWN, seen.dtype):
                 error = DtypeMismatchError(dtype_text(self.source, j, DTYPES[expected.dtype], DTYPES[seen.dtype]))
@@ -360,21 +376,22 @@ class ArrayAssembler(Assembler):
             if error is not None:
                 add_note(error, position_note(batch, self.source, 0))
                 raise error
-        self._expected = list(layouts)
-        self._fixed = layouts
+        self._expected = list(schemas)
+        self._fixed = schemas
         self._guesses = False
 
     def _adopt(self, seen: tuple[OutputSchema, ...]) -> None:
-        """Follow what a batch has shown: new slots if that changes where samples go or how much room they need."""
-        layouts = tuple(map(self._next_layout, range(len(seen)), self.ring.slot_layout.outputs, seen))
+        """Adopt the schemas of a batch. This changes the layout of slots if samples go elsewhere or need more room."""
+        schemas = tuple(map(self._next_schema, range(len(seen)), self.ring.slot_layout.outputs, seen))
         region = self._fitting_region_bytes()
         self.known = True
-        self._use(outputs=layouts, region_bytes=region)
+        self._use(outputs=schemas, region_bytes=region)
 
-    def _next_layout(self, output: int, now: OutputSchema, seen: OutputSchema) -> OutputSchema:
-        """Rows for the first shape of arrays, until it proves not to be the only one; again after many batches of one shape.
+    def _next_schema(self, output: int, now: OutputSchema, seen: OutputSchema) -> OutputSchema:
+        """Return the next schema of an output: rows for the first shape of arrays, until a sample differs.
 
-        A batch of one sample, say, always has one shape: following each batch would make new slots for each.
+        Rows come back after many batches of one shape. Each change makes new slots, so single batches are not followed: a
+        batch of one sample always has one shape.
         """
         if self.source.is_object(output):
             return OutputSchema(seen.dtype, seen.ndim, None)
@@ -388,8 +405,8 @@ class ArrayAssembler(Assembler):
         return OutputSchema(seen.dtype, seen.ndim, None)
 
 
-def _without_rows(layouts: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:
-    return tuple(OutputSchema(layout.dtype, layout.ndim) for layout in layouts)
+def _without_rows(schemas: Sequence[OutputSchema]) -> tuple[OutputSchema, ...]:
+    return tuple(OutputSchema(schema.dtype, schema.ndim) for schema in schemas)
 
 
 def _task_size(source: Source, capacity: int, num_workers: int, tasks_per_worker: int) -> int:
@@ -397,5 +414,5 @@ def _task_size(source: Source, capacity: int, num_workers: int, tasks_per_worker
         return source.task_size(num_workers)
     if source.batch:
         return capacity
-    # What is in the making in one worker at once is one task.
+    # A worker computes the samples of one task concurrently, so a worker gets one task.
     return task_size(capacity, num_workers, tasks_per_worker if source.concurrency is None else 1)

@@ -63,7 +63,9 @@ class InlinePool:
     """
 
     def __init__(self, sources: Sequence[tuple[Source, Sequence[OutputSchema]]], capacity: int, space: SharedSpace) -> None:
-        self._assemblers = [ArrayAssembler(space, source, capacity, declared, 0) for source, declared in sources]
+        self._assemblers = [
+            ArrayAssembler(space, source, capacity, declared=declared, num_workers=0) for source, declared in sources
+        ]
         self._space = space
         self._runner = InlineRunner(space, [source for source, _ in sources])
         self._due: deque[Batch] = deque()

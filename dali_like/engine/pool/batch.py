@@ -1,4 +1,4 @@
-"""A batch on its way through the workers, and what becomes of it."""
+"""Batches in the main process: the progress of their tasks, and the arrays over their finished slots."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dali_like.engine.worker.source import Source, dtype_text, ndim_text
 from dali_like.errors import CorruptionError, DaliLikeError, DtypeMismatchError, NdimMismatchError
 from dali_like.types import SampleInfo
 
-#: What an output of a batch is: one array where all samples lie in their rows, else the samples.
+#: An output of a batch: one array if all samples lie in rows, else a sequence of samples.
 Output = NDArray[Any] | Sequence[NDArray[Any]]
 
-#: What becomes of a batch: its outputs, or whatever its assembler makes of them, or the exception to raise.
+#: Outcome of a batch: its outputs, or another result of its assembler, or the exception to raise.
 Outcome = Any
 
-#: Larger arrays NumPy does not make, though they had no elements.
+#: NumPy refuses larger arrays, even without elements.
 _MOST_BYTES = 1 << 62
 _ITEM_BYTES = np.array([dtype.itemsize for dtype in DTYPES])
-#: Where a dtype, or a number of dimensions, was seen that another sample of a batch does not have.
+#: Origin of the expected dtype or number of dimensions, for messages.
 _IN_BATCH = " (in sample 0 of the batch)"
 
 
@@ -35,26 +35,26 @@ class Batch:
     """One batch of one source.
 
     Attributes:
-        key: which batch it is.
-        ticket: its number on the wire; a batch that is computed again gets another.
-        slot: where it is assembled; None before and after.
+        key: its identity.
+        ticket: its number in records; a recomputed batch gets a new one.
+        slot: its slot while it is in flight; else None.
         open_tasks: a bit for each task that has not been reported.
         described: a bit for each task whose samples have descriptors.
-        region_bytes, largest_region_bytes: how much of their regions the tasks have used together, and the one most.
-        failed_sample, failed_task, failed_worker: the lowest sample that did not return, its task, and who was making it; if
-            there is none, the end of the batch and -1.
-        first_unmade: the first sample of the tasks that have found no room, or no memory; else the end of the batch.
-        needed_bytes: the most that a task has needed of its region, and has not found there; 0: all have found room.
-        short_bytes: how much memory tasks have asked for, and there was not.
-        cancelled: nobody will ask for it; its slot returns to the ring when no task is on its way any more.
-        fatal: why the sample that failed was given up, if it kills its workers.
-        size: how many samples it has.
-        layouts: what its samples have turned out to be, until that has been held against what they are to be.
-        form: what its samples are expected to be like, where its source is told what to make.
-        is_last: whether the epoch ends with it, before it is full.
-        missing_bytes: how much memory its regions need, where there was not enough the last time.
-        num_shortages: how often in a row that has been so.
-        outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while unknown.
+        region_bytes, largest_region_bytes: used bytes of the tasks' regions: the sum, and the maximum.
+        failed_sample, failed_task, failed_worker: the lowest failed sample, its task and worker; without a failure, the end
+            of the batch and -1.
+        first_unmade: the first sample of the tasks that lacked room or memory; else the end of the batch.
+        needed_bytes: the largest need of a task that did not fit into its region; 0: all tasks fit.
+        short_bytes: memory that tasks could not get, in bytes.
+        cancelled: it will not be delivered; its slot returns to the ring when no task is open any more.
+        fatal: the error of a sample that was given up because it ends its workers.
+        size: number of samples.
+        schemas: the output schemas of its samples, until `Assembler.check` has compared them.
+        schema: the expected sample schema, for request sources.
+        is_last: whether the epoch ends with it, and it is not full.
+        missing_bytes: memory that its regions need, if the last attempt ran out of memory.
+        num_shortages: number of such attempts in a row.
+        outcome: the outputs, or the exception to raise (StopIteration at the end of the epoch); None while incomplete.
     """
 
     __slots__ = (
@@ -68,7 +68,6 @@ class Batch:
         "is_last",
         "key",
         "largest_region_bytes",
-        "layouts",
         "missing_bytes",
         "needed_bytes",
         "num_shortages",
@@ -76,6 +75,7 @@ class Batch:
         "outcome",
         "region_bytes",
         "schema",
+        "schemas",
         "short_bytes",
         "size",
         "slot",
@@ -88,13 +88,13 @@ class Batch:
         self.cancelled = False
         self.schema: Any = None
         self.is_last = False
-        self.layouts: tuple[OutputSchema, ...] | None = None
+        self.schemas: tuple[OutputSchema, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
         self.slot: Slot | None = None
 
     def begin(self, ticket: int, slot: Slot, num_tasks: int) -> None:
-        """Start over with nothing done."""
+        """Reset the progress: all tasks are open."""
         self.ticket = ticket
         self.slot = slot
         self.open_tasks = (1 << num_tasks) - 1
@@ -110,19 +110,19 @@ class Batch:
         self.size = self.key.size
 
     def fail(self, sample: int, task: int, worker: int) -> None:
-        """Record that a sample did not return. What counts in the end is the lowest."""
+        """Record a failed sample. The lowest one determines the exception of the batch."""
         if sample < self.failed_sample:
             self.failed_sample = sample
             self.failed_task = task
             self.failed_worker = worker
 
     def grow(self, needed_bytes: int, task: int) -> None:
-        """Record that the samples of a task need more room. What failed behind them may not be what counts."""
+        """Record that the samples of a task need a larger region. Their failures may be lower than those known."""
         self.needed_bytes = max(self.needed_bytes, needed_bytes)
         self._leave_unmade(task)
 
     def lack(self, short_bytes: int, task: int) -> None:
-        """Record that there was no memory for the samples of a task."""
+        """Record that the samples of a task lacked memory."""
         self.short_bytes += short_bytes
         self._leave_unmade(task)
 
@@ -132,17 +132,17 @@ class Batch:
 
 
 def position_note(batch: Batch, source: Source, sample: int) -> str:
-    """The note on an exception that says which sample it belongs to."""
+    """Return the note of an exception that names its sample."""
     return f"raised by {source.name} for {describe_sample(batch.key, sample)}"
 
 
 def describe_sample(key: BatchKey, sample: int, others: str = "") -> str:
-    """Which sample it is, for messages."""
+    """Describe a sample for messages."""
     return describe_info(SampleInfo(key.first_sample + sample, sample, key.iteration, key.epoch), others)
 
 
 def describe_info(info: SampleInfo, others: str = "") -> str:
-    """Which sample it is, for messages."""
+    """Describe a sample for messages."""
     return (
         f"sample {info.idx_in_batch}{others} of iteration {info.iteration} in epoch {info.epoch_idx} "
         f"(idx_in_epoch {info.idx_in_epoch})"
@@ -150,12 +150,13 @@ def describe_info(info: SampleInfo, others: str = "") -> str:
 
 
 def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list[Output], tuple[OutputSchema, ...]]:
-    """The outputs of a batch whose tasks are all done, and the layout that its samples suggest for the next.
+    """Return the outputs of a batch whose tasks are all done, and the schemas of its samples.
 
-    Takes the slot under a lease that the outputs share.
+    The outputs share a lease of the slot.
 
     Raises:
-        DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
+        CorruptionError: workers cannot have written these descriptors.
+        DtypeMismatchError, NdimMismatchError: the samples differ from each other.
     """
     slot_layout = slot.slot_layout
     size = batch.size
@@ -171,43 +172,44 @@ def assemble(batch: Batch, slot: Slot, ring: Ring, source: Source) -> tuple[list
         return arrays, slot_layout.outputs
     descriptors = slot.descriptors[:size].copy()
     _complete(descriptors, batch, slot)
-    layouts = _layouts(descriptors, batch, slot_layout, source)
+    schemas = _schemas(descriptors, batch, slot_layout, source)
     lease = Lease(ring, slot)
     outputs: list[Output] = []
-    for j, layout in enumerate(layouts):
+    for j, schema in enumerate(schemas):
         table = descriptors[:, j]
-        if layout.shape is not None and _is_contiguous(table[:, Word.OFFSET], layout.row_bytes):
+        if schema.shape is not None and _is_contiguous(table[:, Word.OFFSET], schema.row_bytes):
             first = address + int(table[0, Word.OFFSET])
-            outputs.append(leased_array(lease, first, (size, *layout.shape), DTYPES[layout.dtype]))
+            outputs.append(leased_array(lease, first, (size, *schema.shape), DTYPES[schema.dtype]))
         else:
             outputs.append(SampleList(lease, address, table))
-    return outputs, layouts
+    return outputs, schemas
 
 
 def fill_up(output: Output, size: int) -> Output:
-    """An output with its last sample repeated, in memory of its own, until there are `size`."""
+    """Repeat the last sample of an output, in new memory, until there are `size` samples."""
     missing = size - len(output)
     if isinstance(output, np.ndarray):
         return np.concatenate((output, np.repeat(output[-1:], missing, axis=0)))
     return [*output, *(output[-1].copy() for _ in range(missing))]
 
 
-def _no_samples(layout: OutputSchema) -> NDArray[Any]:
-    return np.empty((0, *(layout.shape or (0,) * max(layout.ndim, 0))), DTYPES[max(layout.dtype, 0)])
+def _no_samples(schema: OutputSchema) -> NDArray[Any]:
+    return np.empty((0, *(schema.shape or (0,) * max(schema.ndim, 0))), DTYPES[max(schema.dtype, 0)])
 
 
-def first_layout(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputSchema, ...]:
-    """The layout that the first samples of a batch suggest.
+def first_schemas(batch: Batch, slot: Slot, num_samples: int, source: Source) -> tuple[OutputSchema, ...]:
+    """Return the schemas of the first samples of a batch.
 
     Raises:
-        DtypeMismatchError, NdimMismatchError: the samples differ among themselves.
+        CorruptionError: workers cannot have written these descriptors.
+        DtypeMismatchError, NdimMismatchError: the samples differ from each other.
     """
     descriptors = slot.descriptors[:num_samples].copy()
-    return _layouts(descriptors, batch, slot.slot_layout, source)
+    return _schemas(descriptors, batch, slot.slot_layout, source)
 
 
 def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
-    """Describe the samples of tasks that put all of theirs into rows."""
+    """Fill in the descriptors of tasks whose samples are all in rows."""
     slot_layout = slot.slot_layout
     expected = slot_layout.header[HEADER_WORDS:].reshape(-1, DESCRIPTOR_WORDS)
     for task in range(slot_layout.num_tasks(batch.size)):
@@ -219,10 +221,10 @@ def _complete(descriptors: NDArray[np.int64], batch: Batch, slot: Slot) -> None:
 
 
 def _check(descriptors: NDArray[np.int64], slot_layout: SlotLayout, source: Source) -> None:
-    """Hold descriptors against the slot: arrays are made of them, and must not reach beyond it.
+    """Check that the arrays of descriptors lie inside the slot.
 
     Raises:
-        CorruptionError: one is not what a worker writes.
+        CorruptionError: a descriptor is invalid.
     """
     words = descriptors.reshape(-1, DESCRIPTOR_WORDS)
     offset, nbytes, dtype, ndim = (words[:, word] for word in (Word.OFFSET, Word.NBYTES, Word.DTYPE, Word.NDIM))
@@ -232,41 +234,42 @@ def _check(descriptors: NDArray[np.int64], slot_layout: SlotLayout, source: Sour
         shape = words[:, Word.SHAPE :]
         inside = np.arange(MAX_NDIM) < ndim[:, None]
         good &= ((shape >= 0) | ~inside).all(axis=1)
-        # In floating point a product cannot wrap around to a number that looks right.
+        # In floating point, a product cannot wrap around to a plausible number.
         lengths = np.where(inside, shape, 1).astype(np.float64)
         good &= lengths.prod(axis=1) * _ITEM_BYTES[dtype] == nbytes
-        # Arrays without elements have limits, too.
+        # NumPy also limits the lengths of arrays without elements.
         good &= np.where(lengths == 0, 1, lengths).prod(axis=1) * _ITEM_BYTES[dtype] < _MOST_BYTES
     if not good.all():
         sample = int((~good).argmax()) // descriptors.shape[1]
         raise CorruptionError(
-            f"the description of sample {sample} of {source.name} is not what a worker writes; a callback has written into "
-            "memory that is not its own"
+            f"the descriptor of sample {sample} of {source.name} is invalid: a callback has written outside of its own "
+            "memory; check the native code that it uses"
         )
 
 
-def _layouts(
+def _schemas(
     descriptors: NDArray[np.int64], batch: Batch, slot_layout: SlotLayout, source: Source
 ) -> tuple[OutputSchema, ...]:
-    """The layout of each output, if the descriptors may be believed and the samples are of one dtype and ndim.
+    """Return the schema of each output.
 
     Raises:
-        CorruptionError, DtypeMismatchError, NdimMismatchError: not so.
+        CorruptionError: a descriptor is invalid.
+        DtypeMismatchError, NdimMismatchError: the samples differ in dtype or ndim.
     """
-    # Most is seen from the least and the greatest of each word, which takes a few steps whatever the size of the batch.
+    # The minimum and maximum of each word decide nearly everything, in a few steps for any size of the batch.
     words = np.ascontiguousarray(descriptors.transpose(1, 2, 0))
-    layouts = []
+    schemas = []
     for output, (least, most) in enumerate(zip(words.min(axis=2).tolist(), words.max(axis=2).tolist(), strict=True)):
-        layout = _layout(least, most, words[output], slot_layout.slot_bytes)
-        if layout is None:
+        schema = _schema(least, most, words[output], slot_layout.slot_bytes)
+        if schema is None:
             _check(descriptors, slot_layout, source)
             raise _mismatch(descriptors[:, output], batch, source, output)
-        layouts.append(layout)
-    return tuple(layouts)
+        schemas.append(schema)
+    return tuple(schemas)
 
 
-def _layout(least: list[int], most: list[int], words: NDArray[np.int64], slot_bytes: int) -> OutputSchema | None:
-    """The layout of an output, by the least and the greatest value of each word; None if anything is wrong with it."""
+def _schema(least: list[int], most: list[int], words: NDArray[np.int64], slot_bytes: int) -> OutputSchema | None:
+    """Return the schema of an output by the minimum and maximum of each word; None if anything is wrong."""
     offset, nbytes, dtype, ndim = least[: Word.SHAPE]
     if [dtype, ndim] != most[Word.DTYPE : Word.SHAPE] or not (0 <= dtype < len(DTYPES) and 0 <= ndim <= MAX_NDIM):
         return None
@@ -276,7 +279,7 @@ def _layout(least: list[int], most: list[int], words: NDArray[np.int64], slot_by
     if int((words[Word.OFFSET] + words[Word.NBYTES]).max()) > slot_bytes:
         return None
     item_bytes = DTYPES[dtype].itemsize
-    # Arrays without elements have limits, too.
+    # NumPy also limits the lengths of arrays without elements.
     if math.prod(length or 1 for length in most_shape) * item_bytes >= _MOST_BYTES:
         return None
     if shape == most_shape:
@@ -287,7 +290,7 @@ def _layout(least: list[int], most: list[int], words: NDArray[np.int64], slot_by
 
 
 def _mismatch(table: NDArray[np.int64], batch: Batch, source: Source, output: int) -> DaliLikeError:
-    """What to say of samples of different dtypes or numbers of dimensions."""
+    """Return the error for samples that differ in dtype or number of dimensions."""
     dtype, ndim = int(table[0, Word.DTYPE]), int(table[0, Word.NDIM])
     differs = table[:, Word.DTYPE] != dtype
     if differs.any():

@@ -1,8 +1,7 @@
-"""What workers leave in shared memory besides batches, as the main process reads it.
+"""Cells and message areas of workers, as the main process reads them. Both outlive the worker.
 
-In its cell a worker names the task that it has taken last and the sample that it is on; there it counts what it has
-replaced and skipped. In its message area it says why it could not start, and `faulthandler` writes its Python stack there,
-when it is asked for it and when it crashes. All of that stays when the worker dies.
+A worker writes its cell: its last task and current sample, and counts of replaced and skipped samples. Its message area has
+the error of its start, or Python stacks: `faulthandler` writes one on request, and when the process crashes.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from dali_like.engine.worker.exceptions import read_message
 
 _LITTLE: Literal["little"] = "little"
 
-#: How `faulthandler` begins when the process crashes.
+#: First words of `faulthandler` after a crash.
 _CRASH = "Fatal Python error"
 _CRASH_SIGNALS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
 
 
 def pid_in_cell(space: SharedSpace, worker: int) -> int:
-    """The process id of a worker that has come to where it takes tasks, or its thread's; 0 if none has."""
+    """Return the process id, or native thread id, of a worker that is ready for tasks; 0 before."""
     return _word(space, worker, CELL_PID)
 
 
@@ -46,60 +45,63 @@ class Cells:
         self._replaced_before = 0
 
     def task_of(self, worker: int) -> tuple[int, int]:
-        """The ticket and the number of the task that a worker has taken last."""
+        """Return the ticket and the number of the last task that a worker has taken."""
         ticket, _, task = TASK.unpack_from(self._space.map, cell_offset(worker))
         return ticket, task
 
     def sample_of(self, worker: int) -> int:
-        """The sample of the batch that it is on; of one that has only just taken its task, that of the one before."""
+        """Return the current sample of a worker. Race: right after it takes a task, this is a sample of the task before."""
         return self._word(worker, CELL_SAMPLE)
 
     def num_skipped(self, worker: int) -> int:
-        """How many items of iterables it has passed on its way to those that it was asked for."""
+        """Return how many items of iterables a worker has skipped."""
         return self._word(worker, CELL_SKIPPED)
 
     def has_started(self, worker: int) -> bool:
-        """Whether it has come to where it takes tasks."""
+        """Return whether a worker is ready for tasks."""
         return pid_in_cell(self._space, worker) != 0
 
-    def last_words(self, worker: int) -> bytes:
-        """What it has left that could not start; empty for one that ended otherwise."""
+    def start_error_of(self, worker: int) -> bytes:
+        """Return the packed exception of a worker that could not start; empty otherwise."""
         start = message_offset(worker, self._num_workers)
         return read_message(self._space, start, MESSAGE_BYTES - WORD_BYTES)
 
     def stack_of(self, worker: int) -> str:
-        """The Python stack that it has shown last; "" if it has not."""
+        """Return the last Python stack of a worker; "" if there is none."""
         return _trim(self._text(worker).decode(errors="replace"))
 
     def crash_of(self, worker: int, exitcode: int) -> str:
-        """With which stack it has crashed; "" if it has ended otherwise, or if the program has its own `faulthandler`."""
+        """Return the Python stack of a crash; "" after another end, or if the program uses `faulthandler` itself."""
         if -exitcode not in _CRASH_SIGNALS:
-            return ""  # what there may be is of a process that it has forked
+            return ""  # any text is of a process that the worker has forked
         _, begin, stack = self.stack_of(worker).rpartition(_CRASH)
         return begin + stack
 
     def forget_stack(self, worker: int) -> bool:
-        """Make room for another stack, which its process writes behind the one before; whether there is room left."""
+        """Make room for another stack. Return False if none is left: each stack goes behind the one before."""
         if self._end_of_text(worker) > MESSAGE_BYTES // 2:
             return False
-        if self.has_started(worker):  # else there may be what it has left that could not start
+        if self.has_started(worker):  # else the area may have the error of its start
             self._space.discard(message_offset(worker, self._num_workers), MESSAGE_BYTES)
         return True
 
     @property
     def num_replaced(self) -> int:
-        """How many samples have been replaced by what a source's ``on_error`` says; those of dead workers included."""
+        """The number of samples that ``on_error`` of a source has replaced, in dead workers as well."""
         return self._replaced_before + sum(self._word(worker, CELL_REPLACED) for worker in range(self._num_workers))
 
     def clear(self, worker: int) -> None:
-        """Another one may take the place of a dead worker, whose cell must not name a task that somebody else may have."""
+        """Clear the cell and the message area of a dead worker, for its replacement.
+
+        The cell must not name a task that another worker may have.
+        """
         self._replaced_before += self._word(worker, CELL_REPLACED)
         cell = cell_offset(worker)
-        self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # what it has measured stays
+        self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # its measurements stay
         self._space.discard(message_offset(worker, self._num_workers), MESSAGE_BYTES)
 
     def _text(self, worker: int) -> bytes:
-        """What lies in its message area behind the length of its last words."""
+        """Return the text in the message area, without the first word, the length of the start error."""
         start = message_offset(worker, self._num_workers)
         return self._space.map[start + WORD_BYTES : start + MESSAGE_BYTES].strip(b"\0")
 
@@ -117,7 +119,7 @@ def _word(space: SharedSpace, worker: int, place: int) -> int:
 
 
 def _trim(stack: str) -> str:
-    """Leave out the frames below the worker's loop, which are those of the process that it was forked from; and modules."""
+    """Remove lists of modules, and the frames below the worker's loop, which belong to the forkserver."""
     kept, below = [], False
     for line in stack.splitlines():
         below = below and line.startswith("  File")

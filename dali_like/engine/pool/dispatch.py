@@ -1,7 +1,7 @@
-"""Tasks on their way: posted through pipes, reported by workers, until the batches that they make are complete.
+"""Post tasks to the workers, read their reports, and complete batches. Runs in the main process.
 
-A `Dispatcher` knows which batches wait for their turn, which are under way, and which are complete and have not been asked
-for. It never waits and never blocks, so that Ctrl-C cannot interrupt it; who waits is `dali_like.engine.pool.pool`.
+A `Dispatcher` knows the waiting batches (the backlog), the batches in flight, and the complete ones not delivered yet.
+It never waits or blocks, so Ctrl-C cannot interrupt it. Only `dali_like.engine.pool.pool` waits.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
@@ -18,31 +19,52 @@ from dali_like.engine.memory.ring import Lease, Slot
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.pool.batch import Batch
+from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.pipes import Pipes
-from dali_like.engine.pool.reports import NO_WORKER, failure_of, is_plausible, note_report
-from dali_like.engine.pool.work import UnfinishedTask
 from dali_like.engine.pool.workers import WorkerOptions
-from dali_like.engine.worker.exceptions import without_frames
+from dali_like.engine.worker.exceptions import add_note, read_message, unpack_exception, without_frames
 from dali_like.engine.worker.source import Source
 from dali_like.errors import CorruptionError, DaliLikeError, OutOfMemoryError, WorkerError
 
-#: As many reports as fit into a page of a pipe are read at a time.
+#: Reports are read by the page.
 _REPORT_BYTES = 4096 // DONE.size * DONE.size
 _NO_LIMIT = 1 << 64
 
+#: In place of a worker, in a report that the main process makes up itself.
+NO_WORKER = -1
+#: In place of the task that failed: the source has raised StopIteration.
+_STOPPED = -2
 
-class Dispatcher:
-    """Posts the tasks of batches and takes note of what workers report; also `dali_like.engine.pool.work.Work`.
 
-    Args:
-        assemblers: of the sources.
+class UnfinishedTask(NamedTuple):
+    """A task that a worker has taken and not reported.
 
     Attributes:
-        pipes: to the workers, and from them.
-        failure: why no more batches are begun.
-        no_memory: why the first of those that wait could not be begun, when that was last tried.
-        num_completed: how many batches have been completed, whatever has become of them.
-        backlog: the batches that wait for their turn.
+        sample: index in the batch of the sample that the worker was computing.
+    """
+
+    batch: Batch
+    task: int
+    sample: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the task is still not reported."""
+        return self.batch.slot is not None and bool(self.batch.open_tasks >> self.task & 1)
+
+
+class Dispatcher:
+    """Post the tasks of batches, and read the workers' reports.
+
+    Args:
+        assemblers: one for each source.
+
+    Attributes:
+        pipes: the pipes to and from the workers.
+        failure: the reason why no more batches are begun; None: they are.
+        no_memory: the reason why the first batch of the backlog could not be begun at the last attempt.
+        num_completed: batches whose tasks have all been reported, failed and cancelled ones included.
+        backlog: batches that have not been begun, in order.
     """
 
     def __init__(self, assemblers: Sequence[Assembler], space: SharedSpace, options: WorkerOptions) -> None:
@@ -53,15 +75,15 @@ class Dispatcher:
         self._tickets = itertools.count(NO_TICKET + 1)
         self._in_flight: dict[int, Batch] = {}
         self.backlog: deque[Batch] = deque()
-        #: A batch that there was no memory for has it to itself while it is made again.
+        #: After an allocation failure, this batch is retried alone.
         self._scarce: Batch | None = None
-        #: The workers that alone can make some batches.
+        #: Workers with batches that only they can compute.
         self._bound: set[int] = set()
-        #: Complete, and not asked for yet.
+        #: Complete, and not delivered yet.
         self._ready: set[Batch] = set()
         self._delivered = self._sum_ready = 0
         self._open_tasks = 0
-        #: The ticket of the first batch that will not be completed because of the failure.
+        #: The failure has ended the batches from this ticket on.
         self._first_lost = _NO_LIMIT
         self.failure: Exception | None = None
         self.no_memory: OutOfMemoryError | None = None
@@ -70,62 +92,66 @@ class Dispatcher:
         self.pipes = Pipes(options.num_workers, own=any(assembler.source.in_order for assembler in assemblers))
 
     @property
-    def farewell(self) -> Callable[[], None]:
-        """What lets workers find the end of their work, for who has no dispatcher any more."""
-        return partial(_dismiss, self._in_flight, self.pipes, self._num_workers)
+    def send_stop(self) -> Callable[[], None]:
+        """A function that tells the workers to stop. It keeps no reference to the dispatcher, so finalizers may call it."""
+        return partial(_send_stop, self._in_flight, self.pipes, self._num_workers)
 
     @property
-    def is_over(self) -> bool:
-        """Whether workers have been told to end: by who closes the pipeline, or since the program ends."""
+    def is_stopped(self) -> bool:
+        """Whether the workers have been asked to stop, because the pipeline was closed or the program is exiting."""
         return self.pipes.is_closed
 
     @property
     def has_failed(self) -> bool:
-        """Whether it begins no more batches: its workers have died too often, say."""
+        """Whether no more batches are begun, for example because workers have died too often."""
         return self.failure is not None
 
     @property
     def num_made(self) -> float:
-        """How many batches have been completed, those that are under way in part."""
+        """The number of completed batches, plus the completed fractions of batches in flight."""
         return self.num_completed + sum(map(_part_done, self._in_flight.values()))
 
     @property
     def mean_ready(self) -> float:
-        """How many batches of a source were complete, on the average, whenever one was asked for, that one included."""
+        """The mean number of complete batches of a source at each delivery, including the delivered one."""
         return self._sum_ready / max(self._delivered, 1) / len(self._assemblers)
 
     def occupancy(self, source: int) -> tuple[int, int]:
-        """How many batches of a source are under way, and how many ready. May be called in any thread."""
+        """Return how many batches of a source are in flight, and how many are ready. Any thread may call it."""
         batches = list(self._in_flight.values()), list(self._ready)
         making, ready = (sum(batch.key.source == source for batch in some) for some in batches)
         return making, ready
 
     def num_begun(self, source: int) -> int:
-        """How many batches of a source have been asked for here, are still wanted, and have not been delivered."""
+        """Return how many batches of a source have been submitted, and neither delivered nor cancelled."""
         batches = (*self._in_flight.values(), *self._ready, *self.backlog)
         return sum(batch.key.source == source and not batch.cancelled for batch in batches)
 
     def add(self, batch: Batch) -> None:
-        """Let a batch wait for its turn."""
+        """Append a batch to the backlog."""
         self._bound.add(batch.key.worker)
         self.backlog.append(batch)
 
     def deliver(self, batch: Batch) -> None:
-        """Take note that a batch has been asked for."""
+        """Count a batch as delivered."""
         self._delivered += 1
         self._sum_ready += len(self._ready)
         self._ready.discard(batch)
 
     def is_stuck(self, batch: Batch) -> bool:
-        """Whether a batch waits for memory that nobody is going to give back."""
+        """Return whether a batch waits for memory, and no batch in flight will return any."""
         return self.no_memory is not None and batch in self.backlog and not self._in_flight
 
     def is_lost(self, batch: Batch) -> bool:
-        """Whether a batch will not be completed because of the failure."""
+        """Return whether a batch will never complete, because of the failure."""
         return batch.slot is None or batch.ticket >= self._first_lost
 
     def retract(self, batch: Batch) -> bool:
-        """Take its memory from the last of the batches that are ready and come after this one; whether there is one."""
+        """Put the last ready batch that is needed after `batch` back into the backlog, for its memory.
+
+        Returns:
+            Whether there was one that its source can compute again.
+        """
         later = [other for other in self._ready if other.key.turn > batch.key.turn and self._source_of(other).makes_again]
         if not later:
             return False
@@ -136,7 +162,7 @@ class Dispatcher:
         return True
 
     def cancel(self, batch: Batch) -> None:
-        """Forget a batch. Its slot is used again when no worker writes to it any more."""
+        """Cancel a batch. Its slot returns to the ring once no worker writes to it any more."""
         self._ready.discard(batch)
         batch.cancelled = True
         batch.outcome = None
@@ -146,12 +172,12 @@ class Dispatcher:
             self.backlog.remove(batch)
 
     def cancel_all(self) -> None:
-        """Forget all batches."""
+        """Cancel all batches."""
         for batch in [*self._in_flight.values(), *self.backlog, *self._ready]:
             self.cancel(batch)
 
     def release(self) -> None:
-        """Give back the slots of what is under way."""
+        """Return the slots of all batches in flight. The workers must have ended."""
         for batch in self._in_flight.values():
             if batch.slot is not None:
                 self._assemblers[batch.key.source].ring.release(batch.slot)
@@ -165,15 +191,17 @@ class Dispatcher:
     # Posting tasks
 
     def post(self) -> None:
-        """Send out the tasks of the batches that wait, as far as the pipes have room for all their records."""
+        """Begin batches of the backlog and post their tasks, as long as the pipes have room for all records of a batch."""
         self.no_memory = None
         while self.backlog and self.failure is None:
             if self._scarce is not None:
                 return
             batch = self.backlog[0]
             assembler = self._assemblers[batch.key.source]
-            # The first batch of a source shows what its samples look like; the others would only have to guess.
-            if assembler.holds_back and any(other.key.source == batch.key.source for other in self._in_flight.values()):
+            # The first batch of a source shows the schema of its samples. The others need it for their slots.
+            if assembler.needs_first_batch and any(
+                other.key.source == batch.key.source for other in self._in_flight.values()
+            ):
                 return
             num_tasks = assembler.ring.slot_layout.num_tasks(batch.key.size)
             if self._open_tasks and self._open_tasks + num_tasks > self.pipes.most_open_tasks:
@@ -182,7 +210,7 @@ class Dispatcher:
             try:
                 slot = assembler.begin(batch, ticket)
             except OutOfMemoryError as error:
-                self.no_memory = without_frames(error)  # to be raised when the batch is asked for, if there is none then
+                self.no_memory = without_frames(error)  # raised if there is still none when a caller waits for the batch
                 return
             self._scarce = batch if batch.missing_bytes else None
             self._in_flight[ticket] = batch
@@ -196,7 +224,7 @@ class Dispatcher:
     # Reading reports
 
     def read_reports(self) -> None:
-        """Note all reports that lie in the pipe."""
+        """Read all reports in the pipe."""
         reports = b""
         while len(reports) in (0, _REPORT_BYTES):
             try:
@@ -204,23 +232,21 @@ class Dispatcher:
             except BlockingIOError:
                 return
             if not reports:
-                return  # no worker is left
+                return  # end of file: no worker is left
             whole = len(reports) // DONE.size * DONE.size
             for report in DONE.iter_unpack(reports[:whole]):
                 self._note(*report)
             if whole < len(reports):
-                self._report_corruption("is not whole")
+                self._report_corruption("is incomplete")
 
     def _note(self, ticket: int, task: int, worker: int, status: int, value: int) -> None:
         batch = self._in_flight.get(ticket)
         if batch is None or not batch.open_tasks >> task & 1:
             return
-        if not is_plausible(batch, worker, status, value, self._num_workers):
-            self._report_corruption(
-                f"says what no worker says (task {task}, worker {worker}, status {status}, value {value})"
-            )
+        if not _is_plausible(batch, worker, status, value, self._num_workers):
+            self._report_corruption(f"is invalid (task {task}, worker {worker}, status {status}, value {value})")
             return
-        note_report(batch, task, worker, status, value)
+        _note_report(batch, task, worker, status, value)
         self._open_tasks -= 1
         if not batch.open_tasks:
             self._complete(batch)
@@ -228,16 +254,16 @@ class Dispatcher:
             assert batch.slot is not None
             self._assemblers[batch.key.source].learn_early(batch, batch.slot)
 
-    def _report_corruption(self, what: str) -> None:
+    def _report_corruption(self, problem: str) -> None:
         self.fail_at_once(
             CorruptionError(
-                f"a report {what}; a callback has written where it must not, into memory or into a file descriptor that is "
-                "not its own"
+                f"a report of a worker {problem}: a callback has written into memory or a file descriptor of dali_like; "
+                "check the native code that callbacks use"
             )
         )
 
     def _complete(self, batch: Batch) -> None:
-        """All tasks of a batch have been reported: what has become of it?"""
+        """Decide the outcome of a batch whose tasks have all been reported, or queue it again."""
         assembler = self._assemblers[batch.key.source]
         slot = batch.slot
         assert slot is not None
@@ -252,20 +278,20 @@ class Dispatcher:
         try:
             batch.size = assembler.end_of(batch, slot)
             if batch.failed_sample < min(batch.first_unmade, batch.size):
-                batch.outcome = failure_of(batch, slot, assembler, self._space, self._unit)
+                batch.outcome = _failure_of(batch, slot, assembler, self._space, self._unit)
         except CorruptionError as error:
             batch.outcome = error
         if batch.outcome is not None:
             assembler.ring.release(slot)
         elif batch.first_unmade < batch.size:
-            batch.outcome = self._make_again(batch, slot, assembler)
+            batch.outcome = self._recompute(batch, slot, assembler)
         else:
             batch.outcome = assembler.finish(batch, slot)
             if not isinstance(batch.outcome, Exception):
                 self._ready.add(batch)
 
-    def _make_again(self, batch: Batch, slot: Slot, assembler: Assembler) -> DaliLikeError | None:
-        """Queue a batch again whose samples found no room, or no memory; or why that would not help."""
+    def _recompute(self, batch: Batch, slot: Slot, assembler: Assembler) -> DaliLikeError | None:
+        """Queue a batch again whose regions were too small, or lacked memory. Return an error if that is futile."""
         try:
             if batch.needed_bytes:
                 assembler.ring.release(slot)
@@ -278,41 +304,47 @@ class Dispatcher:
         return None
 
     def _queue_again(self, batch: Batch) -> None:
-        # Sources are not equally far ahead, so that the backlog as it is need not be in order.
+        # The backlog as it is may be unsorted: some sources are further ahead than others.
         self.backlog = deque(sorted((*self.backlog, batch), key=_order_of))
 
-    # For the recovery from the ends of workers, see `dali_like.engine.pool.work.Work`
+    # For `dali_like.engine.pool.recovery.Recovery`
 
     def has_waiting_tasks(self) -> bool:
+        """Return whether the pipes have tasks that no worker has taken."""
         return self.pipes.has_waiting_tasks()
 
     @property
     def num_open_tasks(self) -> int:
+        """The number of tasks that have been posted and not been reported."""
         return self._open_tasks
 
     def batch_of(self, ticket: int, task: int) -> Batch | None:
+        """Return the batch with a ticket if this task of it is open, else None."""
         batch = self._in_flight.get(ticket)
         return batch if batch is not None and batch.open_tasks >> task & 1 else None
 
     def post_again(self, unfinished: UnfinishedTask) -> None:
+        """Post a task of a dead worker at once."""
         slot = unfinished.batch.slot
         assert slot is not None
         self.pipes.post(unfinished.batch.key.worker, TASK.pack(unfinished.batch.ticket, slot.page, unfinished.task))
 
     def post_in_turn(self, unfinished: UnfinishedTask) -> None:
+        """Post a task of a dead worker again; in order, if only one worker can compute it."""
         if unfinished.batch.key.worker == ANY_WORKER:
             self.post_again(unfinished)
         else:
             self._take_back(unfinished.batch)
 
     def take_back(self, worker: int) -> None:
+        """Queue the tasks again that only this worker can compute, and that it had not taken when it ended."""
         for ticket, _, task in self.pipes.take_back(worker):
             batch = self.batch_of(ticket, task)
             if batch is not None:
                 self._take_back(batch)
 
     def _take_back(self, batch: Batch) -> None:
-        """Queue a batch again whose only task nobody works on."""
+        """Queue a batch again that has one task, and that task is in no worker."""
         slot, batch.slot = batch.slot, None
         assert slot is not None
         del self._in_flight[batch.ticket]
@@ -324,40 +356,51 @@ class Dispatcher:
             self._queue_again(batch)
 
     def give_up(self, unfinished: UnfinishedTask, error: WorkerError) -> None:
+        """Fail a batch because of a sample that cannot be computed."""
         if unfinished.sample < unfinished.batch.failed_sample:
             unfinished.batch.fatal = error
         self._note(unfinished.batch.ticket, unfinished.task, NO_WORKER, Status.FAILED, unfinished.sample)
 
     def hold(self, unfinished: UnfinishedTask) -> Lease[Slot]:
+        """Keep the slot of a task from being reused."""
         slot = unfinished.batch.slot
         assert slot is not None
         return self._assemblers[unfinished.batch.key.source].ring.hold(slot)
 
     def can_repeat(self, unfinished: UnfinishedTask) -> bool:
+        """Return whether another worker could compute the task while a hanging thread still does."""
         return self._source_of(unfinished.batch).makes_again
 
     def fail(self, error: WorkerError, first_lost: Batch | None) -> None:
+        """Begin no more batches. `first_lost` and the batches after it will not complete; None: those not begun yet."""
         self.failure = self.failure or error
         ticket = first_lost.ticket if first_lost is not None else next(self._tickets)
         self._first_lost = min(self._first_lost, ticket)
 
     def fail_at_once(self, error: DaliLikeError) -> None:
+        """Begin no more batches. No batch that is incomplete now will complete."""
         self.failure = self.failure or error
         self._first_lost = NO_TICKET
 
     def depends_on(self, worker: int) -> bool:
+        """Return whether some batches can be computed by this worker only."""
         return worker in self._bound
 
     def retire(self, num_workers: int) -> None:
+        """Ask idle workers to stop."""
         self.pipes.retire(num_workers)
 
     def clear_tasks(self) -> None:
+        """Empty the pipes. All workers must have ended, and the tasks in the pipes must be of cancelled batches."""
         for ticket, _, task in self.pipes.take_back_all():
             self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
 
     def describe(self, unfinished: UnfinishedTask) -> str:
+        """Describe an unfinished task for messages: the source, and the sample."""
         assembler = self._assemblers[unfinished.batch.key.source]
-        return f"{assembler.source.name} was making {assembler.describe_unfinished(unfinished.batch.key, unfinished.sample)}"
+        return (
+            f"{assembler.source.name} was computing {assembler.describe_unfinished(unfinished.batch.key, unfinished.sample)}"
+        )
 
 
 def _order_of(batch: Batch) -> tuple[int, int]:
@@ -369,9 +412,62 @@ def _part_done(batch: Batch) -> float:
     return 1 - batch.open_tasks.bit_count() / batch.slot.slot_layout.num_tasks(batch.key.size)
 
 
-def _dismiss(in_flight: dict[int, Batch], pipes: Pipes, num_workers: int) -> None:
-    """Let workers find the end of their work: nothing is left to be done, and nothing more will come."""
+def _send_stop(in_flight: dict[int, Batch], pipes: Pipes, num_workers: int) -> None:
+    """Cancel all batches in flight, and tell the workers to stop."""
     for batch in in_flight.values():
         if batch.slot is not None:
             batch.slot.header[Header.CANCELLED] = 1
-    pipes.dismiss(num_workers)
+    pipes.send_stop(num_workers)
+
+
+def _is_plausible(batch: Batch, worker: int, status: int, value: int, num_workers: int) -> bool:
+    """Return whether a worker may report this for a task of a batch. Anything else has been written by other code."""
+    if (worker >= num_workers and worker != NO_WORKER) or value < 0:
+        return False
+    assert batch.slot is not None
+    slot_layout = batch.slot.slot_layout
+    return (
+        (status == Status.DENSE and slot_layout.all_dense)
+        or (status == Status.DESCRIBED and value <= slot_layout.region_bytes)
+        or (status in (Status.STOPPED, Status.FAILED) and value < batch.key.stop)
+        or (status == Status.TOO_LARGE and value > slot_layout.region_bytes)
+        or (status == Status.SKIPPED and batch.cancelled)
+        or (status == Status.NO_MEMORY and value > 0)
+    )
+
+
+def _note_report(batch: Batch, task: int, worker: int, status: int, value: int) -> None:
+    """Record the report of a task on its batch."""
+    if status == Status.DENSE:
+        pass
+    elif status == Status.DESCRIBED:
+        batch.described |= 1 << task
+        batch.region_bytes += value
+        batch.largest_region_bytes = max(batch.largest_region_bytes, value)
+    elif status == Status.STOPPED:
+        batch.fail(value, _STOPPED, worker)
+    elif status == Status.FAILED:
+        batch.fail(value, task, worker)
+    elif status == Status.TOO_LARGE:
+        batch.grow(value, task)
+    elif status == Status.NO_MEMORY:
+        batch.lack(value, task)
+    batch.open_tasks &= ~(1 << task)
+
+
+def _failure_of(batch: Batch, slot: Slot, assembler: Assembler, space: SharedSpace, unit: str) -> Exception:
+    """Return the exception of a failed batch: that of its first failed sample.
+
+    Args:
+        unit: kind of the workers' ids, for messages.
+    """
+    if batch.failed_task == _STOPPED:
+        return StopIteration()
+    if batch.fatal is not None and batch.failed_worker < 0:
+        return batch.fatal
+    start = slot.offset + slot.slot_layout.region_offset(batch.failed_task)
+    error = unpack_exception(read_message(space, start, int(slot.marks[batch.failed_task])))
+    worker = batch.failed_worker
+    where = f", in worker {worker} ({unit} {pid_in_cell(space, worker)})"
+    add_note(error, f"raised by {assembler.source.name} for {assembler.describe(batch.key, batch.failed_sample)}{where}")
+    return error

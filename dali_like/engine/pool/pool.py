@@ -1,25 +1,27 @@
-"""The pool of worker processes, as the main process sees it.
+"""The worker pool, as the main process sees it. The main process creates all slots and frees them.
 
 ::
 
     main process                                              workers
     ------------                                              -------
-    1. slot from the ring, header written
-    2. task records            --- pipe, read by all --->     3. splice: take a record into one's own cell
-                                                              4. call the source, write rows of the slot
-    6. read reports, many at a time  <-- pipe ----------      5. report
-    7. all tasks of a batch reported: arrays over the slot, under a lease
-    8. the last array is dropped: the slot returns to the ring
+    1. begin a batch: take a slot, write its header
+    2. post task records       --- pipe, read by all --->     3. splice: move one record into the worker's cell
+                                                              4. call the source, write into the slot
+    6. read reports, many at a time  <-- pipe ----------      5. write a report
+    7. after the last task of a batch: make arrays over the slot, under a lease
+    8. the user drops the last array: the slot returns to the ring
+
+1, 7: `dali_like.engine.pool.assembler`, with the slots of `dali_like.engine.memory.ring`.
+2, 6: `dali_like.engine.pool.dispatch`. A task takes one record, so it goes to one worker, without a lock.
+3 to 5: `dali_like.engine.worker.worker`. A worker that dies in 4 leaves its task in its cell;
+`dali_like.engine.pool.recovery` posts the task again.
 
 There is no lock that a dying worker could hold, and no thread: the main process works inside `submit`, `poll` and `wait`
-only, and one ``poll`` call waits for reports and for the death of workers alike. While it is busy elsewhere, workers go on
-with the tasks that lie in the pipe.
+only. One ``poll`` call waits for reports and for ends of workers alike. While the main process is busy elsewhere, workers
+continue with the tasks in the pipe. Only that one call waits, and only it can be interrupted by Ctrl-C, see
+`dali_like.common.interrupts`.
 
-Steps 1, 2, 6 and 7 are those of a `dali_like.engine.pool.dispatch.Dispatcher`; what a dead worker owes is posted again by
-`dali_like.engine.pool.recovery`; how many workers there are, and how large tasks, is the matter of
-`dali_like.engine.pool.scaling`. The pool brings them together, and waits.
-
-Only one call waits, and only that one can be interrupted by Ctrl-C: see `dali_like.common.interrupts`.
+`dali_like.engine.pool.scaling` decides how many workers there are, and how large tasks are.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import numpy as np
 
 from dali_like.common.interrupts import POLL_INTERVAL_S, interruptible
 from dali_like.engine.memory.batch_key import BatchKey
-from dali_like.engine.memory.protocol import NOTICE_BYTES, WORD_BYTES, control_bytes, notice_offset
+from dali_like.engine.memory.protocol import START_MESSAGE_BYTES, WORD_BYTES, control_bytes, start_message_offset
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER, OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.assembler import ArrayAssembler, Assembler
@@ -57,18 +59,20 @@ from dali_like.errors import ClosedError, ForkedError
 
 
 class WorkerPool:
-    """Computes batches in worker processes; see the module's text and `dali_like.engine.pool.base.Pool`.
+    """Compute batches in workers. Implements `dali_like.engine.pool.base.Pool`.
 
     Args:
-        sources: with what is declared about the outputs of each.
-        capacity: the largest batch.
+        sources: each source, with the declared schemas of its outputs.
+        capacity: samples of the largest batch.
+        space: the shared space; the pool must be the first to allocate from it.
+        options: the options of the workers.
         start_workers: starts the workers of the backend.
-        notice: what workers are told when they start, for sources that want to know.
-        tasks_per_worker: how many tasks of a batch there are for each worker.
-        tuner: lets it grow; then the options say how many workers there are at first, and that they are measured.
+        start_message: bytes that workers can read when they start; request sources get their seed this way.
+        tasks_per_worker: tasks of a batch for each worker, at most.
+        tuner: chooses the number of workers. Then `options` has the first number, and turns on measurements.
 
     Attributes:
-        scale: how large it is.
+        scale: the number of workers and the sizes of tasks.
 
     Raises:
         PicklingError: a source cannot be pickled for spawn.
@@ -81,8 +85,9 @@ class WorkerPool:
         capacity: int,
         space: SharedSpace,
         options: WorkerOptions,
+        *,
         start_workers: StartWorkers,
-        notice: bytes = b"",
+        start_message: bytes = b"",
         tuner: Tuner | None = None,
         tasks_per_worker: int = TASKS_PER_WORKER,
     ) -> None:
@@ -91,51 +96,71 @@ class WorkerPool:
         self._space = space
         self._pid = os.getpid()
         if space.allocate(control_bytes(options.num_workers, len(sources))) != 0:
-            raise RuntimeError("workers expect their cells at the start of the space, so a space has one pool")
-        self._write_notice(notice)
+            raise RuntimeError("the cells of workers lie at the start of the space, so a space can have one pool only")
+        self._write_start_message(start_message)
         self._assemblers: list[Assembler] = [
             RequestAssembler(space, source, capacity, options.num_workers)
             if source.requests
-            else ArrayAssembler(space, source, capacity, declared, options.num_workers, tasks_per_worker)
+            else ArrayAssembler(
+                space,
+                source,
+                capacity,
+                declared=declared,
+                num_workers=options.num_workers,
+                tasks_per_worker=tasks_per_worker,
+            )
             for source, declared in sources
         ]
         self._overdue = np.zeros((len(sources), options.num_workers), np.int64)
-        self._work = Dispatcher(self._assemblers, space, options)
+        self._dispatcher = Dispatcher(self._assemblers, space, options)
+        tasks, done = self._dispatcher.pipes.worker_ends
         self._workers: Workers = start_workers(
-            [source for source, _ in sources], options, space, *self._work.pipes.worker_ends, self._work.farewell
+            [source for source, _ in sources],
+            options,
+            space,
+            tasks=tasks,
+            done=done,
+            send_stop=self._dispatcher.send_stop,
         )
-        self._recovery = Recovery(self._workers, space, options)
+        self._recovery = Recovery(self._workers, space, options, self._dispatcher)
         self._poll = select.poll()
-        self._poll.register(self._work.pipes.done, select.POLLIN)
+        self._poll.register(self._dispatcher.pipes.done, select.POLLIN)
         self._poll.register(self._workers.control, select.POLLIN)
         self._closed = False
         self._waited_ns = 0
-        self.scale = Scale(self._assemblers, self._work, self._workers, self._recovery, space, options)
+        self.scale = Scale(
+            self._assemblers,
+            dispatcher=self._dispatcher,
+            workers=self._workers,
+            recovery=self._recovery,
+            space=space,
+            options=options,
+        )
         self._until_fit = self.scale.fit_every
 
     @property
     def assemblers(self) -> Sequence[Assembler]:
-        """What is known of each source."""
+        """The assembler of each source."""
         return self._assemblers
 
     @property
     def is_closed(self) -> bool:
-        """Whether it has been closed, or is going to be; or its workers have ended, as garbage that it belongs to does."""
+        """Whether the pool has been closed or is being closed, or the garbage collector has ended its workers."""
         return self._closed or self._workers.control.fileno() < 0
 
     @property
     def has_failed(self) -> bool:
-        """Whether it begins no more batches: its workers have died too often, say."""
-        return self._work.has_failed
+        """Whether no more batches are begun, for example because workers have died too often."""
+        return self._dispatcher.has_failed
 
     @property
     def worker_pids(self) -> list[int]:
-        """The process ids of the workers that are known to have started; none of threads."""
+        """The process ids of the workers that are known to have started; empty for threads."""
         return [] if self._options.start_method == "thread" else [pid for pid in self.pid_of_each if pid]
 
     @property
     def slot_bytes(self) -> list[int]:
-        """How much memory each slot of each source usually takes."""
+        """The usual memory of each slot of each source, in bytes."""
         sizes = []
         for assembler in self._assemblers:
             slot_layout = assembler.ring.slot_layout
@@ -145,58 +170,58 @@ class WorkerPool:
 
     @property
     def num_workers(self) -> int:
-        """How many workers have been started, those included that others have taken the place of."""
+        """The number of workers that have been started; a replacement does not count."""
         return self._recovery.num_workers
 
     @property
     def num_replaced(self) -> int:
-        """How many samples were replaced by what a source's ``on_error`` says."""
+        """The number of samples that ``on_error`` of a source has replaced."""
         return self._recovery.num_replaced
 
     @property
     def num_restarts(self) -> int:
-        """How often a worker has been started in the place of one that had died."""
+        """The number of replacements of dead workers."""
         return self._recovery.num_restarts
 
     @property
     def pid_of_each(self) -> list[int]:
-        """The process id of each worker; 0 for those that have not started, or have ended."""
-        # From their cells: reading the news in another thread could take them away from `wait`.
+        """The process id of each worker; 0 for a worker that has not started or has ended."""
+        # From the cells: another thread that read events could take them away from `wait`.
         workers = range(self.num_workers)
         return [0 if self._closed else pid_in_cell(self._space, worker) for worker in workers]
 
     @property
     def readings(self) -> list[list[Reading]]:
-        """What workers have measured: for each source, a reading of each worker."""
+        """The measurements of workers: for each source, a reading of each worker."""
         return read_meters(self._space, self._overdue, self.num_workers)
 
     @property
     def waited_ns(self) -> int:
-        """How long the main process has waited for workers altogether."""
+        """The total time that the main process has waited for workers."""
         return self._waited_ns
 
     @property
     def mean_ready(self) -> float:
         """See `dali_like.engine.pool.dispatch.Dispatcher`."""
-        return self._work.mean_ready
+        return self._dispatcher.mean_ready
 
     def occupancy(self, source: int) -> tuple[int, int]:
-        """How many batches of a source are being made now, and how many are ready."""
-        return self._work.occupancy(source)
+        """Return how many batches of a source are in flight, and how many are ready."""
+        return self._dispatcher.occupancy(source)
 
     @property
     def used_bytes(self) -> int:
-        """How much memory is behind the shared space."""
+        """The memory behind the shared space, in bytes."""
         return self._space.used_bytes
 
     def log_tasks(self) -> TaskLogs:
-        """Let the workers that there are note what they compute, and when."""
+        """Turn on the task logs of the running workers, and return them."""
         logs = TaskLogs(self._space, self._options.num_workers)
         logs.want(self.num_workers)
         return logs
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
-        """Give workers that start from now on other sources; see `Workers.renew`."""
+        """Replace the sources of workers that start from now on; see `Workers.renew`."""
         self._check()
         self._workers.renew(sources, pickled)
         for assembler, source in zip(self._assemblers, sources, strict=True):
@@ -205,13 +230,13 @@ class WorkerPool:
     def submit(self, key: BatchKey) -> Batch:
         self._check()
         batch = Batch(key)
-        self._work.add(batch)
+        self._dispatcher.add(batch)
         self._post()
         return batch
 
     def poll(self) -> None:
         self._check()
-        self._work.read_reports()
+        self._dispatcher.read_reports()
         self._post()
 
     def wait(self, batch: Batch) -> Sequence[Output]:
@@ -220,10 +245,10 @@ class WorkerPool:
         return outputs
 
     def wait_for(self, batches: Sequence[Batch], deadline_s: float = math.inf) -> Batch | None:
-        """Wait until the outcome of one of several batches is known, and return the first such.
+        """Wait until one of several batches has an outcome, and return the first one that has.
 
         Args:
-            deadline_s: until when to wait, as `time.monotonic` counts; then None is returned.
+            deadline_s: the end of the wait on the clock of `time.monotonic`. Then None is returned.
         """
         if self._tuner is None:
             return self._wait_for(batches, deadline_s)
@@ -236,23 +261,23 @@ class WorkerPool:
 
     def _wait_for(self, batches: Sequence[Batch], deadline_s: float) -> Batch | None:
         self._check()
-        work = self._work
+        dispatcher = self._dispatcher
         has_reclaimed = False
         while True:
-            self._recovery.look(work)
+            self._recovery.look()
             for batch in batches:
                 if batch.outcome is not None:
                     return batch
             self._post()
-            if work.failure is not None and all(map(work.is_lost, batches)):
-                self._check()  # where they have been told to end it is no failure
-                raise work.failure
-            if work.no_memory is not None and work.is_stuck(batches[0]):
+            if dispatcher.failure is not None and all(map(dispatcher.is_lost, batches)):
+                self._check()  # after a request to stop, ends of workers are no failure
+                raise dispatcher.failure
+            if dispatcher.no_memory is not None and dispatcher.is_stuck(batches[0]):
                 if not has_reclaimed:
                     has_reclaimed = True
                     self._space.reclaim()
-                elif not work.retract(batches[0]):
-                    raise work.no_memory
+                elif not dispatcher.retract(batches[0]):
+                    raise dispatcher.no_memory
                 continue
             wait_ms = self._recovery.poll_ms
             if self._tuner is not None:
@@ -268,10 +293,10 @@ class WorkerPool:
             self._waited_ns += monotonic_ns() - begin_ns
             self._check()  # another thread may be waiting to close the pipeline
             if not ready:
-                self._recovery.look_for_losses(work)
+                self._recovery.check_for_lost_tasks()
             for fd, _ in ready:
-                if fd == work.pipes.done.fileno():
-                    work.read_reports()
+                if fd == dispatcher.pipes.done.fileno():
+                    dispatcher.read_reports()
                 else:
                     self._workers.read_news()
 
@@ -280,47 +305,47 @@ class WorkerPool:
             return self._poll.poll(wait_ms)
 
     def take(self, batch: Batch) -> Any:
-        """The outcome of a batch that is known, or its exception is raised."""
-        self._work.deliver(batch)
+        """Return the outcome of a completed batch, or raise its exception."""
+        self._dispatcher.deliver(batch)
         self._assemblers[batch.key.source].check(batch)
         self._until_fit -= 1
         if not self._until_fit:
-            self._workers.read_news()  # who never waits would not hear of workers that are missing
+            self._workers.read_news()  # a loop that never waits would miss the ends of workers
             self._until_fit = self.scale.fit()
         self._post()
         return result_of(batch)
 
     def describe_workers_on(self, batch: Batch) -> list[str]:
-        """For each worker that is on a batch: which, what it is making, and its Python stack."""
-        return self._recovery.describe_workers_on(batch, self._work)
+        """Describe each worker with a task of a batch: its number, task and Python stack."""
+        return self._recovery.describe_workers_on(batch)
 
-    def _write_notice(self, notice: bytes) -> None:
-        offset = notice_offset(self._options.num_workers)
-        room = NOTICE_BYTES - WORD_BYTES
-        if len(notice) > room:
-            raise ValueError(f"a notice of {len(notice)} bytes, for which there is room of {room}")
-        self._space.map[offset : offset + WORD_BYTES] = len(notice).to_bytes(WORD_BYTES, "little")
-        self._space.map[offset + WORD_BYTES : offset + WORD_BYTES + len(notice)] = notice
+    def _write_start_message(self, text: bytes) -> None:
+        offset = start_message_offset(self._options.num_workers)
+        room = START_MESSAGE_BYTES - WORD_BYTES
+        if len(text) > room:
+            raise ValueError(f"the start message has {len(text)} bytes, more than the maximum of {room}")
+        self._space.map[offset : offset + WORD_BYTES] = len(text).to_bytes(WORD_BYTES, "little")
+        self._space.map[offset + WORD_BYTES : offset + WORD_BYTES + len(text)] = text
 
     def cancel(self, batch: Batch) -> None:
-        self._work.cancel(batch)
+        self._dispatcher.cancel(batch)
 
     def rest(self) -> None:
-        """End the workers, but not what starts them. Nobody may want a batch any more; `wake` starts other workers."""
-        self._work.cancel_all()
-        self._recovery.rest(self._work)
+        """Cancel all batches and stop the workers, but not the forkserver. `wake` starts workers again."""
+        self._dispatcher.cancel_all()
+        self._recovery.rest()
 
-    def wake(self, notice: bytes, sources: Sequence[Source] | None = None) -> None:
-        """Start workers after a rest.
+    def wake(self, start_message: bytes, sources: Sequence[Source] | None = None) -> None:
+        """Start workers after `rest`.
 
         Args:
-            notice: what they are told.
-            sources: as many as before, and of the same kinds, if what they have copies of has changed.
+            start_message: as for the constructor.
+            sources: replacements of the sources, as many as before and of the same kinds. None: the sources are unchanged.
 
         Raises:
             PicklingError, OutOfMemoryError: as the constructor.
         """
-        self._write_notice(notice)
+        self._write_start_message(start_message)
         if sources is not None:
             self._workers.renew(sources)
             for assembler, source in zip(self._assemblers, sources, strict=True):
@@ -329,44 +354,44 @@ class WorkerPool:
 
     @property
     def exitcodes(self) -> dict[int, int]:
-        """How those workers have ended that have, by process id."""
+        """The exit codes of ended workers, by process id."""
         return self._workers.exitcodes
 
     def wait_for_pids(self) -> list[int]:
-        """The process ids of the workers, once all have been forked."""
+        """Wait until all workers have been forked, and return their process ids."""
         while not all(self._workers.pids[: self.num_workers]) and not (self._closed or self.has_failed):
             self._workers.wait_for_news(POLL_INTERVAL_S)
-            self._recovery.look(self._work)
+            self._recovery.look()
         return self._workers.pids[: self.num_workers]
 
     def stop_waiting(self) -> None:
-        """Let a `wait` that is under way raise ClosedError, and every one after it. May be called in any thread."""
+        """Make the current `wait`, and all later ones, raise ClosedError. Any thread may call it."""
         self._closed = True
 
     def close(self) -> None:
         self._closed = True
         self._workers.stop()
         if self._pid == os.getpid():
-            self._work.release()
+            self._dispatcher.release()
             for assembler in self._assemblers:
                 assembler.ring.close()
-        self._work.close()
+        self._dispatcher.close()
 
     def _check(self) -> None:
-        if self._closed or self._work.is_over or self._pid != os.getpid():
+        if self._closed or self._dispatcher.is_stopped or self._pid != os.getpid():
             self._refuse()
 
     def _refuse(self) -> NoReturn:
         if self._pid != os.getpid():
             raise ForkedError(
-                f"this pipeline belongs to process {self._pid}, which this one was forked from; build another one here"
+                f"this pipeline belongs to the parent process {self._pid}; build another pipeline in this process"
             )
         if self._closed:
             raise ClosedError("the pipeline has been closed")
         while threading.current_thread().daemon:
-            time.sleep(POLL_INTERVAL_S)  # it ends with the program, which has ended the workers at its own end
-        raise ClosedError("the pipeline has been closed, since the program ends")
+            time.sleep(POLL_INTERVAL_S)  # a daemon thread ends with the program, which has already ended the workers
+        raise ClosedError("the pipeline has been closed, because the program is exiting")
 
     def _post(self) -> None:
-        if self._work.backlog and not self._recovery.holds_back:
-            self._work.post()
+        if self._dispatcher.backlog and not self._recovery.is_isolating:
+            self._dispatcher.post()

@@ -1,30 +1,30 @@
-"""What happens when workers end without being told to.
+"""Replace workers that die or hang, and post their unfinished tasks again. Runs in the main process; owns no memory.
 
-A dead worker owes what its cell names, unless that has been reported. After the process has been collected, the task is
-posted again and another worker started in its place, as often as the options allow. What that worker alone can do is
-posted again in order, together with what it had not taken: an iterable only goes forward.
-
-A sample that has ended two workers is under suspicion. No new batches are begun until all other tasks are done; then the
-workers retire, and the task runs alone in a fresh worker, so that nobody else can be to blame. If that one dies of it too,
-the sample is given up, and its batch fails. A sample that hangs is tried once more, then given up.
+1. A worker ends. The cell of the worker still names its last task. The task is unfinished unless it has been reported.
+2. The task is posted again, and another worker starts in the same place, as often as `RestartPolicy` allows. Tasks that only
+   this worker can do (iterables advance in order) are posted again in order.
+3. A sample that has ended two workers becomes a suspect. The pool then isolates it, see `Phase`: the task runs alone in a
+   fresh worker, so that no other sample can be the cause. If that worker dies too, the batch fails.
+4. A sample that hangs is tried once more. After the second time, the batch fails.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 import signal
 import time
 from collections import defaultdict, deque
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 from dali_like.common.interrupts import POLL_INTERVAL_S
 from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.cells import Cells
+from dali_like.engine.pool.dispatch import Dispatcher, UnfinishedTask
 from dali_like.engine.pool.hangs import HangWatch
-from dali_like.engine.pool.restart_policy import FailureCount, RestartPolicy
-from dali_like.engine.pool.work import UnfinishedTask, Work
 from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions, Workers
 from dali_like.engine.worker.exceptions import unpack_exception
 from dali_like.engine.worker.worker import START_FAILED
@@ -36,47 +36,180 @@ from dali_like.errors import (
     WorkerTimeoutError,
 )
 
-#: How long workers have to finish their sample when they are to rest; then they are killed.
+#: Restarts of a worker count against its limit for this long.
+_RESTART_PERIOD_S = 60.0
+#: A sample is isolated after this many deaths, and given up after that many.
+_DEATHS_TO_SUSPECT = 2
+_DEATHS_TO_GIVE_UP = 3
+#: A hanging sample is retried once.
+_HANGS_TO_GIVE_UP = 2
+
+#: `Recovery.rest` gives workers this long to finish their sample, then kills them.
 _REST_GRACE_S = 0.5
 
-#: The state of a worker that has not come to its first task, and what is said of one that stays in it.
+#: The activity of a worker that has not reached its first task, for `HangWatch`, and its description in messages.
 _STARTS = "starts"
 _START_TEXT = "since it was started: it is in a worker_setup, or its sources are being unpickled"
 
-#: What is said of one that is a thread.
+#: Added to messages about a hanging thread.
 _STAYS_TEXT = (
     ". Python cannot end a thread from outside: it goes on until its callback returns or next runs Python code, and another "
-    "one has taken its place"
+    "thread has taken its place"
 )
 
-#: Somebody may want to close the pipeline meanwhile.
+#: Bounds each wait, so that another thread can close the pipeline.
 _POLL_MS = POLL_INTERVAL_S * 1000
 
 
-class Recovery:
-    """Deals with the ends of the workers of a workers.
+class WorkerState(enum.Enum):
+    """State of one worker, that is of one number: a replacement has the number of the dead worker."""
 
-    Attributes:
-        num_restarts: how often a worker has been started in the place of one that had died.
-        num_workers: how many have been started, those included that others have taken the place of.
+    NOT_STARTED = enum.auto()  #: the pool has not grown so far
+    RUNNING = enum.auto()  #: started; its end has not been handled
+    HUNG = enum.auto()  #: killed, because it showed no progress; its end has not been handled
+    HUNG_AT_START = enum.auto()  #: as HUNG, and it had not reached its first task
+    STOPPED = enum.auto()  #: ended on request, without an unfinished task; `Recovery` starts it again
+    ABANDONED = enum.auto()  #: ended, and never replaced; the pool has failed
+
+
+_TRANSITIONS: dict[WorkerState, frozenset[WorkerState]] = {
+    WorkerState.NOT_STARTED: frozenset({WorkerState.RUNNING}),
+    WorkerState.RUNNING: frozenset(
+        {
+            WorkerState.RUNNING,  # died, and was replaced
+            WorkerState.HUNG,
+            WorkerState.HUNG_AT_START,
+            WorkerState.STOPPED,
+            WorkerState.ABANDONED,
+        }
+    ),
+    WorkerState.HUNG: frozenset({WorkerState.RUNNING, WorkerState.STOPPED, WorkerState.ABANDONED}),
+    # A replacement would hang as well.
+    WorkerState.HUNG_AT_START: frozenset({WorkerState.STOPPED, WorkerState.ABANDONED}),
+    WorkerState.STOPPED: frozenset({WorkerState.RUNNING}),
+    WorkerState.ABANDONED: frozenset(),
+}
+
+
+class Phase(enum.Enum):
+    """Phase of the pool. The isolation of a suspect goes through DRAINING, RETIRING and ISOLATED, once for each suspect."""
+
+    NORMAL = enum.auto()  #: batches are begun, and workers replaced
+    DRAINING = enum.auto()  #: there is a suspect: no batch is begun until all other tasks are done
+    RETIRING = enum.auto()  #: all tasks but the suspects are done: the workers have been asked to stop
+    ISOLATED = enum.auto()  #: the first suspect runs alone in the only worker
+    RESTING = enum.auto()  #: `Recovery.rest` has stopped, or is stopping, the workers
+
+
+_PHASES: dict[Phase, frozenset[Phase]] = {
+    Phase.NORMAL: frozenset({Phase.DRAINING, Phase.RESTING}),
+    Phase.DRAINING: frozenset({Phase.RETIRING, Phase.RESTING}),
+    Phase.RETIRING: frozenset({Phase.ISOLATED, Phase.RESTING}),
+    Phase.ISOLATED: frozenset({Phase.NORMAL, Phase.DRAINING, Phase.RESTING}),
+    Phase.RESTING: frozenset({Phase.NORMAL, Phase.DRAINING}),  # DRAINING: an exception has interrupted `Recovery.rest`
+}
+_ISOLATING = frozenset({Phase.DRAINING, Phase.RETIRING, Phase.ISOLATED})
+
+
+class RestartPolicy:
+    """Limit how often workers are replaced.
+
+    Args:
+        most: replacements of each worker within a minute; None: no limit.
     """
 
-    def __init__(self, workers: Workers, space: SharedSpace, options: WorkerOptions) -> None:
+    def __init__(self, most: int | None, num_workers: int) -> None:
+        self._most = most
+        self._recent_s: list[deque[float]] = [deque() for _ in range(num_workers)]
+
+    @property
+    def refusal(self) -> str:
+        """The reason why a worker is not replaced, for messages."""
+        return (
+            f"it is not replaced: the limit is {self._most} restarts of each worker within a minute; raise "
+            "py_worker_restarts (worker_restarts of a DataLoader)"
+        )
+
+    def num_taken(self, worker: int) -> int:
+        """Return the number of replacements of a worker that may still count."""
+        return len(self._recent_s[worker])
+
+    def take(self, worker: int) -> bool:
+        """Count a replacement of a worker, and return True, or return False if the limit has been reached."""
+        if self._most is None:
+            return True
+        recent_s = self._recent_s[worker]
+        now_s = time.monotonic()
+        while recent_s and recent_s[0] < now_s - _RESTART_PERIOD_S:
+            recent_s.popleft()
+        if len(recent_s) >= self._most:
+            return False
+        recent_s.append(now_s)
+        return True
+
+
+@dataclass
+class FailureCount:
+    """The workers that one sample has ended.
+
+    Attributes:
+        deaths: workers that died on it.
+        hangs: workers that hung on it and were killed.
+    """
+
+    deaths: int = 0
+    hangs: int = 0
+
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether to isolate the sample."""
+        return self.deaths >= _DEATHS_TO_SUSPECT
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether to give up the sample."""
+        return self.hangs >= _HANGS_TO_GIVE_UP or self.deaths >= _DEATHS_TO_GIVE_UP
+
+
+class Recovery:
+    """Handle the ends of the workers of a pool.
+
+    Invariants, outside of the methods:
+
+    - `_states` has one state for each worker that may exist. It changes in `_move` alone, along `_TRANSITIONS`. The first
+      `num_workers` workers are not in NOT_STARTED; all others are.
+    - `_phase` changes in `_enter` alone, along `_PHASES`.
+    - `_hang_errors` has an error for each worker in HUNG or HUNG_AT_START, and no other.
+    - `_suspects` has open tasks that no worker has, in the phases DRAINING and RETIRING. In ISOLATED, the first suspect has
+      been posted, or is being computed by the one RUNNING worker. It is closed by a report, or by `Dispatcher.give_up`.
+      In NORMAL there is no suspect, and no worker is STOPPED.
+    - Each open task is in exactly one place: in a pipe, in the cell of a worker that has started, or in `_suspects`. Only
+    the
+      task of an isolated suspect is in two.
+    - A worker is STOPPED only if its cell names no open task, and its cell is clear.
+    - A worker that is ABANDONED implies that the dispatcher has failed.
+
+    Attributes:
+        num_restarts: replacements of dead workers so far.
+        num_workers: workers that have been started; a replacement does not count.
+    """
+
+    def __init__(self, workers: Workers, space: SharedSpace, options: WorkerOptions, dispatcher: Dispatcher) -> None:
         self._workers = workers
         self._space = space
+        self._dispatcher = dispatcher
         self._cells = Cells(space, options.num_workers)
         self._options = options
         self._unit = options.unit
         self._restart_policy = RestartPolicy(options.restarts, options.num_workers)
         self._failures: defaultdict[tuple[BatchKey, int], FailureCount] = defaultdict(FailureCount)
-        self._hung: dict[int, WorkerTimeoutError] = {}
-        self._hung_at_start: set[int] = set()
+        self._states = [
+            WorkerState.RUNNING if worker < options.num_first else WorkerState.NOT_STARTED
+            for worker in range(options.num_workers)
+        ]
+        self._phase = Phase.NORMAL
+        self._hang_errors: dict[int, WorkerTimeoutError] = {}
         self._suspects: deque[UnfinishedTask] = deque()
-        self._absent: set[int] = set()
-        self._lost: set[int] = set()
-        self._retiring = False
-        self._resting = False
-        self._isolated = False
         self.num_restarts = 0
         self.num_workers = options.num_first
         self._watch: HangWatch | None = None
@@ -84,250 +217,303 @@ class Recovery:
             self._watch = HangWatch(workers, space, options.num_workers, options.timeout_s)
 
     @property
-    def holds_back(self) -> bool:
-        """Whether no new batches may be begun, since a sample is under suspicion."""
-        return bool(self._suspects)
+    def phase(self) -> Phase:
+        """The phase of the pool."""
+        return self._phase
+
+    @property
+    def is_isolating(self) -> bool:
+        """Whether no batch may be begun, because a suspect is being isolated."""
+        return self._phase in _ISOLATING
 
     @property
     def poll_ms(self) -> float:
-        """How long to wait for news before calling `look` again."""
+        """The longest time to wait before the next call of `look`."""
         return _POLL_MS if self._watch is None else min(_POLL_MS, self._watch.poll_ms)
 
     @property
     def num_replaced(self) -> int:
-        """How many samples workers have replaced by what a source's ``on_error`` says."""
+        """The number of samples that ``on_error`` of a source has replaced in workers."""
         return self._cells.num_replaced
 
     def grow(self, num_workers: int) -> None:
-        """Start workers until there are so many; not while those that there are come to an end."""
-        if self._suspects or self._retiring or self._resting:
+        """Start workers until there are `num_workers`. Does nothing unless the phase is NORMAL."""
+        if self._phase is not Phase.NORMAL:
             return
         for worker in range(self.num_workers, num_workers):
-            self._workers.start(worker)
-        self.num_workers = max(self.num_workers, num_workers)
+            self._start(worker)
+            self.num_workers = worker + 1
 
-    def look(self, work: Work) -> None:
-        """Handle the ends that have become known, and look for hangs where it is time to."""
+    def look(self) -> None:
+        """Handle the ends of workers that have become known, continue an isolation, and look for hangs when that is due."""
         while (end := self._workers.take_end()) is not None:
-            self._handle(end, work)
-        if self._suspects and not self._resting:
-            self._isolate(work)
+            self._handle(end)
+        if self._phase in _ISOLATING:
+            self._isolate()
         if self._watch is not None and self._watch.due():
-            self._look_for_hangs(work, self._watch)
+            self._look_for_hangs(self._watch)
 
-    def look_for_losses(self, work: Work) -> None:
-        """Give up if a task is nowhere: somebody has written into the cell that named it. To be called when all is quiet."""
-        if self._has_waiting_tasks(work):
+    def check_for_lost_tasks(self) -> None:
+        """Fail if an open task is nowhere, because something has overwritten the cell that named it.
+
+        Call it only after a wait without any event.
+        """
+        if self._has_waiting_tasks():
             return
-        # A task that is not waiting is in a cell until another one takes its place there, and from now on none does; or it
-        # is kept back, under suspicion.
-        work.read_reports()
+        # No task waits in a pipe. So every open task is in a cell, until its worker takes the next one, or is a suspect.
+        dispatcher = self._dispatcher
+        dispatcher.read_reports()
         known = {
             (unfinished.batch.ticket, unfinished.task)
-            for unfinished in self._unfinished_tasks(work)
+            for unfinished in (*self._unfinished_tasks(), *self._suspects)
             if unfinished is not None
         }
-        known |= {(unfinished.batch.ticket, unfinished.task) for unfinished in self._suspects}
-        if len(known) < work.num_open_tasks:
-            work.fail_at_once(
-                CorruptionError("a task has been lost; a callback has written into memory that is not its own, and died")
+        if len(known) < dispatcher.num_open_tasks:
+            dispatcher.fail_at_once(
+                CorruptionError(
+                    "a task has been lost: a callback has written outside of its own memory, and its process died; check "
+                    "the native code that callbacks use"
+                )
             )
 
-    def rest(self, work: Work) -> None:
-        """Let all workers end, or end those that do not within a grace period."""
-        num_workers = self.num_workers
-        self._resting = True
-        work.retire(num_workers - len(self._absent))
+    def rest(self) -> None:
+        """Stop all workers. Kill workers that do not finish within a grace period. All batches must have been cancelled."""
+        dispatcher = self._dispatcher
+        self._enter(Phase.RESTING)
+        dispatcher.retire(self.num_workers - self._num_stopped)
         deadline_s = time.monotonic() + _REST_GRACE_S
-        while len(self._absent) < num_workers and not work.has_failed:
+        while self._num_stopped < self.num_workers and not dispatcher.has_failed:
             self._workers.wait_for_news(max(0.0, min(POLL_INTERVAL_S, deadline_s - time.monotonic())))
-            self.look(work)
+            self.look()
             if time.monotonic() >= deadline_s:
-                for worker in set(range(num_workers)) - self._absent:
-                    self._workers.signal(worker, signal.SIGKILL)
+                for worker in range(self.num_workers):
+                    if self._states[worker] is not WorkerState.STOPPED:
+                        self._workers.signal(worker, signal.SIGKILL)
                 deadline_s = math.inf
-        work.clear_tasks()
+        dispatcher.clear_tasks()
         while self._suspects:
-            work.give_up(self._suspects.popleft(), WorkerError("a rest has come before it could be tried again"))
-        self._isolated = False
+            dispatcher.give_up(self._suspects.popleft(), WorkerError("not retried: the workers have been stopped"))
 
     def wake(self) -> None:
-        """Start all workers after a rest."""
-        self._resting = self._retiring = False
-        self._start_absent()
+        """Start the workers again after `rest`."""
+        self._enter(Phase.DRAINING if self._suspects else Phase.NORMAL)
+        self._start_stopped()
 
-    def describe_workers_on(self, batch: Batch, work: Work) -> list[str]:
-        """For each worker that is on a batch, or if none is, on others: which, what it is making, and its Python stack."""
+    def describe_workers_on(self, batch: Batch) -> list[str]:
+        """Describe each worker with a task of a batch, or if there is none, each busy worker: its task and Python stack."""
         watch = self._watch or HangWatch(self._workers, self._space, self._options.num_workers, math.inf)
         unfinished_tasks = {
-            worker: unfinished for worker, unfinished in enumerate(self._unfinished_tasks(work)) if unfinished is not None
+            worker: unfinished for worker, unfinished in enumerate(self._unfinished_tasks()) if unfinished is not None
         }
         on_batch = {worker: unfinished for worker, unfinished in unfinished_tasks.items() if unfinished.batch is batch}
         return [
-            f"worker {worker} ({self._unit} {self._workers.pids[worker]}): {work.describe(task)}:\n{watch.stack_of(worker)}"
-            for worker, task in (on_batch or unfinished_tasks).items()
+            f"worker {worker} ({self._unit} {self._workers.pids[worker]}): {self._dispatcher.describe(unfinished)}:\n"
+            f"{watch.stack_of(worker)}"
+            for worker, unfinished in (on_batch or unfinished_tasks).items()
         ]
 
-    def _handle(self, end: End, work: Work) -> None:
-        """Deal with the end of a worker, or of the forkserver."""
-        # What it has completed before counts.
-        work.read_reports()
-        if end.worker == FORKSERVER:
-            work.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
+    # States
+
+    def _move(self, worker: int, state: WorkerState) -> None:
+        before = self._states[worker]
+        if state not in _TRANSITIONS[before]:
+            raise RuntimeError(f"worker {worker}: no transition from {before.name} to {state.name}")
+        self._states[worker] = state
+
+    def _enter(self, phase: Phase) -> None:
+        if phase is self._phase:
             return
-        if end.exitcode == START_FAILED and not self._resting and (message := self._cells.last_words(end.worker)):
-            work.fail_at_once(_start_error(f"worker {end.worker} ({self._unit} {end.pid})", message))
+        if phase not in _PHASES[self._phase]:
+            raise RuntimeError(f"no transition from {self._phase.name} to {phase.name}")
+        self._phase = phase
+
+    @property
+    def _num_stopped(self) -> int:
+        return self._states.count(WorkerState.STOPPED)
+
+    def _start(self, worker: int) -> None:
+        self._move(worker, WorkerState.RUNNING)
+        self._workers.start(worker)
+
+    def _start_stopped(self) -> None:
+        for worker, state in enumerate(self._states):
+            if state is WorkerState.STOPPED:
+                self._start(worker)
+
+    # Ends of workers
+
+    def _handle(self, end: End) -> None:
+        """Handle the end of a worker, or of the forkserver."""
+        dispatcher = self._dispatcher
+        dispatcher.read_reports()  # so that tasks reported before the end are not computed again
+        worker = end.worker
+        if worker == FORKSERVER:
+            dispatcher.fail_at_once(WorkerError("the process that starts the workers has ended, and the workers with it"))
             return
-        unfinished = self._unfinished_of(end.worker, work)
+        is_resting = self._phase is Phase.RESTING
+        if end.exitcode == START_FAILED and not is_resting and (message := self._cells.start_error_of(worker)):
+            self._abandon(worker, _start_error(f"worker {worker} ({self._unit} {end.pid})", message))
+            return
+        unfinished = self._unfinished_of(worker)
         if unfinished is not None and end.keep is not None:
-            end.keep(work.hold(unfinished))
-        if self._resting and unfinished is not None:
-            work.give_up(unfinished, WorkerDiedError("ended in the middle of what nobody wanted", end.pid, end.exitcode))
+            end.keep(dispatcher.hold(unfinished))
+        if is_resting and unfinished is not None:
+            dispatcher.give_up(
+                unfinished, WorkerDiedError("stopped while computing a cancelled batch", end.pid, end.exitcode)
+            )
             unfinished = None
-        if (self._retiring or self._resting) and unfinished is None:
-            self._forget(end.worker)
-            self._absent.add(end.worker)
+        if unfinished is None and (is_resting or self._phase is Phase.RETIRING):
+            self._forget(worker)
+            self._move(worker, WorkerState.STOPPED)
             return
-        error: WorkerError | None = self._hung.pop(end.worker, None)
-        if error is not None and end.worker in self._hung_at_start:
-            work.fail_at_once(error)  # as where the start raises: another worker would come no further
+        error: WorkerError | None = self._hang_errors.pop(worker, None)
+        if error is not None and self._states[worker] is WorkerState.HUNG_AT_START:
+            self._abandon(worker, error)  # another worker would get no further
             return
         if error is None:
-            doing = "while it was idle" if unfinished is None else f"while {work.describe(unfinished)}"
-            what = f"worker {end.worker} ({self._unit} {end.pid}) {self._workers.describe_exit(end)} {doing}"
-            if crash := self._cells.crash_of(end.worker, end.exitcode):
-                what += f":\n{crash}"
-            error = WorkerDiedError(what, end.pid, end.exitcode)
-        if self._restart_policy.take(end.worker):
-            self._replace(end, unfinished, error, work)
+            error = self._death_of(end, unfinished)
+        if self._restart_policy.take(worker):
+            self._replace(end, unfinished, error)
         else:
-            self._lose(end.worker, unfinished, error, work)
+            self._refuse(worker, unfinished, error)
 
-    def _replace(self, end: End, unfinished: UnfinishedTask | None, error: WorkerError, work: Work) -> None:
-        """Start another worker in the place of one that has ended, and see to what that one owes."""
+    def _death_of(self, end: End, unfinished: UnfinishedTask | None) -> WorkerDiedError:
+        doing = "while it was idle" if unfinished is None else f"while {self._dispatcher.describe(unfinished)}"
+        text = f"worker {end.worker} ({self._unit} {end.pid}) {self._workers.describe_exit(end)} {doing}"
+        if crash := self._cells.crash_of(end.worker, end.exitcode):
+            text += f":\n{crash}"
+        return WorkerDiedError(text, end.pid, end.exitcode)
+
+    def _abandon(self, worker: int, error: WorkerError) -> None:
+        """Fail because of a worker that cannot be replaced."""
+        self._hang_errors.pop(worker, None)
+        self._move(worker, WorkerState.ABANDONED)
+        self._dispatcher.fail_at_once(error)
+
+    def _replace(self, end: End, unfinished: UnfinishedTask | None, error: WorkerError) -> None:
+        """Start another worker in the place of one that has ended, and post its tasks again."""
+        dispatcher = self._dispatcher
         self.num_restarts += 1
         self._forget(end.worker)
-        work.take_back(end.worker)
+        dispatcher.take_back(end.worker)
         if unfinished is not None and end.keep is not None:
-            if not work.can_repeat(unfinished):
-                work.fail_at_once(error)
+            if not dispatcher.can_repeat(unfinished):
+                self._abandon(end.worker, error)
                 return
-            work.give_up(unfinished, error)  # nobody else may write to where that thread will go on writing
+            dispatcher.give_up(unfinished, error)  # the thread may still write to this slot, so no other worker may
         elif unfinished is not None:
-            self._settle(unfinished, error, work)
-        self._workers.start(end.worker)
+            self._retry(unfinished, error)
+        self._start(end.worker)
 
-    def _lose(self, worker: int, unfinished: UnfinishedTask | None, error: WorkerError, work: Work) -> None:
-        """Go without a worker that may not be replaced any more, up to what it owes."""
-        self._lost.add(worker)
+    def _refuse(self, worker: int, unfinished: UnfinishedTask | None, error: WorkerError) -> None:
+        """Continue without a worker that may not be replaced, up to its unfinished task."""
+        self._move(worker, WorkerState.ABANDONED)
         error.add_note(self._restart_policy.refusal)
-        # Where others go on they complete what comes before. Not so while a suspect keeps everybody back.
-        others = len(self._lost) < self.num_workers
-        if others and not self._suspects and not work.depends_on(worker):
-            work.fail(error, unfinished.batch if unfinished is not None else None)
+        # The other workers complete earlier batches. Not during an isolation, which needs all workers to stop.
+        others = self._states.count(WorkerState.ABANDONED) < self.num_workers
+        if others and not self._suspects and not self._dispatcher.depends_on(worker):
+            self._dispatcher.fail(error, unfinished.batch if unfinished is not None else None)
         else:
-            work.fail_at_once(error)
+            self._dispatcher.fail_at_once(error)
 
-    def _settle(self, unfinished: UnfinishedTask, error: WorkerError, work: Work) -> None:
-        """Decide about the task of a dead worker."""
+    def _retry(self, unfinished: UnfinishedTask, error: WorkerError) -> None:
+        """Post the unfinished task of a dead worker again, make it a suspect, or give it up."""
         failures = self._failures[unfinished.batch.key, unfinished.sample]
         if isinstance(error, WorkerTimeoutError):
             failures.hangs += 1
         else:
             failures.deaths += 1
         if unfinished.batch.cancelled or failures.is_hopeless:
-            error.add_note(f"workers that this sample has ended: {failures.hangs + failures.deaths}; it is given up")
-            work.give_up(unfinished, error)
-        elif failures.is_suspicious and not (self._isolated or self._lost):
+            error.add_note(f"this sample has ended {failures.hangs + failures.deaths} workers; it is given up")
+            self._dispatcher.give_up(unfinished, error)
+        elif failures.is_suspicious and self._phase is not Phase.ISOLATED and WorkerState.ABANDONED not in self._states:
             self._suspects.append(unfinished)
+            if self._phase is Phase.NORMAL:
+                self._enter(Phase.DRAINING)
         else:
-            work.post_in_turn(unfinished)
+            self._dispatcher.post_in_turn(unfinished)
 
-    def _isolate(self, work: Work) -> None:
-        """Bring it about that the first suspect runs alone in a fresh worker, or go on when it has."""
-        num_workers = self.num_workers
-        if self._isolated and not self._suspects[0].is_open:
+    # Isolation of suspects
+
+    def _isolate(self) -> None:
+        """Advance the isolation of the first suspect by as many phases as possible."""
+        if self._phase is Phase.ISOLATED and not self._suspects[0].is_open:
             self._suspects.popleft()
-            self._isolated = False
             if not self._suspects:
-                self._start_absent()
+                self._enter(Phase.NORMAL)
+                self._start_stopped()
                 return
-        if self._isolated:
-            return
-        if not self._retiring and not self._has_waiting_tasks(work) and not any(self._unfinished_tasks(work)):
-            self._retiring = True
-            work.retire(num_workers - len(self._absent))
-        if self._retiring and len(self._absent) == num_workers:
-            work.clear_tasks()  # one that has been killed meanwhile has left what tells it to end to the fresh one
-            self._retiring = False
-            self._isolated = True
+            self._enter(Phase.DRAINING)
+        if self._phase is Phase.DRAINING and not self._has_waiting_tasks() and not any(self._unfinished_tasks()):
+            self._enter(Phase.RETIRING)
+            self._dispatcher.retire(self.num_workers - self._num_stopped)
+        if self._phase is Phase.RETIRING and self._num_stopped == self.num_workers:
+            # A worker that was killed before it read its stop record has left that for the fresh worker.
+            self._dispatcher.clear_tasks()
+            self._enter(Phase.ISOLATED)
             bound = self._suspects[0].batch.key.worker
-            # Any will do, unless only one can: the one that may be replaced most often.
-            self._start(min(self._absent, key=self._restart_policy.num_taken) if bound == ANY_WORKER else bound)
-            work.post_again(self._suspects[0])
+            # Any worker will do, unless only one can. Choose one that may be replaced most often.
+            fresh = min(range(self.num_workers), key=self._restart_policy.num_taken) if bound == ANY_WORKER else bound
+            self._start(fresh)
+            self._dispatcher.post_again(self._suspects[0])
 
-    def _has_waiting_tasks(self, work: Work) -> bool:
-        # In this order: tasks are taken from those that wait, and wait for the one who has taken them.
-        return work.has_waiting_tasks() or self._workers.has_waiting_tasks
+    def _has_waiting_tasks(self) -> bool:
+        # In this order: a backend takes tasks from the pipes, then keeps them until a worker is free.
+        return self._dispatcher.has_waiting_tasks() or self._workers.has_waiting_tasks
 
-    def _start_absent(self) -> None:
-        for worker in sorted(self._absent):
-            self._start(worker)
+    # Hangs
 
-    def _start(self, worker: int) -> None:
-        self._absent.discard(worker)
-        self._workers.start(worker)
-
-    def _look_for_hangs(self, work: Work, watch: HangWatch) -> None:
-        """Kill the workers that have been on one sample for too long; `_handle` then does the rest."""
-        waiting = work.has_waiting_tasks()
-        for worker, unfinished in enumerate(self._unfinished_tasks(work)):
-            if worker in self._hung or worker in self._absent or not self._workers.pids[worker]:
+    def _look_for_hangs(self, watch: HangWatch) -> None:
+        """Kill the workers without progress. `_handle` does the rest when they end."""
+        waiting = self._dispatcher.has_waiting_tasks()
+        for worker, unfinished in enumerate(self._unfinished_tasks()):
+            if self._states[worker] is not WorkerState.RUNNING or not self._workers.pids[worker]:
                 continue
-            state = self._state_of(worker, unfinished, waiting, watch)
-            if watch.is_overdue(worker, state, starting=state is _STARTS):
-                doing = _START_TEXT if state is _STARTS else "although there was work"
+            activity = self._activity_of(worker, unfinished, waiting, watch)
+            starting = activity is _STARTS
+            if watch.is_overdue(worker, activity, starting=starting):
+                doing = _START_TEXT if starting else "although there was work"
                 if unfinished is not None:
-                    doing = f"while {work.describe(unfinished)}"
+                    doing = f"while {self._dispatcher.describe(unfinished)}"
                 stays = "" if self._unit == "pid" else _STAYS_TEXT
-                self._hung[worker] = WorkerTimeoutError(
+                self._hang_errors[worker] = WorkerTimeoutError(
                     f"worker {worker} ({self._unit} {self._workers.pids[worker]}) has shown no progress for "
-                    f"{watch.limit_s(starting=state is _STARTS)} s {doing}{stays}:\n{watch.stack_of(worker)}"
+                    f"{watch.limit_s(starting=starting)} s {doing}{stays}:\n{watch.stack_of(worker)}"
                 )
-                if state is _STARTS:
-                    self._hung_at_start.add(worker)
+                self._move(worker, WorkerState.HUNG_AT_START if starting else WorkerState.HUNG)
                 self._workers.signal(worker, signal.SIGKILL)
 
-    def _state_of(self, worker: int, unfinished: UnfinishedTask | None, waiting: bool, watch: HangWatch) -> Hashable:
-        """What a worker must not stay in for too long; None where it may."""
+    def _activity_of(self, worker: int, unfinished: UnfinishedTask | None, waiting: bool, watch: HangWatch) -> Hashable:
+        """Return a value that changes as the worker makes progress; None if it may be idle."""
         if unfinished is not None:
-            # On its way to an item of an iterable, it passes those before.
+            # The last number changes while the worker skips items of an iterable.
             return unfinished.batch.ticket, unfinished.task, unfinished.sample, self._cells.num_skipped(worker)
         if waiting and watch.is_stopped(worker):
-            return "stopped"  # it leaves tasks lying
+            return "stopped"  # by a signal, and takes no task
         return None if self._cells.has_started(worker) else _STARTS
 
-    def _unfinished_tasks(self, work: Work) -> list[UnfinishedTask | None]:
-        return [self._unfinished_of(worker, work) for worker in range(self._options.num_workers)]
+    # Cells
 
-    def _unfinished_of(self, worker: int, work: Work) -> UnfinishedTask | None:
-        """What a worker owes: the task that its cell names, if that is still open."""
+    def _unfinished_tasks(self) -> list[UnfinishedTask | None]:
+        return [self._unfinished_of(worker) for worker in range(self._options.num_workers)]
+
+    def _unfinished_of(self, worker: int) -> UnfinishedTask | None:
+        """Return the task that the cell of a worker names, if that is still open."""
         ticket, task = self._cells.task_of(worker)
-        batch = work.batch_of(ticket, task)
+        batch = self._dispatcher.batch_of(ticket, task)
         if batch is None or batch.slot is None:
             return None
         task_size = batch.slot.slot_layout.task_size
-        # A worker that has only just taken the task may not have said yet which sample it begins with.
+        # Race: a worker that has just taken the task may not have written its first sample yet.
         key = batch.key
         stop = key.parts if key.parts > 1 else min((task + 1) * task_size, key.size)
         sample = min(max(self._cells.sample_of(worker), task * task_size), stop - 1)
         return UnfinishedTask(batch, task, sample)
 
     def _forget(self, worker: int) -> None:
-        """Another one may come in the place of a worker that has ended."""
+        """Make room for another worker in the place of one that has ended."""
         self._cells.clear(worker)
-        self._hung.pop(worker, None)
-        self._hung_at_start.discard(worker)
+        self._hang_errors.pop(worker, None)
         if self._watch is not None:
             self._watch.forget(worker)
 

@@ -1,4 +1,4 @@
-"""Batches of sources that answer requests: the main process's side; see `dali_like.engine.worker.requests`."""
+"""Assembler of request sources, in the main process. `dali_like.engine.worker.requests` is its counterpart in workers."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dali_like.engine.worker.source import Source
 from dali_like.errors import CorruptionError
 
 _FIRST_REQUEST_BYTES = 1 << 11
-#: So many batches in a row must have another form than expected before it is expected of the next ones.
+#: Batches in a row with another schema than expected, before the expectation changes.
 _BATCHES_TO_LEARN = 3
 
 
 class Response:
-    """What the tasks of a batch have made.
+    """Results of the tasks of a batch.
 
     Attributes:
-        form: that the samples were expected to have.
-        size: how many samples the batch has.
-        task_size: how many of them each task has made.
-        rows: for each output of the form, an array of all samples; undefined for those that a pickled speaks of.
+        schema: the expected schema of the samples; None: none was expected, and all samples are in pickles.
+        size: number of samples of the batch.
+        task_size: number of samples in each task.
+        rows: for each output of the schema, an array of all samples; undefined for samples of tasks with a pickle.
     """
 
     def __init__(self, batch: Batch, slot: Slot, lease: Lease[Any], schema: Schema | None) -> None:
@@ -48,20 +48,22 @@ class Response:
 
     @property
     def is_dense(self) -> bool:
-        """Whether everything is in the rows."""
+        """Whether all samples are in rows."""
         return not self._pickles
 
     def messages(self) -> dict[int, Any]:
-        """What tasks have returned, by their number."""
+        """Load the pickles of tasks, by number of the task."""
         return {task: pickled.load(self._lease) for task, pickled in self._pickles.items()}
 
 
 class RequestAssembler(Assembler):
-    """Of a source that is told what to make."""
+    """Assembler of a request source. It sends the request and the expected schema with each batch."""
 
     def __init__(self, space: SharedSpace, source: Source, capacity: int, num_workers: int) -> None:
         assert source.task_size is not None
-        super().__init__(space, source, capacity, source.task_size(num_workers), (), _FIRST_REQUEST_BYTES)
+        super().__init__(
+            space, source, capacity, source.task_size(num_workers), outputs=(), request_bytes=_FIRST_REQUEST_BYTES
+        )
         self._schema: Schema | None = None
         self._num_different = 0
 
@@ -88,8 +90,8 @@ class RequestAssembler(Assembler):
         return slot
 
     @property
-    def holds_back(self) -> bool:
-        return False  # what comes before the form is known goes into pickles
+    def needs_first_batch(self) -> bool:
+        return False  # until the schema is known, samples go into pickles
 
     def task_size_for(self, num_workers: int) -> int:
         assert self.source.task_size is not None
@@ -98,7 +100,7 @@ class RequestAssembler(Assembler):
     def learn_early(self, batch: Batch, slot: Slot) -> None:
         try:
             message = OutOfBandPickle(slot, 0).load()
-        except Exception:  # it will be raised when the batch is asked for
+        except Exception:  # raised again when the batch is delivered
             return
         self._learn(message)
 
@@ -128,7 +130,12 @@ class RequestAssembler(Assembler):
     describe_unfinished = describe
 
     def note_schema(self, is_different: bool, message: Any) -> None:
-        """Take note of whether the samples of a batch had the form that was expected, and what a task has said if not."""
+        """Count batches with another schema than expected, and adopt the new one after some in a row.
+
+        Args:
+            is_different: whether the samples of a batch differed from the schema.
+            message: the pickle of one of its tasks, if they did.
+        """
         self._num_different = self._num_different + 1 if is_different else 0
         if self._num_different >= _BATCHES_TO_LEARN:
             self._num_different = 0

@@ -1,7 +1,7 @@
-"""How large a pool is: how many workers it has, and into what its batches are cut for them.
+"""The size of a pool: the number of its workers, and the size of tasks. Runs in the main process.
 
-Batches are cut for the workers that there are, not for those that there may be. Once in a while it is looked how long tasks
-have taken, since short ones are joined; see `dali_like.engine.pool.assembler.Assembler.fit`.
+Task sizes follow the running workers, not the maximum. Every `_FIT_EVERY` batches, `Scale.fit` compares the times of tasks
+and joins short ones; see `dali_like.engine.pool.assembler.Assembler.fit`.
 """
 
 from __future__ import annotations
@@ -18,28 +18,29 @@ from dali_like.engine.pool.tuner import Totals
 from dali_like.engine.pool.workers import WorkerOptions, Workers
 from dali_like.engine.worker.meters import meter_words
 
-#: So many batches of each source are delivered between two looks at how long tasks take.
+#: Delivered batches of each source between two calls of `Scale.fit`.
 _FIT_EVERY = 32
 
 
 class Scale:
-    """The size of a pool, as it changes; also `dali_like.engine.pool.tuner.Tunable`.
+    """The size of a pool. Implements `dali_like.engine.pool.tuner.Tunable`.
 
     Attributes:
-        fit_every: after how many batches to call `fit`.
+        fit_every: batches between two calls of `fit`.
     """
 
     def __init__(
         self,
         assemblers: Sequence[Assembler],
-        work: Dispatcher,
+        *,
+        dispatcher: Dispatcher,
         workers: Workers,
         recovery: Recovery,
         space: SharedSpace,
         options: WorkerOptions,
     ) -> None:
         self._assemblers = assemblers
-        self._work = work
+        self._dispatcher = dispatcher
         self._workers = workers
         self._recovery = recovery
         self._space = space
@@ -52,22 +53,29 @@ class Scale:
 
     @property
     def totals(self) -> Totals:
-        """What has been measured, if workers measure."""
+        """The measurements of all workers, if they measure."""
         words = [
             struct.unpack_from("=3q2d", self._space.map, cell_offset(worker) + CELL_BUSY)
             for worker in range(self._recovery.num_workers)
         ]
-        busy, cpu, tasks, *squares = map(sum, zip(*words, strict=True))
-        return Totals(self._work.num_made / len(self._assemblers), busy / 1e9, cpu / 1e9, tasks, *squares)
+        busy_ns, cpu_ns, tasks, squares_s2, cpu_squares_s2 = map(sum, zip(*words, strict=True))
+        return Totals(
+            batches=self._dispatcher.num_made / len(self._assemblers),
+            busy_s=busy_ns / 1e9,
+            cpu_s=cpu_ns / 1e9,
+            tasks=tasks,
+            squares_s2=squares_s2,
+            cpu_squares_s2=cpu_squares_s2,
+        )
 
     @property
     def forked_pids(self) -> list[int]:
-        """The process ids of the workers that are known to have been forked; nobody waits for the others."""
+        """The process ids of the workers that are known to have been forked. Does not wait for the others."""
         return [pid for pid in self._workers.pids if pid]
 
     @property
     def tasks_per_batch(self) -> int:
-        """Into how many parts a batch can be divided at most."""
+        """The largest number of tasks of a batch."""
         return max(
             -(-assembler.ring.slot_layout.capacity // assembler.task_size_for(self._most_workers))
             for assembler in self._assemblers
@@ -75,29 +83,29 @@ class Scale:
 
     @property
     def batch_bytes(self) -> int:
-        """How much memory a batch of each source takes together."""
+        """The memory of one batch of each source, in bytes."""
         return sum(
             assembler.ring.slot_layout.resident_bytes + assembler.usual_region_bytes for assembler in self._assemblers
         )
 
     @property
     def limit_bytes(self) -> int:
-        """How much memory batches may take."""
+        """The memory limit of all batches, in bytes."""
         return self._space.limit_bytes
 
     def num_ready(self, source: int) -> int:
-        """How many batches of a source are complete, and have not been asked for."""
-        self._work.read_reports()
-        return self._work.occupancy(source)[1]
+        """Return how many batches of a source are complete and not delivered."""
+        self._dispatcher.read_reports()
+        return self._dispatcher.occupancy(source)[1]
 
     def measure(self, *, quick_tasks: bool) -> None:
-        """Say whether workers are to measure tasks, too, of which measuring would be a part that matters."""
+        """Choose whether workers also measure tasks so quick that measuring takes a notable part of their time."""
         for worker in range(self._most_workers):
             word = cell_offset(worker) + CELL_UNMEASURED
             self._space.map[word : word + WORD_BYTES] = (not quick_tasks).to_bytes(WORD_BYTES, "little")
 
     def grow(self, num_workers: int) -> None:
-        """Start workers until there are so many, and cut batches for them."""
+        """Start workers until there are `num_workers`, and adapt the size of tasks."""
         self._recovery.grow(num_workers)
         if self._cut_for != self._recovery.num_workers:
             self._cut_for = self._recovery.num_workers
@@ -105,11 +113,13 @@ class Scale:
                 assembler.cut(assembler.task_size_for(self._cut_for))
 
     def fit(self) -> int:
-        """Look how long tasks have taken since the last time, and let them be larger or smaller; `fit_every` from now on."""
+        """Adapt the size of tasks to the times since the last call. Return the new `fit_every`."""
         measured = self._meters[..., :2].sum(axis=1)
         for source, (tasks, busy_ns) in enumerate((measured - self._measured).tolist()):
-            num_ahead = self._work.num_begun(source) + 1  # that which is being taken is one of them
+            num_ahead = self._dispatcher.num_begun(source) + 1  # the batch that is being delivered counts
             if tasks and self._assemblers[source].fit(busy_ns / tasks, self._recovery.num_workers, num_ahead):
-                self.fit_every *= 2  # new slots are not to be made again and again, whatever else the machine does
+                self.fit_every *= (
+                    2  # each change makes new slots: change more rarely, even if the load of the machine varies
+                )
         self._measured = measured
         return self.fit_every

@@ -1,18 +1,17 @@
-"""How many workers, and how many batches ahead: decided from what has been measured.
+"""Choose the number of workers and of prefetched batches from measurements.
 
-`decide` is a function of its arguments alone. Who measures and who follows is `dali_like.engine.pool.tuner`.
+`decide` is a pure function. `dali_like.engine.pool.tuner` measures, and applies the result.
 
-**Workers.** As many as the loop needs to find each batch ready, and no more than have something to do. The work of a batch,
-divided by the loop's own time for one, says how many the loop needs. The part of their time that callbacks do not compute
-but wait, for a disk or a network, says how many it takes to keep the CPUs busy: ``cpus / (1 - waiting)``.
+**Workers.** The loop needs the work of a batch, divided by the loop's own time for a batch. The CPUs stay busy with
+``cpus / (1 - waiting)`` workers, if callbacks wait (for a disk or a network) for that share of their time. The smaller
+number counts.
 
-**Depth.** Enough for all workers to have work, and for slow tasks to be over when their batch is due. Each batch takes
-memory, of which there is a budget.
+**Depth.** All workers have tasks, and slow tasks finish before their batch is due. A budget limits the memory of batches.
 
-Both only grow, as decided. One worker too many sleeps, and costs nothing but the memory that it alone has, whereas a new one
-has its setup, connections and caches to make. But a batch ahead takes the memory of a slot, so there are fewer where that is
-seen to be enough: `adjusted` says how many, from how many were ready, at least, when the loop came. So a pause of the loop
-takes nothing from it.
+Decisions only grow. A worker too many sleeps, and costs only its private memory, while a new worker repeats setup,
+connections and caches. But a prefetched batch takes the memory of a slot. So `adjusted` makes the queue shrink when extra
+batches go
+unused: it follows the smallest number of ready batches at the loop's arrivals, so a pause of the loop has no effect.
 """
 
 from __future__ import annotations
@@ -20,47 +19,47 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-#: In the place of a number of workers or batches.
+#: Option value: choose the number of workers or batches.
 AUTO = "auto"
-#: Why they are as many as they are at first.
+#: The reason of the first settings.
 NOT_MEASURED = "nothing has been measured yet"
-#: So many workers are started before anything is known, if there are as many CPUs.
+#: Workers before the first measurement, if there are as many CPUs.
 FIRST_WORKERS = 4
-#: And no more than this, or than there are CPUs, however long callbacks wait.
+#: Maximum number of chosen workers, or the number of CPUs if that is larger.
 MOST_WORKERS = 64
 FIRST_DEPTH = 2
-#: Where more batches than this are ready whenever the loop comes, there are too many.
+#: The depth shrinks if more batches than this are ready whenever the loop takes one.
 ENOUGH_READY = 2
-#: More batches than this are only made ahead where workers would have nothing to do otherwise.
+#: Maximum depth for slow tasks. Only idle workers justify more.
 MOST_DEPTH = 16
 
-#: A callback that waits for less than this part of its time is one that computes: measurements are not exact.
+#: Callbacks with a smaller share of waiting count as computing, because measurements are inexact.
 LEAST_WAITING = 0.3
-#: Of a callback that seems to wait all the time so much is computing.
+#: Minimum share of computing, for callbacks that seem to wait all the time.
 _LEAST_COMPUTING = 1e-3
-#: So much faster than the loop the workers are to be, since neither is always equally fast.
+#: Target worker throughput, relative to the loop; leaves headroom for jitter.
 _MARGIN = 1.25
-#: The loop's own time counts as none below this part of the time that a batch takes: it will be waiting in any case.
+#: Below this part of the time of a batch, the loop's own time counts as zero: the loop waits in any case.
 _LEAST_LOOP = 0.02
-#: The number of workers grows no more than so much at a time: what has been measured may not be what is usual.
+#: Maximum growth of the number of workers at a time, because one measurement may not be typical.
 _MOST_GROWTH = 4
-#: Each worker is to have so many tasks on their way.
+#: Tasks in flight for each worker.
 _TASKS_AHEAD = 2
-#: Tasks that are less late than this hold nobody up, and more batches would only take more of the caches.
+#: Shorter delays of tasks are ignored: more batches would only take more of the CPU's caches.
 _LEAST_LATE_S = 0.005
-#: The parts of what is available that more workers, and batches, may take.
+#: Shares of the available memory for more workers, and of the memory limit for batches.
 _WORKERS_SHARE = 0.25
 _BATCHES_SHARE = 0.5
 
 
 class Measurement(NamedTuple):
-    """What has been measured over some batches.
+    """Measurements over some batches.
 
     Attributes:
-        busy_s: how long workers take for a batch, all of them together.
-        waiting: for which part of it, where there are enough CPUs, they wait for something else.
-        late_s: how long tasks take, all but a few: three standard deviations more than on the average.
-        loop_s: how long the loop takes between two batches, apart from waiting for the second.
+        busy_s: time of a batch, summed over all workers.
+        waiting: share of that time in which callbacks wait for anything but a CPU.
+        late_s: time of a slow task: three standard deviations above the mean.
+        loop_s: the loop's own time between two batches, without waiting.
     """
 
     busy_s: float
@@ -70,16 +69,16 @@ class Measurement(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What there is.
+    """Resources.
 
     Attributes:
-        cpus: that this process may use, quotas included.
-        most_workers: there is room for no more.
-        tasks_per_batch: into how many parts a batch can be divided at most.
-        worker_bytes: the memory that one more worker takes.
-        batch_bytes: and one more batch.
-        available_bytes: for workers.
-        batches_bytes: for batches, those included that somebody holds.
+        cpus: CPUs that this process may use, with quotas.
+        most_workers: maximum number of workers.
+        tasks_per_batch: maximum number of tasks of a batch.
+        worker_bytes: memory of one more worker.
+        batch_bytes: memory of one more batch.
+        available_bytes: memory for workers.
+        batches_bytes: memory for batches, including batches that the user holds.
     """
 
     cpus: float
@@ -92,13 +91,13 @@ class Limits(NamedTuple):
 
 
 class ChosenSettings(NamedTuple):
-    """How many workers there are and how many batches are made ahead, and why.
+    """Chosen settings, with reasons.
 
     Attributes:
-        num_workers: how many workers have been started.
-        prefetch_depth: how many batches are on their way.
-        num_workers_reason: why so many; empty where that is not chosen.
-        prefetch_depth_reason: likewise.
+        num_workers: number of workers.
+        prefetch_depth: number of prefetched batches.
+        num_workers_reason: the reason for `num_workers`; empty if the user has set it.
+        prefetch_depth_reason: the reason for `prefetch_depth`; empty if the user has set it.
     """
 
     num_workers: int
@@ -108,7 +107,7 @@ class ChosenSettings(NamedTuple):
 
 
 def decide(now: ChosenSettings, seen: Measurement, limits: Limits) -> ChosenSettings:
-    """What the settings should be: as many workers as there are, or more."""
+    """Return the new settings. Neither number is smaller than in `now`."""
     needed, why_workers = _workers(now.num_workers, seen, limits)
     workers = max(needed, now.num_workers)
     if needed < workers:
@@ -120,12 +119,12 @@ def decide(now: ChosenSettings, seen: Measurement, limits: Limits) -> ChosenSett
 
 
 def adjusted(depth: int, decided: int, least_ready: int) -> int:
-    """How many batches to make ahead from now on, where so many have been decided for.
+    """Return the number of batches to prefetch from now on.
 
     Args:
-        depth: how many there are.
-        decided: how many there are to be at most.
-        least_ready: how many were ready at the moment when there were fewest of them.
+        depth: the current number.
+        decided: the result of `decide`, the maximum.
+        least_ready: the smallest number of ready batches since the last adjustment.
     """
     if least_ready > ENOUGH_READY:
         return max(depth - (least_ready - ENOUGH_READY), min(depth, FIRST_DEPTH))
@@ -133,12 +132,12 @@ def adjusted(depth: int, decided: int, least_ready: int) -> int:
 
 
 def _first_of(before: str, why: str) -> str:
-    """The reason that was given before, if one was."""
+    """Return the reason of a decision before, if there is one."""
     return why if before in ("", NOT_MEASURED) else before
 
 
 def first_workers(cpus: float) -> int:
-    """How many workers to begin with."""
+    """Return the number of workers to begin with."""
     return max(1, min(math.ceil(cpus), FIRST_WORKERS))
 
 
@@ -157,12 +156,12 @@ def _workers(now: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
     bounds.append(
         (
             room,
-            f"more would take more than a quarter of the memory that is left, at {_mib(limits.worker_bytes)} each; only a "
-            "number may",
+            f"more would take over a quarter of the available memory, at {_mib(limits.worker_bytes)} each; to start more, "
+            "give their number",
         )
     )
-    bounds.append((limits.most_workers, "more are only started if their number is given"))
-    bounds.append((now * _MOST_GROWTH, f"{why}, and this is to be seen first"))
+    bounds.append((limits.most_workers, "that is the maximum; to start more, give their number"))
+    bounds.append((now * _MOST_GROWTH, f"{why}; a larger increase waits for the next measurement"))
     return min(bounds, key=lambda bound: bound[0])
 
 
@@ -177,7 +176,7 @@ def _depth(workers: int, seen: Measurement, limits: Limits) -> tuple[int, str]:
     wanted, why = max(bounds, key=lambda bound: bound[0])
     room = int(limits.batches_bytes * _BATCHES_SHARE) // max(limits.batch_bytes, 1)
     if wanted > room:
-        return room, f"more batches of {_mib(limits.batch_bytes)} would take more than half of max_held_bytes"
+        return room, f"more batches of {_mib(limits.batch_bytes)} would take over half of max_held_bytes"
     return wanted, why
 
 

@@ -1,14 +1,14 @@
-"""Measures a pool while it works, and chooses its settings: `py_num_workers="auto"` and the like.
+"""Measure a pool while it works, and choose its settings, for options such as `py_num_workers="auto"`.
 
-Workers that are measured add the wall clock and CPU time of tasks up in their cells (`dali_like.engine.worker.worker`). The
-main process reads them when it comes to wait for a batch anyway, or while it waits. It looks soon after the first task has
-been made, and then ever more rarely: each time has four times as much to go by as the one before. Where the last look has
-changed nothing, workers do not measure quick tasks for a while, since that would be a per cent of what these take.
+Runs in the main process. Workers add up the wall clock and CPU times of tasks in their cells
+(`dali_like.engine.worker.worker`). The main process reads these sums when it waits for a batch anyway. The first look comes
+soon after the first task. Each later look has four times the data of the one before. If a look changes nothing, workers do
+not measure quick tasks for a while, because measuring takes about one percent of their time.
 
-What a worker has waited for is what its tasks took, less the CPU time, less the time for which it was ready to run and did
-not get a CPU (``/proc/PID/schedstat``, see the kernel's documentation on sched-stats). Where the kernel does
-not say so, it is believed only as long as there are no more workers than CPUs; and of threads only while there is one, or
-while they take little CPU time together, since waiting for the GIL would look the same.
+The waiting time of a worker is the time of its tasks, minus their CPU time, minus the time in which it was ready to run and
+got no CPU (``/proc/PID/schedstat``, see the kernel's documentation on sched-stats). If the kernel does not count the latter,
+the result is used only while there are no more workers than CPUs. For threads it is used only while there is one, or while
+all use little CPU time together: waiting for the GIL would look the same.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from dali_like.engine.pool.settings import (
     first_workers,
 )
 
-#: The first look comes when workers have been busy for so long. Before, there is nothing to judge by.
+#: Busy time of the workers before the first look, and the growth of that time from look to look.
 _FIRST_LOOK_S = 0.02
 _FACTOR = 4
-#: How long a pause in measuring is, by what came before it.
+#: Length of a pause in measuring, as a multiple of the interval before it.
 _PAUSE = 15
-#: What one more worker is taken to need, where that cannot be found out, and at least.
+#: Minimum memory of one more worker, also if the kernel does not show it.
 _LEAST_WORKER_BYTES = 1 << 20
 _TINY_S = 1e-9
 _MANY = 1 << 30
-#: After so many batches the depth is adjusted.
+#: Batches between two adjustments of the depth.
 _WAITS = 64
-#: Callbacks that are believed to wait at the first look; the later ones have more to go by.
+#: At the first look, callbacks count as waiting only with this share: later looks have more data.
 _SURELY_WAITING = 0.8
-#: Threads of which one has been running, or ready to run, for less than this part of the time do not wait for the GIL.
+#: Threads do not wait for the GIL if one of them is running, or ready to run, for less than this part of the time.
 _LEAST_SHARE_OF_GIL = 0.5
 
 
 class Totals(NamedTuple):
-    """What has been measured in a pool since it was made.
+    """Total measurements of a pool.
 
     Attributes:
-        batches: how many have been made, begun ones in part.
-        busy_s, cpu_s: of all workers together.
-        tasks: how many tasks have ended.
-        squares_s2, cpu_squares_s2: the sums of the squares of what each has taken, and of its CPU time.
+        batches: computed batches, with fractions of batches in flight.
+        busy_s, cpu_s: time and CPU time of all tasks.
+        tasks: number of finished tasks.
+        squares_s2, cpu_squares_s2: sums of the squares of the tasks' times and CPU times.
     """
 
     batches: float = 0.0
@@ -67,58 +67,61 @@ class Totals(NamedTuple):
     cpu_squares_s2: float = 0.0
 
     def late_s(self, *, on_cpu: bool) -> float:
-        """How long tasks take, all but a few: on a CPU, or altogether."""
+        """Return the time of a slow task, three standard deviations above the mean: of CPU time, or of all time."""
         sum_s, squares_s2 = (self.cpu_s, self.cpu_squares_s2) if on_cpu else (self.busy_s, self.squares_s2)
         mean_s = sum_s / max(self.tasks, 1)
         return mean_s + 3 * math.sqrt(max(squares_s2 / max(self.tasks, 1) - mean_s**2, 0.0))
 
 
 class Tunable(Protocol):
-    """A pool, as far as it is measured and grows."""
+    """A pool as a tuner sees it: `dali_like.engine.pool.scaling.Scale`.
+
+    The tuner calls it in the thread that waits for batches, inside of `Tuner.begin_wait` and `Tuner.look`.
+    """
 
     @property
     def totals(self) -> Totals:
-        """What has been measured."""
+        """The total measurements of all workers."""
 
     @property
     def forked_pids(self) -> list[int]:
-        """The ids of the workers that have started."""
+        """The process ids of the workers that have started."""
 
     @property
     def tasks_per_batch(self) -> int:
-        """Into how many parts a batch can be divided at most."""
+        """The maximum number of tasks of a batch."""
 
     @property
     def batch_bytes(self) -> int:
-        """How much memory a batch of each source takes together."""
+        """The memory of one batch of each source, in bytes."""
 
     @property
     def limit_bytes(self) -> int:
-        """How much memory batches may take."""
+        """The memory limit of all batches, in bytes."""
 
     def num_ready(self, source: int) -> int:
-        """How many batches of a source are complete, and have not been asked for."""
+        """Return how many batches of a source are complete and not delivered."""
 
     def measure(self, *, quick_tasks: bool) -> None:
-        """Say whether workers are to measure those tasks, too, of which that is a part that matters."""
+        """Choose whether workers also measure tasks so quick that measuring takes a notable part of their time."""
 
     def grow(self, num_workers: int) -> None:
-        """Start workers until there are so many."""
+        """Start workers until there are `num_workers`."""
 
 
 class Tuner:
     """Chooses the settings of a pool, or of one pool after the other.
 
     Args:
-        cpus: how many there are to be used.
-        num_workers, depth: None: to be chosen; else how many there are.
-        per_worker: whether that depth is of each worker.
+        cpus: number of CPUs to use.
+        num_workers, depth: fixed numbers; None: to be chosen.
+        per_worker: whether `depth` is for each worker.
         are_threads: whether workers are threads.
 
     Attributes:
-        settings: what has been chosen so far.
-        most_workers: how many a pool must provide for.
-        on_deeper: told by how many batches the depth has grown; by a negative number, if it has become less.
+        settings: the current settings.
+        most_workers: the largest number of workers that may be chosen.
+        on_deeper: called with each change of the depth, positive or negative.
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class Tuner:
         self._are_threads = are_threads
         self._tunes_workers = num_workers is None
         self._tunes_depth = depth is None
-        # How much of its time a thread waits for the GIL, and not for a disk, shows only where there are no others.
+        # Waiting for the GIL looks like waiting for a disk. Only a single thread never waits for the GIL.
         first = num_workers or (1 if are_threads else first_workers(cpus))
         self._depth_per_worker = depth if per_worker else None
         self.settings = ChosenSettings(
@@ -150,7 +153,7 @@ class Tuner:
         self.begin()
 
     def begin(self) -> None:
-        """Another pool is to be measured."""
+        """Start over, for another pool."""
         self._next_look_s = _FIRST_LOOK_S
         self._not_before_s = 0.0
         self._is_first = True
@@ -161,7 +164,7 @@ class Tuner:
         self._begin_interval(Totals(), 0.0)
 
     def _begin_interval(self, seen: Totals, runqueue_s: float) -> None:
-        """What is measured from one look to the next begins anew."""
+        """Start the measurements for the next look."""
         self._seen = seen
         self._runqueue_s = runqueue_s
         self._began_s = time.monotonic()
@@ -170,11 +173,11 @@ class Tuner:
 
     @property
     def poll_ms(self) -> float:
-        """How long to wait for news before looking again: at first, a little; later only where there is news."""
+        """The longest time to wait before the next `look`: short before the first look, then unlimited."""
         return _FIRST_LOOK_S * 1000 if self._is_first else math.inf
 
     def begin_wait(self, pool: Tunable, source: int) -> None:
-        """The loop comes to wait for a batch of a source; if there are several, for one of the first source first."""
+        """Take note that the loop starts to wait for a batch. Each iteration waits for the first source first."""
         if self._left_s is not None:
             self._loop_s += time.monotonic() - self._left_s
             self._loops += source == 0
@@ -183,11 +186,11 @@ class Tuner:
         self.look(pool)
 
     def end_wait(self) -> None:
-        """It has the batch."""
+        """Take note that the loop has its batch."""
         self._left_s = time.monotonic()
 
     def _adjust(self, pool: Tunable, source: int) -> None:
-        """Make fewer batches ahead if all that were ready were never wanted, and more again if none was."""
+        """Lower the depth if some batches were always ready, and raise it again if none was."""
         self._waits += 1
         if self._least_ready:
             self._least_ready = min(self._least_ready, pool.num_ready(source))
@@ -199,13 +202,13 @@ class Tuner:
         now, decided = self.settings.prefetch_depth, self._decided
         why = decided.prefetch_depth_reason
         if depth < decided.prefetch_depth:
-            why = f"{decided.prefetch_depth - depth} more were not missed"
+            why = f"{decided.prefetch_depth - depth} more went unused"
         self.settings = self.settings._replace(prefetch_depth=depth, prefetch_depth_reason=why)
         if depth != now and self.on_deeper is not None:
             self.on_deeper(depth - now)
 
     def look(self, pool: Tunable) -> None:
-        """Measure and decide, if it is time to."""
+        """Measure and decide, if that is due."""
         now_s = time.monotonic()
         if now_s < self._not_before_s:
             return
@@ -217,7 +220,7 @@ class Tuner:
             return
         since = Totals(*(new - old for new, old in zip(totals, self._seen, strict=True)))
         if since.busy_s < self._next_look_s or since.batches <= 0:
-            # No worker can be busy for longer than time passes.
+            # The missing busy time takes at least this long, with all workers busy.
             self._not_before_s = now_s + (self._next_look_s - since.busy_s) / self.settings.num_workers
             return
         before, runqueue_s, elapsed_s = self._decided, _runqueue_of(pool), now_s - self._began_s
@@ -256,12 +259,12 @@ class Tuner:
             waited_s = max(waited_s, 0.0)
             self._waiting = waited_s / max(waited_s + since.cpu_s, _TINY_S)
             if self._is_first and self._waiting < _SURELY_WAITING:
-                self._waiting = 0.0  # it is to be seen again
+                self._waiting = 0.0  # to be confirmed by the next look
         return Measurement(
             busy_s=since.busy_s / since.batches,
             waiting=self._waiting,
-            # The first tasks may have had to import something, and all of their pages are new. And how long tasks that
-            # compute wait for a CPU says something of the machine, and nothing of the callback.
+            # The first tasks may import modules, and all of their pages are new. For computing callbacks, CPU time counts:
+            # their waiting for a CPU depends on other programs.
             late_s=0.0 if self._is_first else since.late_s(on_cpu=self._waiting < LEAST_WAITING),
             loop_s=self._loop_s / max(self._loops, 1),
         )
@@ -281,19 +284,19 @@ class Tuner:
 
 
 def _runqueue_of(pool: Tunable) -> float:
-    """For how long the workers of a pool have been ready to run without running, all together."""
+    """Return the total time that the workers of a pool have been ready to run without running."""
     return sum(map(_runqueue_s, pool.forked_pids))
 
 
 def _runqueue_s(pid: int) -> float:
-    """For how long a worker has been ready to run without running."""
+    """Return the time that a worker has been ready to run without running."""
     try:
         return int(read_file(f"/proc/{pid}/schedstat").split()[1]) / 1e9
-    except (IndexError, ValueError):  # it has ended, or the kernel does not count
+    except (IndexError, ValueError):  # it has ended, or the kernel does not count this time
         return 0.0
 
 
 def _private_bytes(pid: int) -> int:
-    """The memory of a worker that it shares with nobody."""
+    """Return the private memory of a worker."""
     lines = read_file(f"/proc/{pid}/smaps_rollup").splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) * 1024

@@ -1,33 +1,38 @@
-"""What the pool knows of its workers: options, the `Workers` protocol that each backend implements, and exits."""
+"""The contract between a pool and its worker backends: options, ends of workers, and the `Workers` protocol.
+
+All of it runs in the main process. `dali_like.engine.backends` implements the protocol for processes, threads and Ray
+actors.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
-from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.descriptors import Alarm, Descriptor
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 
-#: In the place of a worker: the forkserver itself has ended, and all workers with it.
+#: In place of a worker: the forkserver has ended, and all workers with it.
 FORKSERVER = -1
 
 
 class WorkerOptions(NamedTuple):
-    """How workers are made.
+    """Options of the workers of a pool. Build it with keywords.
 
     Attributes:
-        num_workers: how many there may be.
+        num_workers: the maximum number of workers.
         start_method: "fork", "spawn", "thread" or "ray".
-        threads: for the numerical libraries in each worker; None leaves them alone.
-        timeout_s: how long a worker may be on one sample; None: for ever.
-        restarts: how often a minute a worker that has died is replaced; None: always.
-        pickle_source: pickles what a source consists of, given a name for messages; used under spawn, and for sources that
-            are renewed.
-        resources: what each worker needs, where Ray finds places for them.
-        first_workers: how many are started at first; None: all.
-        measures: whether workers say how long their tasks take.
+        threads: threads of the numerical libraries in each worker; None: the libraries' default.
+        timeout_s: the longest time for one sample; None: no limit.
+        restarts: replacements of each worker within a minute; None: no limit.
+        pickle_source: pickles the functions of a source, given a name for messages. Used under spawn and Ray, and for
+            renewed sources.
+        resources: Ray's options for each actor.
+        first_workers: workers to start at first; None: all.
+        measures: whether workers measure the times of their tasks.
     """
 
     num_workers: int
@@ -42,20 +47,25 @@ class WorkerOptions(NamedTuple):
 
     @property
     def num_first(self) -> int:
-        """How many workers are started at first."""
+        """The number of workers to start at first."""
         return self.num_workers if self.first_workers is None else self.first_workers
 
     @property
     def unit(self) -> str:
-        """What the ids of workers are, for messages."""
+        """The kind of the workers' ids, for messages: "pid" or "thread"."""
         return "thread" if self.start_method == "thread" else "pid"
 
 
 class End(NamedTuple):
-    """A worker has ended: which, its process id, and its exit code, minus the signal's number if it was killed.
+    """The end of a worker.
 
-    A thread cannot be killed. One that hangs counts as ended and goes on, and may still write to the slot that it was
-    writing to; `keep` then keeps something until the thread has really ended.
+    A thread cannot be killed. When it hangs, the pool treats it as ended, but it runs on, and may still write to its slot.
+
+    Attributes:
+        worker: its number, or `FORKSERVER`.
+        pid: its process id, or native thread id.
+        exitcode: its exit code, or minus the signal's number if a signal has killed it.
+        keep: for a hanging thread: holds an object, such as a lease, until the thread has really ended. None otherwise.
     """
 
     worker: int
@@ -64,60 +74,109 @@ class End(NamedTuple):
     keep: Callable[[Any], None] | None = None
 
 
-class Workers(Protocol):
-    """The workers of a pool, wherever they are: a `ProcessWorkers` of processes, of threads, or of actors.
+class EndQueue:
+    """Ends of workers that have no forkserver (threads, Ray actors), on their way to the main thread.
+
+    Backends use its attribute and its methods, except `add`, as their parts of `Workers` with the same names.
 
     Attributes:
-        exitcodes: how those have ended that have, by process id, where that is known: the exit status, or minus the number
-            of the signal.
+        control: readable when there are ends.
+    """
+
+    def __init__(self) -> None:
+        self.control = Alarm()
+        self._ends: deque[End] = deque()
+
+    def add(self, end: End) -> None:
+        """Add the end of a worker. Any thread may call it."""
+        self._ends.append(end)
+        self.control.ring()
+
+    def read_news(self) -> None:
+        """Make `control` unreadable until the next end."""
+        self.control.clear()
+
+    def wait_for_news(self, timeout_s: float) -> None:
+        """Wait until there are ends, or until the timeout."""
+        self.control.wait(timeout_s)
+        self.read_news()
+
+    def take_end(self) -> End | None:
+        """Return the next end; None if there is none."""
+        return self._ends.popleft() if self._ends else None
+
+
+class Workers(Protocol):
+    """The workers of a pool: processes, threads or Ray actors.
+
+    The pool calls all methods, in the one thread that uses the pool, but `stop`, which a thread that closes the pool may
+    call. Events of workers (starts and ends) make `control` readable. `read_news` reads them; then `take_end` and `pids`
+    show them.
+
+    Attributes:
+        exitcodes: exit codes of ended workers by process id, where the backend knows them; minus the signal's number after
+            a signal.
     """
 
     exitcodes: dict[int, int]
 
     @property
     def control(self) -> Descriptor:
-        """Becomes readable when there is news."""
+        """Readable when there are events. Its number is -1 after `stop`."""
 
     @property
     def pids(self) -> list[int]:
-        """The process id of each worker; 0 before it has started."""
+        """The process id of each worker; 0 before its start."""
 
     @property
     def has_waiting_tasks(self) -> bool:
-        """Whether there are tasks that have been taken, and that nobody is on yet: no cell names them."""
+        """Whether the backend has taken tasks from the pipes that are in no cell yet."""
 
     def start(self, worker: int) -> None:
-        """Start a worker that is not running."""
+        """Start a worker that is not running. Does not wait for the start."""
 
     def signal(self, worker: int, number: int) -> None:
-        """Send a signal to a worker, if it is there."""
+        """Send a signal to a worker. Does nothing if the worker has ended."""
 
     def renew(self, sources: Sequence[Source], pickled: Sequence[PickledSource] | None = None) -> None:
-        """Give workers that are started from now on other sources; see `ProcessWorkers.renew`."""
+        """Replace the sources of workers that start from now on. Running workers keep theirs.
+
+        Args:
+            sources: as many as before, and of the same kinds. Only their functions, and the objects in these, may differ.
+            pickled: the sources, if the caller has pickled them already.
+
+        Raises:
+            PicklingError: a source cannot be pickled.
+            OutOfMemoryError: there is no memory for the pickles.
+        """
 
     def read_news(self) -> None:
-        """Take note of the news."""
+        """Read all events, without waiting."""
 
     def wait_for_news(self, timeout_s: float) -> None:
-        """Wait until there is news, and take note of it."""
+        """Wait for an event, or until the timeout, and read all events."""
 
     def take_end(self) -> End | None:
-        """The next end that has not been taken, if there is one."""
+        """Return the next end of a worker; None if there is none. Each end is returned once."""
 
     def describe_exit(self, end: End) -> str:
-        """How a worker ended, in words."""
+        """Describe the end of a worker, for messages: "ended with exit code 1"."""
 
     def stop(self) -> None:
-        """End all workers, and wait until they are gone."""
+        """Stop all workers, and wait until they have ended. Calling it again does nothing."""
 
 
 class StartWorkers(Protocol):
-    """Start the workers of a pool; each backend has one such function or class.
+    """Start the workers of a pool. Each backend has one such function or class.
 
     Args:
-        tasks, done: the workers' ends of the pipes. The first task pipe is read by all workers, each other one by one
-            worker.
-        farewell: called before the workers are stopped, so that they read end-of-file. Must not refer to the workers.
+        sources: the sources.
+        options: the options of the workers.
+        space: the shared space of the pool.
+        tasks: the read ends of the task pipes. All workers read the first; each other one belongs to one worker.
+        done: the write end of the pipe for reports.
+        send_stop: tells the workers to stop. The backend calls it first when it stops them. It must not refer to the
+            workers.
     """
 
     def __call__(
@@ -125,7 +184,8 @@ class StartWorkers(Protocol):
         sources: Sequence[Source],
         options: WorkerOptions,
         space: SharedSpace,
+        *,
         tasks: Sequence[Descriptor],
         done: Descriptor,
-        farewell: Callable[[], None],
+        send_stop: Callable[[], None],
     ) -> Workers: ...

@@ -88,7 +88,7 @@ class TaskRunner:
         if words[Header.CANCELLED]:
             return Status.SKIPPED, 0
         view = self._views.get(page)
-        if view is None or view.slot_layout != words[Header.GEOMETRY]:
+        if view is None or view.slot_layout != words[Header.LAYOUT]:
             if len(self._views) >= _MAX_VIEWS or sum(view.num_keys for view in self._views.values()) > _MAX_KEYS:
                 self._views.clear()
                 self._headers.clear()
@@ -117,7 +117,7 @@ class TaskRunner:
             self.unnoted = None
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """CallContext a function of the user's; one that returns a coroutine is awaited."""
+        """Call a function of the user's; one that returns a coroutine is awaited."""
         return self._loop.finish(function(*args))
 
     def note_skip(self) -> None:

@@ -52,7 +52,7 @@ class SlotView:
         num_outputs = words[Header.NUM_OUTPUTS]
         capacity = words[Header.CAPACITY]
         self.offset = offset
-        self.slot_layout = words[Header.GEOMETRY]
+        self.slot_layout = words[Header.LAYOUT]
         self.task_size = words[Header.TASK_SIZE]
         self.regions_offset = offset + words[Header.REGIONS_OFFSET]
         self.region_bytes = words[Header.REGION_BYTES]

@@ -29,13 +29,13 @@ from dali_like.engine.memory.protocol import (
     DONE,
     MESSAGE_BYTES,
     NO_TICKET,
-    NOTICE_BYTES,
+    START_MESSAGE_BYTES,
     TASK,
     WORD_BYTES,
     Status,
     cell_offset,
     message_offset,
-    notice_offset,
+    start_message_offset,
 )
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.exceptions import SHORT_BYTES, pack_exception, read_message, write_message
@@ -169,7 +169,7 @@ def _measured(run: Callable[[int, int], tuple[Status, int]], cell: memoryview) -
 
 
 def _notice_of(channels: Channels) -> bytes:
-    return read_message(channels.space, notice_offset(channels.num_workers), NOTICE_BYTES - WORD_BYTES)
+    return read_message(channels.space, start_message_offset(channels.num_workers), START_MESSAGE_BYTES - WORD_BYTES)
 
 
 def _make_take(index: int, channels: Channels, cell: int) -> Take:

@@ -1,9 +1,9 @@
-"""PyTorch's ``DataLoader`` on this package's workers, and DALI's iterators for PyTorch.
+"""PyTorch's ``DataLoader`` with this library's workers, and DALI's iterators for PyTorch.
 
-Code written for either moves over by changing the import:
+Existing code only changes an import:
 
->>> from dali_like.plugin.pytorch import DataLoader  # in place of torch.utils.data
->>> from dali_like.plugin.pytorch import DALIGenericIterator  # in place of nvidia.dali.plugin.pytorch
+>>> from dali_like.plugin.pytorch import DataLoader  # instead of torch.utils.data
+>>> from dali_like.plugin.pytorch import DALIGenericIterator  # instead of nvidia.dali.plugin.pytorch
 """
 
 from __future__ import annotations

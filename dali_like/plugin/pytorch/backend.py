@@ -1,4 +1,4 @@
-"""What loaders of tensors of PyTorch differ in from those of arrays; see `dali_like.data.array_backends`."""
+"""The array backend for PyTorch; see `dali_like.data.array_backends`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dali_like.data.collate import function_for
 from dali_like.data.sample_schema import Leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
-from dali_like.plugin.pytorch.datapipes import draw_shared_seed, walk
+from dali_like.plugin.pytorch.datapipes import draw_shared_seed, shard, walk
 from dali_like.plugin.pytorch.leaves import leaf_of
 from dali_like.plugin.pytorch.tensor_pickling import reduce_tensor
 from dali_like.sources import by_value
@@ -35,7 +35,7 @@ for _kind, _reduce in _REDUCERS.items():
 
 
 def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any) -> Any:
-    """Let PyTorch collate as it does without workers. With them, it would put tensors into files in /dev/shm."""
+    """Call PyTorch's collation as in the main process. In a worker, it would put tensors into files in /dev/shm."""
     info, torch_worker._worker_info = torch_worker._worker_info, None
     try:
         return function(batch, **options)
@@ -43,63 +43,69 @@ def _collate_privately(function: Callable[..., Any], batch: Any, **options: Any)
         torch_worker._worker_info = info
 
 
-#: Those of PyTorch itself; programs and libraries add others, and put theirs in the place of these.
+#: PyTorch's own collation functions. Programs add others to its map, and replace these.
 _ORIGINAL_FUNCTIONS = {
     kind: function
     for kind, function in default_collate_fn_map.items()
     if getattr(function, "__module__", "") == torch_data.default_collate.__module__
 }
-#: What takes their place in workers.
+#: The replacements of these functions in workers.
 _PRIVATE_FUNCTIONS = {
     kind: functools.partial(_collate_privately, function) for kind, function in _ORIGINAL_FUNCTIONS.items()
 }
 
-#: The state of a generator for the CPU begins with the seed.
+#: The state of a CPU generator begins with its seed.
 _SEED_BYTES = 8
 
 
 class TorchBackend:
-    """Tensors, and PyTorch's generators; see `dali_like.data.array_backends.ArrayBackend`."""
+    """PyTorch's tensors and generators; see `dali_like.data.array_backends.ArrayBackend`."""
 
     @property
     def reducers(self) -> Reducers:
-        """Tensors keep their memory apart from the pickle."""
+        """Pickle tensors without their memory."""
         return _REDUCERS
 
     def is_default(self, collate_fn: Any) -> bool:
-        """Whether it is PyTorch's."""
+        """See `ArrayBackend.is_default`."""
         return collate_fn is torch_data.default_collate
 
     def is_collated_specially(self, value: Any) -> bool:
-        """Whether PyTorch would not call its own function, or take a container apart, but call another function."""
+        """Return whether the program has registered its own collation for values of this type."""
         function = function_for(value, default_collate_fn_map)
         return all(function is not function_for(value, own) for own in (_ORIGINAL_FUNCTIONS, _PRIVATE_FUNCTIONS))
 
     def leaf_of(self, value: Any) -> Leaf | None:
-        """A leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""
+        """Return a leaf for a tensor, an array or a number. PyTorch does not collate dataclasses."""
         return leaf_of(value)
 
     def draw_seed(self, generator: Any) -> int:
-        """Drawn as PyTorch's iterators do it, so that whatever is drawn afterwards is the same as there."""
+        """Draw a seed as PyTorch's iterators do, so that later draws of the program are the same, too."""
         return int(torch.empty((), dtype=torch.int64).random_(generator=generator).item())
 
-    def passes(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
-        """A pass over one of PyTorch's samplers can be resumed: it is one over ours, which draws the same."""
+    def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
+        """Begin an iterator over a sampler. PyTorch's samplers are replaced by this library's, which draw the same."""
         from dali_like.data.sampler_iterators import resumable  # noqa: PLC0415  # workers have no samplers
         from dali_like.plugin.pytorch.samplers import own_sampler  # noqa: PLC0415
 
         return resumable(own_sampler(sampler))
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
-        """Drawn as PyTorch's iterators do it for iterable datapipes."""
+        """Draw a seed for iterable datapipes, as PyTorch's iterators do."""
         return draw_shared_seed(dataset, generator)
 
     def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
-        """Datapipes are seeded before it."""
+        """Begin an iterator over an iterable dataset. Datapipes are seeded before."""
         return walk(dataset, shared_seed)
 
+    def shard(
+        self, dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None
+    ) -> Callable[[int], Any] | None:
+        """Divide datapipes among ranks and workers. Other datasets divide themselves."""
+        return shard(dataset, num_workers, worker_init_fn)
+
     def enter_worker(self, info: WorkerInfo) -> None:
-        """As in PyTorch's workers. ``torch.utils.data.get_worker_info`` works, too."""
+        """Do the same as PyTorch's workers, so that ``torch.utils.data.get_worker_info`` works, too."""
         assert info.seed is not None
         set_worker_info(info)
         torch_worker._worker_info = torch_worker.WorkerInfo(
@@ -113,13 +119,17 @@ class TorchBackend:
         np.random.seed(numpy_seed(info.seed - info.id, info.id))
 
     def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
-        """Those of Python, NumPy and PyTorch for the CPU. A seed that the user has given PyTorch's goes on to show."""
+        """Seed the generators of Python, NumPy and PyTorch's CPU. ``torch.initial_seed`` still returns the user's seed."""
         generator = torch.default_generator
-        is_as_it_was = generator.initial_seed() == seed
-        return (*PYTHON_AND_NUMPY, generator.manual_seed if is_as_it_was else _seeder_in_disguise(generator))
+        is_unchanged = generator.initial_seed() == seed
+        return (*PYTHON_AND_NUMPY, generator.manual_seed if is_unchanged else _seeder_keeping_initial_seed(generator))
+
+    def has_accelerator(self) -> bool:
+        """See `ArrayBackend.has_accelerator`."""
+        return bool(torch.accelerator.is_available())
 
     def pinning(self) -> Pinning | None:
-        """PyTorch's CUDA. It knows memory that has been page-locked by others."""
+        """Page-lock memory through PyTorch's CUDA, so that PyTorch knows that it is page-locked."""
         if not torch.cuda.is_available():
             return None
         from dali_like.plugin.pytorch.pinning import TorchPinning  # noqa: PLC0415  # not without a GPU, nor in workers
@@ -127,22 +137,22 @@ class TorchBackend:
         return TorchPinning()
 
     def pin(self, batch: Any) -> Any:
-        """As PyTorch does it, which copies only what is not page-locked: small tensors, and those that had no row."""
+        """Pin as PyTorch does. It copies only tensors that are not page-locked: small ones, and those without a row."""
         return pin_memory(batch)
 
     def recording(self, name: str) -> AbstractContextManager[Any]:
-        """As in PyTorch's iterators, whose ``__next__`` shows in profiles."""
+        """Return a context that shows in PyTorch's profiles, as ``__next__`` of its iterators does."""
         return torch.autograd.profiler.record_function(name) if torch.autograd._profiler_enabled() else UNRECORDED
 
 
-def _seeder_in_disguise(generator: torch.Generator) -> Callable[[int], Any]:
-    """How to seed a generator whose ``initial_seed()`` is not to change: users look at what they have set."""
+def _seeder_keeping_initial_seed(generator: torch.Generator) -> Callable[[int], Any]:
+    """Return a function that seeds a generator without changing its ``initial_seed()``, which the user may have set."""
     shown = generator.get_state()[:_SEED_BYTES].clone()
     other = torch.Generator()
 
-    def seed_in_disguise(seed: int) -> None:
+    def seed_keeping_initial_seed(seed: int) -> None:
         state = other.manual_seed(seed).get_state()
         state[:_SEED_BYTES] = shown
         generator.set_state(state)
 
-    return seed_in_disguise
+    return seed_keeping_initial_seed

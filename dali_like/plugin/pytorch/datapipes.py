@@ -1,4 +1,4 @@
-"""What PyTorch's loader does for its datapipes, which know nothing of workers: it divides them, and seeds them alike."""
+"""Support for PyTorch's datapipes. They know nothing of workers: the loader divides them, and seeds them alike."""
 
 from __future__ import annotations
 
@@ -11,13 +11,8 @@ from torch.utils.data import IterDataPipe, MapDataPipe, get_worker_info
 from torch.utils.data.graph_settings import apply_random_seed, apply_sharding
 
 
-def is_datapipe(dataset: Any) -> bool:
-    """Whether a dataset is a graph of datapipes."""
-    return isinstance(dataset, (IterDataPipe, MapDataPipe))
-
-
 def draw_shared_seed(dataset: Any, generator: torch.Generator | None) -> int | None:
-    """What the datapipes of a pass are to be seeded with in all workers of all ranks; None: it is no iterable datapipe."""
+    """Draw the seed that an iterable datapipe has in all workers of all ranks; None for other datasets."""
     if not isinstance(dataset, IterDataPipe):
         return None
     seed = torch.empty((), dtype=torch.int64).random_(generator=generator)
@@ -27,19 +22,24 @@ def draw_shared_seed(dataset: Any, generator: torch.Generator | None) -> int | N
 
 
 def walk(dataset: Any, shared_seed: int | None) -> Iterator[Any]:
-    """Begin to walk through an iterable dataset."""
+    """Begin an iterator over an iterable dataset."""
     if shared_seed is not None:
         apply_random_seed(dataset, torch.Generator().manual_seed(shared_seed))
     return iter(dataset)
 
 
-def divide(dataset: Any) -> None:
-    """Let a datapipe that is walked through in this process have the part of its rank."""
+def shard(dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None) -> Callable[[int], Any] | None:
+    """Divide a datapipe: here for the main process if it loads, or in the returned ``worker_init_fn`` for each worker."""
+    if not isinstance(dataset, (IterDataPipe, MapDataPipe)):
+        return worker_init_fn
+    if num_workers:
+        return ShardInWorker(worker_init_fn)
     apply_sharding(dataset, *_ranks())
+    return worker_init_fn
 
 
-class Divide:
-    """A ``worker_init_fn``: lets a datapipe have its worker's part of the part of its rank, and calls that of the user."""
+class ShardInWorker:
+    """A ``worker_init_fn`` that gives a datapipe the part of its rank and worker, and calls the user's function."""
 
     def __init__(self, worker_init_fn: Callable[[int], Any] | None) -> None:
         self._worker_init_fn = worker_init_fn
@@ -53,7 +53,7 @@ class Divide:
 
 
 def _ranks() -> tuple[int, int]:
-    """How many processes train together, and which of them this is."""
+    """Return the number of ranks that train together, and the rank of this process."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_world_size(), dist.get_rank()
     return 1, 0

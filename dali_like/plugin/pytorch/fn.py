@@ -1,4 +1,4 @@
-"""Functions on tensors of PyTorch as operators, as in ``nvidia.dali.plugin.pytorch.fn``."""
+"""Operators that call functions on PyTorch tensors, as in ``nvidia.dali.plugin.pytorch.fn``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Iterators over pipelines that deliver tensors of PyTorch, as ``nvidia.dali.plugin.pytorch`` 1.53 has them.
+"""Iterators over pipelines that yield PyTorch tensors, as in ``nvidia.dali.plugin.pytorch`` 1.53.
 
-Nothing is copied: a tensor is a view of the batch, by DLPack, and the batch is not overwritten as long as a tensor of it, or
-a view of one, is alive.
+Nothing is copied: a tensor is a view of the batch, by DLPack. The batch is not overwritten as long as a tensor of it, or a
+view of one, is alive.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "to_torch_type",
 ]
 
-#: PyTorch's names of the types of elements.
+#: Maps DALI's dtypes to PyTorch's.
 to_torch_type = {
     DALIDataType.FLOAT: torch.float32,
     DALIDataType.FLOAT64: torch.float64,
@@ -46,13 +46,13 @@ to_torch_type = {
 
 
 def feed_ndarray(dali_tensor: TensorCPU | TensorListCPU, arr: torch.Tensor, cuda_stream: Any = None) -> torch.Tensor:
-    """Copy a tensor, or a batch of samples of one shape, into a tensor of PyTorch.
+    """Copy a tensor, or a batch of samples of one shape, into a PyTorch tensor.
 
     Args:
-        dali_tensor: what to copy.
-        arr: where to, on any device: of the same shape, and of the dtype that `to_torch_type` says.
-        cuda_stream: a ``torch.cuda.Stream``, or the address of a stream, that the copy is put on, and is not waited for.
-            None: the current one. Without effect on the CPU.
+        dali_tensor: the source.
+        arr: the target on any device, with the same shape, and the dtype of `to_torch_type`.
+        cuda_stream: a ``torch.cuda.Stream`` or the address of a stream for an asynchronous copy. None: copy on the current
+            stream. Without effect on the CPU.
 
     Returns:
         `arr`.
@@ -85,13 +85,13 @@ def _tensor_of(tensor: Any) -> torch.Tensor:
 
 
 class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
-    """Delivers batches as a list with a dict for each pipeline: the name of each output, and its samples as one tensor.
+    """Yields batches as a list with one dict per pipeline, from the names of outputs to tensors.
 
-    The tensors are on the device that the outputs are on. The samples of an output must have one shape in each batch; where
-    they have not, ``next`` raises `RaggedError`, that batch is lost, and `DALIRaggedIterator` is the one to use. Outputs of
-    Python objects come as lists.
+    The tensors are on the device of the outputs. All samples of an output must have one shape within a batch. Otherwise
+    ``next`` raises `RaggedError` and the batch is lost; use `DALIRaggedIterator` instead. Outputs of Python objects are
+    lists.
 
-    Arguments and errors are those of `BaseIterator`. They follow ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
+    See `BaseIterator` for arguments and errors. Follows ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -108,9 +108,9 @@ class DALIGenericIterator(BaseIterator[Any, list[dict[str, Any]]]):
 
 
 class DALIClassificationIterator(DALIGenericIterator):
-    """As `DALIGenericIterator`, for pipelines of two outputs, which it names "data" and "label".
+    """A `DALIGenericIterator` for pipelines of two outputs, with the names "data" and "label".
 
-    Arguments and errors are those of `BaseIterator`, without `output_map`. They follow
+    See `BaseIterator` for arguments and errors; there is no `output_map`. Follows
     ``nvidia.dali.plugin.pytorch.DALIClassificationIterator`` 1.53.
     """
 
@@ -131,34 +131,34 @@ class DALIClassificationIterator(DALIGenericIterator):
         super().__init__(
             pipelines,
             ["data", "label"],
-            size,
-            reader_name,
-            auto_reset,
-            fill_last_batch,
-            dynamic_shape,
-            last_batch_padded,
-            last_batch_policy,
-            prepare_first_batch,
+            size=size,
+            reader_name=reader_name,
+            auto_reset=auto_reset,
+            fill_last_batch=fill_last_batch,
+            dynamic_shape=dynamic_shape,
+            last_batch_padded=last_batch_padded,
+            last_batch_policy=last_batch_policy,
+            prepare_first_batch=prepare_first_batch,
             progress=progress,
         )
 
 
 class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
-    """As `DALIGenericIterator`, for outputs whose samples may have different shapes.
+    """A `DALIGenericIterator` for outputs whose samples may have different shapes.
 
-    What an output comes as depends on its tag alone, whatever the shapes in a batch happen to be.
+    The type of an output depends only on its tag, and not on the shapes in a batch.
 
-    Arguments and errors are those of `BaseIterator`, and one more. They follow
+    See `BaseIterator` for the other arguments and errors. Follows
     ``nvidia.dali.plugin.pytorch.DALIRaggedIterator`` 1.53.
 
     Args:
         output_types: for each output, `DENSE_TAG` for one tensor; `SPARSE_LIST_TAG` for a list of tensors; or
-            `SPARSE_COO_TAG` for a sparse tensor whose elements ``[i, j]`` are those, or the rows, of the samples, of shape
-            (samples, length of the longest, ...). None: all are dense.
+            `SPARSE_COO_TAG` for a sparse tensor of shape (samples, length of the longest, ...), whose element ``[i, j]`` is
+            element or row j of sample i. None: all are dense.
 
     Raises:
-        IteratorArgumentError: `output_types` does not say one of the three for each output; or the samples of a sparse
-            output have no dimensions, or differ in others than the first, which ``next`` raises.
+        IteratorArgumentError: `output_types` does not have one of the three tags for each output. In ``next``: samples of a
+            sparse output have no dimensions, or differ in other dimensions than the first.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def

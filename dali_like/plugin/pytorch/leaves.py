@@ -1,4 +1,4 @@
-"""The parts of samples that become tensors of PyTorch, and how they lie in rows; see `dali_like.data.sample_schema`."""
+"""Leaves of sample schemas whose batches are PyTorch tensors; see `dali_like.data.sample_schema`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from dali_like.data.sample_schema import ArrayLeaf, ComplexLeaf, Leaf, NumberLeaf, Rows, Texts, UnfitError, numpy_leaf
 
-#: The integers of NumPy as which elements travel that it does not know.
+#: The integers of NumPy for elements whose dtype NumPy does not have.
 _CARRIERS = {torch.bfloat16: torch.int16, torch.complex32: torch.int32}
 _CARRIERS |= {dtype: torch.uint8 for name, dtype in vars(torch).items() if name.startswith("float8_")}
 
@@ -19,10 +19,10 @@ _DTYPE = operator.attrgetter("dtype")
 
 
 def leaf_of(value: Any) -> Leaf | None:
-    """A leaf for a tensor, an array or a number; None for anything else. PyTorch does not collate dataclasses.
+    """Return a leaf for a tensor, an array or a number; None for other values. PyTorch does not collate dataclasses.
 
     Raises:
-        UnfitError: it is a dataclass.
+        UnfitError: the value is a dataclass.
     """
     if dataclasses.is_dataclass(value):
         raise UnfitError
@@ -34,7 +34,7 @@ def leaf_of(value: Any) -> Leaf | None:
 
 
 class _AsTensor:
-    """Makes the batches of a leaf tensors."""
+    """Converts the batch of a leaf to a tensor."""
 
     def batch(self, rows: Rows, texts: Texts, in_tuple: bool) -> Any:
         return torch.from_numpy(super().batch(rows, texts, in_tuple))  # type: ignore[misc]
@@ -60,7 +60,7 @@ _AS_TENSOR: dict[type, Callable[[Any], Leaf]] = {
 
 
 class TensorLeaf(Leaf):
-    """A tensor on the CPU, whose memory is all there is to it."""
+    """A dense tensor on the CPU without gradients."""
 
     def __init__(self, tensor: torch.Tensor, leaf: Leaf) -> None:
         self.dtype = tensor.dtype
@@ -71,11 +71,11 @@ class TensorLeaf(Leaf):
     def put(self, values: Sequence[Any], rows: Rows, texts: Texts) -> bool:
         if set(map(type, values)) != {torch.Tensor} or set(map(_DTYPE, values)) != {self.dtype}:
             return False
-        if values[0].shape != self.shape:  # PyTorch would make place for that
+        if values[0].shape != self.shape:  # torch.stack would resize the output
             return False
         try:
             torch.stack(values, out=self.batch(rows, texts, False))
-        except RuntimeError:  # of other shapes, sparse, on a GPU, with gradients
+        except RuntimeError:  # other shapes, sparse, on a GPU, with gradients
             return False
         return True
 

@@ -1,66 +1,58 @@
-"""The data loader whose batches are tensors, with the names and arguments of ``torch.utils.data.DataLoader``."""
+"""The data loader whose batches are PyTorch tensors: a subclass of ``torch.utils.data.DataLoader``."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable
 from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 from dali_like.common.extras import optional
+from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.datasets import Samples
-from dali_like.data.fetcher import Fetcher
-from dali_like.data.loading import Loading
-from dali_like.data.options import LoaderOptions
-from dali_like.data.own_options import OWN_NAMES, OwnOptions, ThreadContext, numbers_of
+from dali_like.data.options import OWN_NAMES, OwnOptions, ThreadContext, resolve_auto
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.errors import ArgumentError
 
 optional("torch", "dali_like.plugin.pytorch", "pytorch")
 
-import torch  # noqa: E402
 import torch.utils.data as torch_data  # noqa: E402
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
 from dali_like.plugin.pytorch.backend import TorchBackend  # noqa: E402
-from dali_like.plugin.pytorch.datapipes import Divide, divide, is_datapipe  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class _SerialIterator(SerialIterator, torch_dataloader._SingleProcessDataLoaderIter):
-    """One of PyTorch's iterators by its class, which is what Lightning asks for before it pickles or ends one."""
+    """An instance of PyTorch's class: Lightning checks the class before it pickles or ends an iterator."""
 
 
 class _WorkerIterator(WorkerIterator, torch_dataloader._MultiProcessingDataLoaderIter):
-    """Likewise, with workers."""
+    """The same, with workers."""
 
 
-class DataLoader(Loading, torch_data.DataLoader[T_co]):
-    """``torch.utils.data.DataLoader``, with this package's workers.
+class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
+    """``torch.utils.data.DataLoader`` with this library's workers.
 
-    Takes what that takes, and is one, so that libraries accept it. What it can be told besides, and what is different, is
-    in `dali_like.data.DataLoader` and in docs/migrating-from-pytorch.md.
+    It takes the arguments of PyTorch's loader, and is a subclass of it, so that other libraries accept it. See
+    `dali_like.data.DataLoader` for the last six arguments, from `worker_seeding` on, and docs/migrating-from-pytorch.md for
+    the differences. All arguments are named in the signature and are attributes: some libraries copy a loader by reading
+    them.
 
-    With ``pin_memory=True`` the memory that workers write to is itself page-locked, and large tensors are views of it. It is
-    used again when the GPU has done what was on its default stream, and on PyTorch's and CuPy's current ones, when the last
-    of them was dropped. Who copies on other streams holds the batch until then, or says ``pin_memory="copy"``, which copies
-    batches as PyTorch does.
-
-    All arguments are named in its signature, and are attributes: some libraries make a loader anew of what these are. The
-    last six, from `worker_seeding` on, are ours.
+    With ``pin_memory=True``, the memory of the workers' batches is itself page-locked, and large tensors are views of it. It
+    is reused after the last tensor is dropped, and after the work that was then on the default stream and on PyTorch's and
+    CuPy's current streams. On other streams, keep the batch until their work finishes; or use ``pin_memory="copy"``,
+    which copies batches as PyTorch does.
 
     Raises:
-        ArgumentError, ArgumentTypeError: one of our own arguments is not allowed.
-        Exception: what PyTorch's raises of the others.
+        ArgumentError, ArgumentTypeError: one of the last six arguments is wrong.
+        Exception: PyTorch's error about the others.
     """
 
     _array_backend = TorchBackend()
-    _serial_pass = _SerialIterator
-    _worker_pass = _WorkerIterator
-    _check_iteration = LoaderOptions._check_iteration
-    _warn_of_pinning = LoaderOptions._warn_of_pinning
+    _serial_iterator_type = _SerialIterator
+    _worker_iterator_type = _WorkerIterator
 
     def __init__(
         self,
@@ -99,7 +91,7 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         )
         for name, value in own._asdict().items():
             setattr(self, name, value)
-        num_workers, prefetch_factor, self._chosen = numbers_of(num_workers, prefetch_factor)
+        num_workers, prefetch_factor, self._auto = resolve_auto(num_workers, prefetch_factor)
         super().__init__(
             dataset,
             batch_size,
@@ -126,16 +118,3 @@ class DataLoader(Loading, torch_data.DataLoader[T_co]):
         if name == "multiprocessing_context" and value == "thread":
             value = ThreadContext()
         super().__setattr__(name, value)
-
-    def _make_maker(self) -> Fetcher:
-        fetcher = super()._make_maker()
-        if not is_datapipe(self.dataset):
-            return fetcher
-        if self.num_workers:
-            return dataclasses.replace(fetcher, worker_init_fn=Divide(self.worker_init_fn))
-        divide(self.dataset)
-        return fetcher
-
-    @property
-    def _pins_memory(self) -> bool:  # type: ignore[override]
-        return bool(self.pin_memory) and torch.accelerator.is_available()

@@ -1,8 +1,8 @@
-"""Page-locked memory of batches, through PyTorch's CUDA: tensors that lie in it say that they are pinned.
+"""Page-locked memory for batches, through PyTorch's CUDA; ``is_pinned()`` of tensors in it is true.
 
-A user drops a tensor right after ``x.to(device, non_blocking=True)``, while the GPU may not even have begun to copy. PyTorch
-guards its own pinned memory against that. A slot of ours is guarded by events on the streams that the copy may be on: it is
-used again when they have passed. Other streams are the user's affair, who holds the batch, or says ``pin_memory="copy"``.
+A program may drop a tensor right after ``x.to(device, non_blocking=True)``, before the GPU begins to copy. PyTorch guards
+its own pinned memory against reuse. Here, events on the streams that may have the copy guard a slot: it is reused when they
+have passed. On other streams, the program must keep the batch, or use ``pin_memory="copy"``.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _SUCCESS = 0
 
 
 class TorchFence:
-    """Events on some streams; see `dali_like.engine.memory.space.Fence`."""
+    """Events on streams; see `dali_like.engine.memory.space.Fence`."""
 
     def __init__(self, events: Sequence[Any]) -> None:
         self._events = events
 
     def passed(self) -> bool:
-        """Whether all have passed, or will never do, since the GPU has failed."""
+        """Return whether all events have passed, or the GPU has failed so that they never will."""
         try:
             return all(event.query() for event in self._events)
-        except Exception:  # whatever PyTorch makes of CUDA's errors
+        except Exception:  # PyTorch raises CUDA's errors as several types
             return True
 
     def wait(self) -> None:
-        """Wait for all."""
+        """Wait for all events."""
         try:
             for event in self._events:
                 event.synchronize()
@@ -56,7 +56,7 @@ class TorchPinning:
             raise DeviceError(f"PyTorch cannot page-lock memory: {error}") from error
         if status != _SUCCESS:
             _forget_error()
-            raise DeviceError(f"cudaHostRegister has failed with CUDA's error {status}")
+            raise DeviceError(f"cudaHostRegister failed with CUDA error {status}")
 
     def unregister(self, address: int) -> None:
         """See `Pinning.unregister`."""
@@ -67,7 +67,7 @@ class TorchPinning:
             return
 
     def fence(self) -> TorchFence | None:
-        """See `Pinning.fence`; on all GPUs that this process uses."""
+        """See `Pinning.fence`. Covers all GPUs that this process uses."""
         try:
             # The default streams of all GPUs have the same handle.
             streams = {(stream.device_index, stream.cuda_stream): stream for stream in _streams_in_use()}
@@ -79,7 +79,7 @@ class TorchPinning:
 
 
 def _streams_in_use() -> list[Any]:
-    """The default and the current stream of each GPU, and the one that CuPy has as its current one."""
+    """Return the default and the current stream of each GPU, and CuPy's current stream."""
     streams: list[Any] = []
     is_in_use = getattr(torch._C, "_cuda_hasPrimaryContext", lambda device: True)
     for device in range(torch.cuda.device_count()):
@@ -91,10 +91,10 @@ def _streams_in_use() -> list[Any]:
 
 
 def _forget_error() -> None:
-    """Let CUDA forget an error that has been dealt with: PyTorch would raise it where it looks for errors next."""
+    """Clear CUDA's last error after it was handled. Otherwise PyTorch raises it at its next check."""
     mapped = {
         line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libcudart" in line
     }
-    for path in mapped:  # several copies may be loaded, under names of their own, and each has its own last error
+    for path in mapped:  # several copies may be loaded, each with its own last error
         if (runtime := loaded_library(path)) is not None:
             runtime.cudaGetLastError()

@@ -1,4 +1,4 @@
-"""PyTorch's samplers as ones of ours, which draw the same and can be resumed."""
+"""Replaces PyTorch's samplers by this library's, which draw the same indices and can be resumed."""
 
 from __future__ import annotations
 
@@ -28,31 +28,40 @@ class _DistributedSampler(own_samplers.DistributedSampler):
 
 
 def own_sampler(sampler: Any) -> Any:
-    """Our sampler that gives what one of PyTorch's gives; others, subclasses among them, stay what they are."""
+    """Return this library's counterpart of one of PyTorch's samplers; other samplers and subclasses stay the same."""
     translate = _TRANSLATIONS.get(type(sampler))
     return sampler if translate is None else translate(sampler)
 
 
 def _distributed(sampler: Any) -> Any:
     own = _DistributedSampler(
-        sampler.dataset, sampler.num_replicas, sampler.rank, sampler.shuffle, sampler.seed, sampler.drop_last
+        sampler.dataset,
+        num_replicas=sampler.num_replicas,
+        rank=sampler.rank,
+        shuffle=sampler.shuffle,
+        seed=sampler.seed,
+        drop_last=sampler.drop_last,
     )
     own.set_epoch(sampler.epoch)
     return own
 
 
 def _generator_of(sampler: Any) -> Any:
-    """PyTorch draws from its global generator where a sampler has none."""
+    """Return a sampler's generator; without one, PyTorch draws from its global generator."""
     return torch.default_generator if sampler.generator is None else sampler.generator
 
 
 _TRANSLATIONS: dict[type, Callable[[Any], Any]] = {
-    torch_data.SequentialSampler: lambda its: own_samplers.SequentialSampler(its.data_source),
-    torch_data.RandomSampler: lambda its: _RandomSampler(its.data_source, its.replacement, its._num_samples, its.generator),
-    torch_data.SubsetRandomSampler: lambda its: own_samplers.SubsetRandomSampler(its.indices, _generator_of(its)),
-    torch_data.WeightedRandomSampler: lambda its: own_samplers.WeightedRandomSampler(
-        its.weights, its.num_samples, its.replacement, _generator_of(its)
+    torch_data.SequentialSampler: lambda sampler: own_samplers.SequentialSampler(sampler.data_source),
+    torch_data.RandomSampler: lambda sampler: _RandomSampler(
+        sampler.data_source, sampler.replacement, sampler._num_samples, sampler.generator
     ),
-    torch_data.BatchSampler: lambda its: _BatchSampler(its.sampler, its.batch_size, its.drop_last),
+    torch_data.SubsetRandomSampler: lambda sampler: own_samplers.SubsetRandomSampler(
+        sampler.indices, _generator_of(sampler)
+    ),
+    torch_data.WeightedRandomSampler: lambda sampler: own_samplers.WeightedRandomSampler(
+        sampler.weights, sampler.num_samples, sampler.replacement, _generator_of(sampler)
+    ),
+    torch_data.BatchSampler: lambda sampler: _BatchSampler(sampler.sampler, sampler.batch_size, sampler.drop_last),
     torch_data.DistributedSampler: _distributed,
 }

@@ -1,8 +1,8 @@
-"""Tensors of PyTorch as pickles that leave their memory apart: to sources of spawned workers, and with batches from workers.
+"""Out-of-band pickling of PyTorch tensors, for sources of spawned workers and for batches from workers.
 
-Of its own accord PyTorch writes the memory of a tensor into the pickle, the whole storage even where the tensor is a small
-part of it. Here a tensor is pickled as a NumPy array of its elements, which protocol 5 can leave out of band (PEP 574), and
-is a view of that array's memory afterwards.
+PyTorch itself copies the memory of a tensor into the pickle; for a view, it copies the whole storage. Here, a tensor is
+pickled as a NumPy array of its elements, which protocol 5 can leave out of band (PEP 574). The unpickled tensor is a view of
+that array.
 """
 
 from __future__ import annotations
@@ -12,26 +12,25 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-#: NumPy knows neither bfloat16 nor the float8 types. So elements travel as integers, except those for which there are none.
+#: By element size, the dtype of the array: integers, because NumPy has no bfloat16 or float8, and none of 16 bytes.
 _CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 
 
 def reduce_tensor(tensor: torch.Tensor) -> Any:
-    """How to pickle a tensor: an entry for ``copyreg``, a ``dispatch_table`` or `dali_like.sources.by_value.register`.
+    """Reduce a tensor: an entry for ``copyreg``, a ``dispatch_table`` or `dali_like.sources.by_value.register`.
 
-    For the classes ``torch.Tensor`` and ``torch.nn.Parameter`` themselves. Dtype, shape, strides (unless there are gaps),
-    requires_grad and the class are kept; that two tensors share memory is not. The buffers that ``pickle.loads`` is given
-    must be writable. Tensors that are more than elements on the CPU, sparse, quantised or with hooks say, are pickled as
-    PyTorch does it.
+    It is for the classes ``torch.Tensor`` and ``torch.nn.Parameter`` themselves. It keeps dtype, shape, strides (unless
+    there are gaps), requires_grad and the class. It does not keep memory shared by several tensors. The buffers for
+    ``pickle.loads`` must be writable. PyTorch itself pickles other tensors: sparse, quantized or with hooks, for example.
 
     Returns:
-        what ``__reduce__`` may return.
+        A result for ``__reduce__``.
     """
     if not _is_plain(tensor):
         return tensor.__reduce_ex__(5)
     elements = tensor.detach().resolve_conj().resolve_neg()
     shape = elements.shape
-    # Dimensions along which all elements are the same memory travel as one.
+    # Of a dimension with stride 0, one element is enough.
     elements = elements[tuple(slice(0, 1) if step == 0 else slice(None) for step in elements.stride())]
     order = sorted(range(elements.ndim), key=elements.stride, reverse=True)
     array = elements.permute(order).contiguous().view(_CARRIERS[tensor.element_size()]).numpy()

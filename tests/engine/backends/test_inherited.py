@@ -100,12 +100,12 @@ def test_worker_that_is_running_sees_the_epoch(start_method: str) -> None:
     for number in range(3):
         epoch.value = number
         seen.append(passes_over(loader))
-    pids = {worker.pid for worker in loader._workers.workers}
+    pids = {worker.pid for worker in loader._factory.manager.workers.handles}
     passes_over(loader)
 
     assert seen == [[[number] * 4] * 2 for number in range(3)]
-    assert {worker.pid for worker in loader._workers.workers} == pids
-    loader._drop_workers()
+    assert {worker.pid for worker in loader._factory.manager.workers.handles} == pids
+    loader._factory.drop_workers()
 
 
 def test_lock_excludes(start_method: str) -> None:
@@ -146,7 +146,7 @@ def notify(condition: Any) -> int:
     return 0
 
 
-#: How to make primitives, what a worker does with them, and how the main process sees that it has.
+#: For each primitive: how to make it, how a worker uses it, and how the main process sees that.
 PRIMITIVES: dict[str, tuple[Callable[[Any], tuple[Any, ...]], Callable[..., Any], Callable[..., Any]]] = {
     "Array": (
         lambda context: (context.Array("d", 3),),
@@ -200,7 +200,7 @@ def test_condition(start_method: str) -> None:
         batches = iter(loader)  # the worker waits for the condition now, or will
         was_notified = condition.wait(60)
     list(batches)
-    loader._drop_workers()
+    loader._factory.drop_workers()
 
     assert was_notified
 
@@ -240,7 +240,7 @@ def test_what_is_put_into_a_queue_last_arrives(start_method: str) -> None:
         passes_over(loader)
 
     assert [queue.get(timeout=60) for _ in range(2 * 8 * 50)] == [7] * (2 * 8 * 50)
-    loader._drop_workers()
+    loader._factory.drop_workers()
     queue.close()
 
 
@@ -288,7 +288,7 @@ def test_sources_that_are_renewed_with_many_descriptors(num_in_the_last_message:
             writer.send(1)
         return 7
 
-    readers, writers = zip(*pipes, strict=True)  # and what has been pickled makes one more than can be sent at once
+    readers, writers = zip(*pipes, strict=True)  # with the bundle itself, one more than a message can have
     renew(pipe, Source(answer, readers[: MOST_FDS + num_in_the_last_message - 1 - len(writers)], writers))
     kill_and_wait(workers_of(pipe))
     wait_until(lambda: first_batch(pipe) == [7] * 4, "the new source")
@@ -347,7 +347,7 @@ def test_shared_memory_outlives_workers(memory: shared_memory.SharedMemory) -> N
     for value in (1, 2):
         memory.buf[0] = value  # type: ignore[index]  # it is open
         seen.append(passes_over(loader))
-    loader._drop_workers()
+    loader._factory.drop_workers()
 
     assert seen == [[[1] * 4] * 2, [[2] * 4] * 2]
     assert os.path.exists(f"/dev/shm/{memory.name}")
@@ -370,7 +370,7 @@ def test_shareable_list(make_pipeline: MakePipeline) -> None:
     assert seen == [2] * 4
 
 
-# What does not work
+# Errors
 
 
 @pytest.mark.parametrize("kind", ["Value", "Lock"])
@@ -448,12 +448,12 @@ def test_loader_has_the_other_primitive_after_a_change() -> None:
 
     source.primitives = (other,)
     passes_over(loader)
-    loader._drop_workers()
+    loader._factory.drop_workers()
 
     assert other[0].poll(60)
 
 
-# What the program has used before
+# Primitives that the program has used before
 
 
 def asks_for_itself(answers: Any) -> bool:

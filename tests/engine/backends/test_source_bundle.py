@@ -61,7 +61,7 @@ def workers_of(pipe: Pipeline) -> list[int]:
 
 def forkserver_of(pipe: Pipeline) -> int:
     pipe.build()
-    # Whoever has used primitives of multiprocessing has a resource tracker, too.
+    # A process that has used primitives of multiprocessing has a resource tracker, too.
     (forkserver,) = (
         pid for pid in children_of(os.getpid()) if b"resource_tracker" not in Path(f"/proc/{pid}/cmdline").read_bytes()
     )
@@ -74,7 +74,7 @@ def first_batch(pipe: Pipeline) -> list[Any]:
 
 
 def memory_of(pids: list[int]) -> int:
-    """Bytes that these processes take together; what they share counts once."""
+    """Return the memory of these processes together. Shared memory counts once."""
     return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
 
 
@@ -83,7 +83,7 @@ def bundles_held() -> list[str]:
     return [target for target in targets if "dali_like_sources" in target]
 
 
-# What stays apart
+# Copies of the workers
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_other_classes_can_be_registered(monkeypatch: pytest.MonkeyPatch) -> Non
     assert type(derived).__name__ == "Derived"
 
 
-# What workers get
+# Sources of workers
 
 
 def test_arrays_are_there_once_for_all_workers(make_pipeline: MakePipeline) -> None:
@@ -201,7 +201,7 @@ def test_what_a_worker_has_written_its_replacement_does_not_see(make_pipeline: M
     pipe = make_pipeline(lambda info: array[:1], "spawn", workers=1, source_options={"worker_setup": write})
     before = first_batch(pipe)
     kill_and_wait(workers_of(pipe))
-    for _ in range(3):  # what is on its way comes first
+    for _ in range(3):  # batches in flight come first
         after = first_batch(pipe)
 
     assert before == after == [[1.0]] * 4

@@ -1,4 +1,4 @@
-"""``py_start_method="thread"``: what is different where workers are threads of the program.
+"""``py_start_method="thread"``: the differences where workers are threads of the program.
 
 That their batches, errors and statistics are those of other workers is in the tests that have "thread" as a ``way``.
 """
@@ -94,7 +94,7 @@ class TestThreads:
         both = threading.Barrier(2, timeout=DEADLINE_S)
 
         def source(info: SampleInfo) -> Any:
-            if info.iteration < 2:  # what is made ahead may be dropped when one waits for the other
+            if info.iteration < 2:  # prefetched batches may be dropped when one waits for the other
                 both.wait()
             return number(info)
 
@@ -301,7 +301,7 @@ class TestTheirEnd:
         assert run(pipe) == [4, 5, 6, 7]
 
     def test_is_not_that_of_a_process_that_was_forked_and_ends(self, make_pipeline: MakePipeline) -> None:
-        """One of multiprocessing's ends its own threads, and what is registered with them."""
+        """A process of multiprocessing ends its own threads, and runs the functions registered with them."""
         pipe = make_pipeline(number, "thread")
         assert run(pipe) == [0, 1, 2, 3]
 
@@ -360,7 +360,7 @@ class TestACallbackThatLeaves:
 
 
 class TestAThreadThatHangs:
-    """It cannot be killed: it is given up, and what it still writes to is nobody else's."""
+    """It cannot be killed: it is abandoned, and no other batch gets the slot that it may write to."""
 
     def test_is_an_error_that_shows_where_and_the_loop_goes_on(self, make_pipeline: MakePipeline, gate: Gate) -> None:
         def stuck_source(info: SampleInfo) -> Any:
@@ -515,7 +515,7 @@ def never_pickled(parts: Any, name: str) -> NoReturn:
 
 
 class Worker:
-    """In the place of `run_worker`: takes what the test gives it, and leaves it when the test says so.
+    """Replaces `run_worker`: takes tasks from the test, and finishes them when the test wants it.
 
     Attributes:
         tasks: the numbers of tasks; 0: there will be none.
@@ -547,12 +547,12 @@ class Worker:
 
 
 def name_of_function(thread: threading.Thread) -> str:
-    """What a thread is in."""
+    """Return the names of the functions that a thread is in."""
     return sys._current_frames()[thread.ident or 0].f_code.co_name
 
 
 class TestGivingUp:
-    """What a pool asks for when a thread hangs, at each moment of the thread's life."""
+    """The calls of a pool for a hanging thread, at each moment of the thread's life."""
 
     @pytest.fixture
     def worker(self, monkeypatch: pytest.MonkeyPatch) -> Worker:
@@ -562,13 +562,15 @@ class TestGivingUp:
 
     @pytest.fixture
     def workers(self, worker: Worker) -> Iterator[threads.ThreadWorkers]:
-        def farewell() -> None:
+        def send_stop() -> None:
             worker.gate.open()
             worker.tasks.put(0)
 
         pipe = Descriptor(os.eventfd(0, os.EFD_CLOEXEC))
-        options = WorkerOptions(1, "thread", None, None, None, never_pickled)
-        workers = threads.ThreadWorkers([], options, None, [pipe], pipe, farewell)  # type: ignore[arg-type]  # no space
+        options = WorkerOptions(
+            num_workers=1, start_method="thread", threads=None, timeout_s=None, restarts=None, pickle_source=never_pickled
+        )
+        workers = threads.ThreadWorkers([], options, None, tasks=[pipe], done=pipe, send_stop=send_stop)  # type: ignore[arg-type]  # no space
         yield workers
         workers.stop()
         workers.control.close()
@@ -648,7 +650,7 @@ class TestGivingUp:
         assert kept() is None
 
     def test_when_it_is_about_to_end_it_ends_and_keeps_nothing(self, worker: Worker, workers: threads.ThreadWorkers) -> None:
-        """What asks it to end comes before it has said that it does so by itself."""
+        """The SystemExit comes before the thread has reported its own end."""
         thread = workers._workers[0]
         lock, is_leaving, persists = thread._lock, threading.Event(), threading.Event()
 
@@ -742,7 +744,7 @@ class TestGivingUp:
         """Also if its callback pays no heed to being asked to end."""
         monkeypatch.setattr(threads, "_GRACE_S", 0.0)
         monkeypatch.setattr(threads, "_LAST_GRACE_S", 0.0)
-        workers._shared.farewell = lambda: None
+        workers._shared.send_stop = lambda: None
         pass_through = worker.gate.pass_through
 
         def pay_no_heed() -> None:
@@ -767,13 +769,13 @@ class TestGivingUp:
         asked: list[int] = []
         monkeypatch.setattr(threads, "_raise_in", lambda ident, what: asked.append(ident.value))
         not_begun = threads._WorkerThread(0, workers._shared, [])
-        not_begun.give_up()
+        not_begun.abandon()
         assert not asked
         worker.tasks.put(1)
         wait_until(lambda: worker.gate.is_reached, "the task")
         thread = workers._workers[0]
 
-        thread.give_up()
+        thread.abandon()
         thread.dismiss()
 
         assert asked.count(thread.ident or 0) == 1

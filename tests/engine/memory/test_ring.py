@@ -1,4 +1,4 @@
-"""Slots and leases: a batch that somebody holds, in whatever form, is never overwritten, and its memory comes back later."""
+"""Slots and leases: a batch that the user holds, in any form, is never overwritten, and its memory returns later."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def source(request: pytest.FixtureRequest) -> Source:
 
 
 def assert_untouched(batch: TensorListCPU, iteration: int, epoch: int = 0) -> None:
-    """Each value of each sample is what the sources above made it."""
+    """Check each value of each sample against the sources above."""
     for i, tensor in enumerate(batch):
         values = np.asarray(tensor)
         assert values.size
@@ -81,7 +81,7 @@ def space_of(pipe: Pipeline) -> SharedSpace:
     return pipe._runtime.space
 
 
-# What is held is not overwritten
+# Held memory is not overwritten
 
 
 @in_both_places
@@ -145,7 +145,7 @@ def torch() -> Any:
 
 
 def content(view: Any) -> bytes:
-    """The bytes of a held view; of a list, those of all its samples."""
+    """Return the bytes of a held view; of a list, the bytes of all its samples."""
     if isinstance(view, Capsule):
         return np.from_dlpack(view).tobytes()
     if isinstance(view, TensorListCPU):
@@ -154,7 +154,7 @@ def content(view: Any) -> bytes:
 
 
 def assert_survives(make_view: Callable[[TensorListCPU], Any], source: Source, make_pipeline: MakePipeline) -> None:
-    """A view keeps what it shows while the pipeline makes many more batches."""
+    """A view keeps its values while the pipeline makes many more batches."""
     pipe = make_pipeline(source, "serial")
     other = make_pipeline(source, "serial")
     for _ in range(2):
@@ -284,7 +284,7 @@ sizes = st.lists(st.sampled_from([1, 10, 1000, 1001, 5000, 1 << 17, 3 << 18]), m
 @given(steps=st.lists(steps, min_size=5, max_size=60), sizes=st.lists(sizes, min_size=1, max_size=4))
 @settings(max_examples=25, deadline=None)
 def test_any_order_of_holding_and_releasing(way: str, steps: list[tuple[str, Any]], sizes: list[list[int]]) -> None:
-    """`sizes` are those of the samples, by iteration and by sample: they grow, shrink, are one or many."""
+    """`sizes` has the sizes of samples by iteration and by sample: they grow, shrink, are one or many."""
 
     def source(info: SampleInfo) -> NDArray[Any]:
         of_batch = sizes[info.iteration % len(sizes)]
@@ -316,7 +316,7 @@ def test_any_order_of_holding_and_releasing(way: str, steps: list[tuple[str, Any
     assert [zlib.crc32(content(view)) for view, _ in held] == [checksum for _, checksum in held]
 
 
-# What is released is used again
+# Released memory is reused
 
 
 @pytest.mark.parametrize("depths", [(1, 1), (2, 1), (4, 3)])

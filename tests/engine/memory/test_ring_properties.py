@@ -48,7 +48,7 @@ Extent = tuple[int, int]
 
 @dataclass(frozen=True)
 class Held:
-    """Something that keeps memory, and what it showed at first.
+    """An object that keeps memory, and its first values.
 
     Attributes:
         view: an array, a batch, or whatever arrays can be made of.
@@ -64,14 +64,14 @@ class Held:
 
 
 def content_of(view: Any) -> bytes:
-    """The bytes of a view; of a batch, those of all its samples."""
+    """Return the bytes of a view; of a batch, the bytes of all its samples."""
     if isinstance(view, TensorListCPU):
         return b"".join(view.at(i).tobytes() for i in range(len(view)))
     return np.asarray(view).tobytes()
 
 
 def drop_one(held: list[Held], index: int, thread: bool) -> None:
-    """Drop one of those that are held, in this thread or in another."""
+    """Drop a held object, in this thread or in another."""
     drop = partial(held.pop, index % len(held))
     if thread:
         other = threading.Thread(target=drop)
@@ -82,7 +82,7 @@ def drop_one(held: list[Held], index: int, thread: bool) -> None:
 
 
 def assert_in_order_and_merged(free: Sequence[Extent]) -> None:
-    """What every list of free extents is."""
+    """Check the invariants of a list of free extents."""
     assert all(nbytes > 0 and offset % PAGE_BYTES == nbytes % PAGE_BYTES == 0 for offset, nbytes in free)
     for (offset, nbytes), (following, _) in itertools.pairwise(free):
         assert offset + nbytes < following
@@ -100,7 +100,7 @@ def geometry_of(*shapes: tuple[int, ...] | None) -> SlotLayout:
 
 
 GEOMETRIES = [geometry_of((100,)), geometry_of((20_000,)), geometry_of(None), geometry_of((8,), None, (3000,))]
-#: What somebody may keep of an array.
+#: Parts of an array that a user may keep.
 PARTS: dict[str, Callable[[NDArray[Any]], Any]] = {
     "all": lambda array: array,
     "some": lambda array: array[1:3],
@@ -114,7 +114,7 @@ parts = st.sampled_from(sorted(PARTS))
 EXCESSIVE_BYTES = 20 << 20
 #: So many batches show how many slots are needed.
 BATCHES_TO_TRIM = 32
-#: What the samples of `Rings` in regions take.
+#: Sizes of the samples of `Rings` in regions.
 REGION_BYTES = 1 << 14
 
 
@@ -139,7 +139,7 @@ class Rings(RuleBasedStateMachine):
         spare_bytes=st.sampled_from([ROOMY_BYTES, ROOMY_BYTES, 0, PAGE_BYTES, 1 << 18]),
     )
     def make_batches(self, ring: int, slot_layout: SlotLayout | None, count: int, keep: list[str], spare_bytes: int) -> None:
-        """So many at a time, of which every fourth is held; and then one more. Of another shape, or short of memory."""
+        """Make some batches at a time, and hold every fourth; then one more, of another shape, or short of memory."""
         of = self.rings[ring]
         if slot_layout is not None:
             of.slot_layout = slot_layout
@@ -153,7 +153,7 @@ class Rings(RuleBasedStateMachine):
 
     @rule(ring=st.integers(0, 1))
     def make_one_large_batch(self, ring: int) -> None:
-        """What it took is not kept for the next one."""
+        """Its memory is not kept for the next one."""
         for committed_bytes in (EXCESSIVE_BYTES, 0):
             slot = self._acquire(self.rings[ring])
             if slot is None:
@@ -301,14 +301,14 @@ class Rings(RuleBasedStateMachine):
 
 
 def _part(array: NDArray[Any], part: str) -> Any:
-    """What somebody keeps of an array; all of it, where it has no such part."""
+    """Return the part of an array that the user keeps; all of it if there is no such part."""
     if part == "memoryview" and not array.flags.c_contiguous:
         part = "all"
     return PARTS[part](array)
 
 
 def _memory_of(array: NDArray[Any]) -> Any:
-    """What the lease of an array is of."""
+    """Return the memory that the lease of an array keeps."""
     export: Any = array.base
     return export._lease._memory
 
@@ -330,9 +330,9 @@ def test_rings_in_any_program() -> None:
 # Pipelines
 
 BATCH_SIZE = 4
-#: What an epoch or an iteration may be of, so that no two samples show the same number.
+#: Bounds of epochs and iterations, so that no two samples have the same number.
 EPOCH = 100_000
-#: What somebody may keep of a batch.
+#: Parts of a batch that a user may keep.
 FORMS: dict[str, Callable[[TensorListCPU], Any]] = {
     "batch": lambda batch: batch,
     "tensor": lambda batch: batch[2],
@@ -351,13 +351,13 @@ lengths = st.one_of(
 )
 #: Less than some batches that are held take, and more than those on their way do.
 SCANTY_BYTES = 64 << 20
-#: What is left of a pipeline that has been closed, for as long as its space is there: the cells of its workers, say.
+#: Memory of a closed pipeline that stays as long as its space, for example the cells of its workers.
 LEFT_BYTES = 1 << 18
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a pipeline delivers.
+    """The expected batches of a pipeline.
 
     Attributes:
         lengths: of the samples of the first output, by iteration and by sample, again and again.
@@ -372,7 +372,7 @@ class Plan:
     max_held_bytes: int | None
 
     def number(self, epoch: int, sample: int) -> int:
-        """What a sample consists of."""
+        """Return the values of a sample."""
         return epoch * EPOCH + sample
 
     def make(self, info: SampleInfo) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -397,7 +397,7 @@ plans = st.builds(
 
 
 class Pipelines(RuleBasedStateMachine):
-    """One pipeline after the other; what was held of one is still held when the next has taken its place."""
+    """One pipeline after the other. Objects held of one are still held when the next has taken its place."""
 
     def __init__(self, way: str) -> None:
         super().__init__()
@@ -507,7 +507,7 @@ class Pipelines(RuleBasedStateMachine):
         return self.spaces[-1]
 
     def _take(self, *, may_fail: bool) -> tuple[TensorListCPU, ...]:
-        """Run, and look whether what comes is what must; nothing at the end of the epoch, or if memory may be wanting."""
+        """Run, and compare the batch with the expected one; nothing at the end of the epoch, or if memory may be short."""
         try:
             batch = self.pipe.run()
         except StopIteration:

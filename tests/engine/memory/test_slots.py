@@ -31,7 +31,7 @@ ROWS_BYTES, REGION_BYTES = MIB, 64 * MIB
 
 @dataclass
 class PlayedFence:
-    """What has ended when somebody says so, or has waited for it."""
+    """A fence that passes when the test sets it, or after a wait."""
 
     ended: bool = False
     waits: int = 0
@@ -112,7 +112,7 @@ def test_regions_that_are_not_much_larger_than_usual_are_kept() -> None:
 
 @pytest.mark.parametrize(("mark", "counted"), [(-1, 0), (1 << 62, REGION_BYTES), (5, 5)])
 def test_memory_behind_regions_is_not_more_than_they_have_room_for(mark: int, counted: int) -> None:
-    """Whatever somebody has written there."""
+    """For any values in the marks."""
     slot = make_ring().acquire(0)
 
     slot.marks[:] = mark
@@ -133,7 +133,7 @@ def test_region_gets_no_memory_behind_its_end() -> None:
         region.take(1)
 
 
-# What goes into rows
+# Samples in rows
 
 DATA = np.arange(3.0)
 
@@ -143,7 +143,7 @@ def test_what_becomes_an_array_that_fits_its_row_needs_no_description(sample: An
     space = SharedSpace.create()
     source = Source("a source", lambda info: sample, num_outputs=2)
     rows = [OutputSchema(DTYPE_CODES[np.dtype(float)], 1, (3,)), OutputSchema(DTYPE_CODES[np.dtype(int)], 0, ())]
-    assembler = ArrayAssembler(space, source, TASKS, rows, 1, tasks_per_worker=1)
+    assembler = ArrayAssembler(space, source, TASKS, declared=rows, num_workers=1, tasks_per_worker=1)
     slot = assembler.begin(Batch(BatchKey(0, 0, 0, 0, TASKS)), 1)
 
     status, _ = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q")).run(slot.page, 0)
@@ -167,7 +167,7 @@ def test_arrays_with_gaps_go_into_their_rows_as_others_do(num_outputs: int, gap:
     space = SharedSpace.create()
     source = Source("a source", make, num_outputs=num_outputs)
     rows = [OutputSchema(DTYPE_CODES[np.dtype(float)], 2, (2, 3))] * num_outputs
-    assembler = ArrayAssembler(space, source, TASKS, rows, 1, tasks_per_worker=1)
+    assembler = ArrayAssembler(space, source, TASKS, declared=rows, num_workers=1, tasks_per_worker=1)
     runner = TaskRunner(space, [source], memoryview(bytearray(24)).cast("q"))
     for iteration in range(2):
         slot = assembler.begin(Batch(BatchKey(0, 0, iteration, iteration * TASKS, TASKS)), iteration + 1)
@@ -182,7 +182,7 @@ def test_arrays_with_gaps_go_into_their_rows_as_others_do(num_outputs: int, gap:
 
 
 def test_views_know_how_many_keys_they_keep() -> None:
-    """Small rows are bytes of the space; large ones, and those of arrays with gaps, are NumPy's, and need no keys."""
+    """Small rows are copied as bytes of the space; NumPy copies large rows, and rows of arrays with gaps, without keys."""
     rows = [OutputSchema(DTYPE_CODES[np.dtype(np.uint8)], 1, (nbytes,)) for nbytes in (3, MOST_PLAIN_BYTES + 1)]
     ring = Ring(SharedSpace.create(), SlotLayout(5, 2, PAGE_BYTES, tuple(rows)))
     slot = ring.acquire(0)
@@ -338,7 +338,7 @@ def test_ring_that_is_closed_keeps_no_memory() -> None:
 
 
 def test_slot_that_two_have_keeps_its_memory_after_closing_until_both_have_given_it_back() -> None:
-    """A thread that hung, behind the end of the epoch, and who has the batch that ends there."""
+    """A hanging thread behind the end of the epoch, and the holder of the last batch."""
     ring = make_ring()
     slot = ring.acquire(0)
     hold, lease = ring.hold(slot), Lease(ring, slot)

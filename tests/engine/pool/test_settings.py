@@ -1,4 +1,4 @@
-"""How many workers and how many batches ahead: what is decided of which measurements, and what a pipeline does of itself."""
+"""Choice of the number of workers and of prefetched batches: decisions from measurements, and complete pipelines."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MIB = 1 << 20
 
 #: A batch of 64 samples that take 10 ms of computing each, and a loop that does nothing but ask for the next.
 COMPUTING = Measurement(busy_s=0.64, waiting=0.0, late_s=0.0, loop_s=0.0)
-#: The same samples, of which 9.9 ms are spent on waiting.
+#: The same samples, with 9.9 ms of waiting.
 SLEEPING = COMPUTING._replace(waiting=0.99)
 
 LIMITS = Limits(
@@ -64,14 +64,14 @@ FIRST = ChosenSettings(4, 2)
 
 
 def settle(seen: Measurement, limits: Limits = LIMITS, now: ChosenSettings = FIRST) -> ChosenSettings:
-    """What comes out after some looks."""
+    """Return the settings after some looks."""
     for _ in range(5):
         now = decide(now, seen, limits)
     return now
 
 
 def test_tasks_are_late_by_three_standard_deviations() -> None:
-    """Four tasks, half of which take 10 ms and half 30 ms; of these they compute 4 ms."""
+    """Four tasks: two take 10 ms, two take 30 ms. Each computes for 4 ms."""
     totals = Totals(1.0, busy_s=0.08, cpu_s=0.016, tasks=4, squares_s2=0.002, cpu_squares_s2=0.000064)
 
     assert totals.late_s(on_cpu=False) == pytest.approx(0.050)
@@ -116,7 +116,10 @@ class TestWorkers:
         first = decide(ChosenSettings(2, 2), SLEEPING, LIMITS)
 
         assert first.num_workers == 8
-        assert first.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
+        assert (
+            first.num_workers_reason
+            == "callbacks wait for 99% of their time; a larger increase waits for the next measurement"
+        )
         assert decide(first, SLEEPING, LIMITS).num_workers == 32
 
     def test_never_become_fewer(self) -> None:
@@ -130,7 +133,7 @@ class TestWorkers:
         settings = settle(SLEEPING, LIMITS._replace(available_bytes=200 * MIB))
 
         assert settings.num_workers == 4 + 5 * 5  # a quarter of it, each time, as if they took nothing
-        assert "quarter of the memory that is left, at 10 MiB each" in settings.num_workers_reason
+        assert "quarter of the available memory, at 10 MiB each" in settings.num_workers_reason
 
     def test_are_few_before_anything_is_known(self) -> None:
         assert [first_workers(cpus) for cpus in (0.5, 1, 2, 4, 128)] == [1, 1, 2, 4, 4]
@@ -160,7 +163,7 @@ class TestDepth:
         settings = settle(COMPUTING._replace(late_s=0.4), limits)
 
         assert settings.prefetch_depth == 4
-        assert settings.prefetch_depth_reason == "more batches of 100 MiB would take more than half of max_held_bytes"
+        assert settings.prefetch_depth_reason == "more batches of 100 MiB would take over half of max_held_bytes"
 
     def test_never_becomes_less_as_it_is_decided(self) -> None:
         before = settle(COMPUTING._replace(late_s=0.4))
@@ -176,7 +179,7 @@ class TestDepth:
 
 
 class StandIn:
-    """A pool that has measured what it is told to have measured."""
+    """A pool with the measurements that a test gives it."""
 
     def __init__(self) -> None:
         self.totals = Totals()
@@ -219,14 +222,14 @@ def take(pool: StandIn, chooser: Tuner, clock: list[float], source: int = 0) -> 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """What the tuner takes for the time."""
+    """The clock of the tuner."""
     now = [0.0]
     monkeypatch.setattr(tuner.time, "monotonic", lambda: now[0])
     return now
 
 
 def measured_by(chooser: Tuner, pool: StandIn) -> Measurement:
-    """What a tuner decides by, when it next looks."""
+    """Return the measurement of the tuner's next look."""
     seen: list[Measurement] = []
 
     def see(before: ChosenSettings, measured: Measurement, limits: Limits) -> ChosenSettings:
@@ -257,7 +260,10 @@ class TestTheTuner:
         chooser.look(pool)
 
         assert pool.grown == [16]
-        assert chooser.settings.num_workers_reason == "callbacks wait for 99% of their time, and this is to be seen first"
+        assert (
+            chooser.settings.num_workers_reason
+            == "callbacks wait for 99% of their time; a larger increase waits for the next measurement"
+        )
 
     def test_begins_with_what_is_given_and_with_one_thread(self) -> None:
         assert Tuner(8, are_threads=True).settings[:2] == (1, 2)
@@ -308,7 +314,7 @@ class TestTheTuner:
             take(pool, chooser, clock)
 
         assert chooser.settings.num_workers == 16  # of the first look, which knows nothing of it
-        assert "this is to be seen first" in chooser.settings.num_workers_reason
+        assert "waits for the next measurement" in chooser.settings.num_workers_reason
         chooser._decided = chooser.settings._replace(num_workers=5, num_workers_reason="")
         for _ in range(20):
             clock[0] += 0.1
@@ -353,7 +359,7 @@ class TestTheTuner:
 
         assert deepest >= 8
         assert after_a_while == (deepest, 2)
-        assert missed == f"{deepest - 2} more were not missed"
+        assert missed == f"{deepest - 2} more went unused"
         assert again == (4, 8)
         assert go_on(64, ready=1) == 8
         assert go_on(64 * 4, ready=0) == deepest
@@ -460,7 +466,10 @@ class TestTheTuner:
             pool.work(1.0, 0.1)
             chooser.look(pool)
 
-        assert chooser.settings.num_workers_reason == "callbacks wait for 90% of their time, and this is to be seen first"
+        assert (
+            chooser.settings.num_workers_reason
+            == "callbacks wait for 90% of their time; a larger increase waits for the next measurement"
+        )
 
     def test_believes_workers_that_wait_at_the_first_look_however_few_cpus_there_are(self, clock: list[float]) -> None:
         pool, chooser = StandIn(), Tuner(0.5)
@@ -790,7 +799,7 @@ def test_a_worker_that_has_come_later_has_been_there_for_less_time() -> None:
 
 
 def always(depth: int) -> Callable[..., ChosenSettings]:
-    """What decides for so many batches ahead, and no more workers, whatever is measured."""
+    """Return a stand-in for `decide` that chooses this depth, and no more workers, for any measurement."""
     return lambda now, seen, limits: ChosenSettings(now.num_workers, depth, "since it is", "so decided")
 
 

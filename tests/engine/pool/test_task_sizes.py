@@ -27,8 +27,7 @@ from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.runner import TaskRunner
 from dali_like.engine.worker.source import Source
 from dali_like.errors import WorkerDiedError
-from dali_like.graph.lockstep import Lockstep
-from dali_like.graph.steps import Feed
+from dali_like.graph.lockstep import Lockstep, PooledSource
 from dali_like.types import SampleInfo
 from tests.conftest import DEADLINE_S
 
@@ -49,7 +48,7 @@ def indices(info: SampleInfo) -> NDArray[Any]:
 
 
 def make_stage() -> ArrayAssembler:
-    return ArrayAssembler(SharedSpace.create(), Source("a source", indices), BATCH_SIZE, (), WORKERS)
+    return ArrayAssembler(SharedSpace.create(), Source("a source", indices), BATCH_SIZE, declared=(), num_workers=WORKERS)
 
 
 def size_of(assembler: ArrayAssembler) -> int:
@@ -136,7 +135,7 @@ def test_tasks_that_have_been_joined_meanwhile_get_room_for_all_their_samples() 
 @pytest.mark.usefixtures("_small_regions")
 def test_tasks_that_have_been_parted_meanwhile_need_no_room_for_more_than_their_samples() -> None:
     space = SharedSpace.create()
-    assembler = ArrayAssembler(space, Source("a source", indices), BATCH_SIZE, (), WORKERS)
+    assembler = ArrayAssembler(space, Source("a source", indices), BATCH_SIZE, declared=(), num_workers=WORKERS)
     most_for_a_slot = space.size // 64
 
     assembler.enlarge(most_for_a_slot, BATCH_SIZE)  # or an error: for each of several tasks that would be too much
@@ -145,10 +144,10 @@ def test_tasks_that_have_been_parted_meanwhile_need_no_room_for_more_than_their_
 
 
 def region_bytes_after_a_batch(task_size: int) -> int:
-    """How large regions become when it is known what a batch is like that was begun before tasks got another size."""
+    """Return the size of regions after a batch that was begun with another size of tasks."""
     space = SharedSpace.create()
     source = Source("a source", indices)
-    assembler = ArrayAssembler(space, source, BATCH_SIZE, [OutputSchema()], WORKERS)
+    assembler = ArrayAssembler(space, source, BATCH_SIZE, declared=[OutputSchema()], num_workers=WORKERS)
     batch = Batch(BatchKey(0, 0, 0, 0, BATCH_SIZE))
     slot = assembler.begin(batch, 1)
     assembler.cut(task_size)
@@ -214,12 +213,12 @@ def test_batches_that_nobody_wants_any_more_are_not_on_their_way(make_pipeline: 
     batches = [pool.submit(BatchKey(0, 0, i, 4 * i, 4)) for i in range(3)]
     pool.cancel(batches[0])
 
-    assert pool._work.num_begun(0) == 2
+    assert pool._dispatcher.num_begun(0) == 2
 
     gate.set()
 
 
-# Whatever becomes of batches that are on their way when tasks become larger or smaller
+# All outcomes of batches in flight when tasks become larger or smaller
 
 
 @pytest.fixture
@@ -263,7 +262,7 @@ def for_one_epoch(info: SampleInfo) -> Any:
 
 
 def labels_of(pipe: Pipeline, num_batches: int) -> list[int]:
-    """The labels of the next batches, which tell what all elements of the samples are."""
+    """Return the labels of the next batches. A label is the value of all elements of its sample."""
     labels: list[int] = []
     for _ in range(num_batches):
         samples, these = pipe.run()
@@ -335,7 +334,7 @@ def test_a_sample_that_ends_its_workers_costs_its_batch_and_no_other(make_pipeli
 
 
 class Dice:
-    """What the global generators say of a sample, and which it is."""
+    """Return numbers of the global generators for a sample, and its index."""
 
     def __len__(self) -> int:
         return 300
@@ -398,7 +397,7 @@ class LatePool:
 
 def test_what_follows_is_begun_before_a_wait_and_not_after_it() -> None:
     pool = LatePool(is_prompt=False)
-    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
 
     lockstep.next()
     lockstep.next()
@@ -409,7 +408,7 @@ def test_what_follows_is_begun_before_a_wait_and_not_after_it() -> None:
 
 def test_where_nobody_waits_nothing_is_begun_early() -> None:
     pool = LatePool(is_prompt=True)
-    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
 
     lockstep.next()
     lockstep.next()
@@ -421,7 +420,7 @@ def test_where_nobody_waits_nothing_is_begun_early() -> None:
 def test_waits_that_are_interrupted_begin_nothing_more() -> None:
     pool = LatePool(is_prompt=False)
     pool.interrupts = 3
-    lockstep = Lockstep([Feed(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=2, parallel=True)], BATCH_SIZE)
 
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
@@ -436,7 +435,7 @@ def test_waits_that_are_interrupted_begin_nothing_more() -> None:
 def test_no_epoch_of_known_length_begins_too_much(num_batches: int, depth: int) -> None:
     pool = LatePool(is_prompt=False)
     sizes = Sizes(num_batches, BATCH_SIZE)
-    lockstep = Lockstep([Feed(pool, 0, ahead=depth, parallel=True, sizes=sizes)], BATCH_SIZE)
+    lockstep = Lockstep([PooledSource(pool, 0, ahead=depth, parallel=True, sizes=sizes)], BATCH_SIZE)
 
     for epoch in range(1, 4):
         for _ in range(num_batches):

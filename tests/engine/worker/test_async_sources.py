@@ -795,7 +795,7 @@ def test_a_sample_that_hangs_is_an_error(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(source, "fork", py_timeout_s=0.3, source_options={"name": "numbers"})
 
     assert run(pipe) == [0, 1, 2, 3]
-    with pytest.raises(WorkerTimeoutError, match="'numbers' was making sample 1, and perhaps others after it, of"):
+    with pytest.raises(WorkerTimeoutError, match="'numbers' was computing sample 1, and perhaps others after it, of"):
         pipe.run()
     assert run(pipe) == [8, 9, 10, 11]
 

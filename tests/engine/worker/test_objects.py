@@ -436,7 +436,7 @@ def test_operators_refuse_objects(operator: str) -> None:
 
     with (
         closing(pipeline()) as pipe,
-        pytest.raises(DefinitionError, match=r"works on tensors; .*things.* of Python objects"),
+        pytest.raises(DefinitionError, match=r"works on tensors; .*things.* returns Python objects"),
     ):
         pipe.build()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dali_like.engine.backends.ray_tasks import RayTask, RayTaskQueue
+from dali_like.engine.backends.ray_actor import RayTask, RayTaskQueue
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.protocol import NO_TICKET, TASK
@@ -18,7 +18,7 @@ Post = Callable[..., None]
 
 @pytest.fixture
 def made() -> Iterator[tuple[RayTaskQueue, Post]]:
-    """RayTaskQueue of two workers; and what posts a task for a worker, or for any."""
+    """A RayTaskQueue of two workers, and a function that posts a task for a worker, or for any worker."""
     ends = [[Descriptor(fd) for fd in os.pipe()] for _ in range(3)]
 
     def post(ticket: int, task: int, worker: int = -1) -> None:

@@ -1,4 +1,4 @@
-"""Forms of samples: what is of one form with another, and what becomes of the parts of samples in rows."""
+"""Schemas of samples: samples that fit, and the content of the rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Pair(tuple[int, int]):
 
 
 class Tagged(np.ndarray[Any, Any]):
-    """An array with something else to it."""
+    """An array with an attribute."""
 
 
 class Special(NumpyBackend):
@@ -62,7 +62,7 @@ def of(sample: Any) -> SampleSchema:
 
 
 def put(schema: SampleSchema, samples: Sequence[Any]) -> tuple[int, list[NDArray[Any]], list[list[Any]]]:
-    """Put samples into rows; how many that were, the rows, and the texts."""
+    """Put samples into rows. Return their number, the rows and the texts."""
     rows = [np.zeros((len(samples), *(layout.shape or ())), DTYPES[layout.dtype]) for layout in schema.layouts]
     texts: list[list[Any]] = [["before"] for _ in range(schema.num_texts)]
     count = schema.put(samples, rows, texts)
@@ -71,7 +71,7 @@ def put(schema: SampleSchema, samples: Sequence[Any]) -> tuple[int, list[NDArray
 
 
 def unlike(sample: Any) -> Any:
-    """A sample of a form, as something that `==` may compare."""
+    """Convert a sample for `==`."""
     if isinstance(sample, np.ndarray):
         return type(sample), sample.dtype, sample.shape, sample.tolist()
     if isinstance(sample, (tuple, list)):

@@ -1,4 +1,4 @@
-"""What programs for earlier versions of DALI say: other names of operators and arguments, seeds that nothing needs."""
+"""Programs for earlier DALI versions: deprecated names of operators and arguments, and ineffective seeds."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from dali_like import Pipeline, fn, ops, types
 from dali_like.errors import ArgumentTypeError, DefinitionError
-from dali_like.operators.older_names import OPERATORS
+from dali_like.operators.deprecations import OPERATORS
 
 IMAGE = np.arange(4 * 4 * 3, dtype=np.uint8).reshape(4, 4, 3)
 CONSTANT = types.Constant(IMAGE, layout="HWC")
 
 
 def result_of(define: Callable[[], Any]) -> Any:
-    """The only sample of a batch of one."""
+    """Return the only sample of a batch of one."""
     with closing(Pipeline(batch_size=1)) as pipe:
         pipe.set_outputs(define())
         return pipe.run()[0].at(0)
@@ -29,16 +29,16 @@ def test_operators_have_their_older_names_as_well(name):
     function = getattr(fn, name)
 
     with (
-        pytest.warns(DeprecationWarning, match=f"fn.{name} is an older name"),
+        pytest.warns(DeprecationWarning, match=f"fn.{name} is deprecated; use"),
         pytest.raises((ArgumentTypeError, DefinitionError), match=OPERATORS[name]),
     ):
         function(no_such_argument=1)
 
 
 def test_the_operator_by_an_older_name_is_that_of_today():
-    with pytest.warns(DeprecationWarning, match="fn.coin_flip is an older name of fn.random.coin_flip"):
+    with pytest.warns(DeprecationWarning, match="fn.coin_flip is deprecated; use fn.random.coin_flip"):
         assert result_of(lambda: fn.coin_flip(probability=1.0)) == 1
-    with pytest.warns(DeprecationWarning, match="ops.CoinFlip is an older name of ops.random.CoinFlip"):
+    with pytest.warns(DeprecationWarning, match="ops.CoinFlip is deprecated; use ops.random.CoinFlip"):
         assert result_of(ops.CoinFlip(probability=1.0)) == 1
 
 
@@ -56,12 +56,12 @@ def test_older_names_are_not_listed():
     ],
 )
 def test_arguments_have_their_older_names_as_well(define):
-    with pytest.warns(DeprecationWarning, match="output_dtype is an older name of dtype"):
+    with pytest.warns(DeprecationWarning, match="output_dtype is deprecated; use dtype"):
         assert result_of(define).dtype == np.float32
 
 
 def test_an_argument_is_not_given_twice():
-    with pytest.raises(ArgumentTypeError, match="output_dtype is an older name of dtype"):
+    with pytest.raises(ArgumentTypeError, match="output_dtype is a deprecated name of dtype"):
         fn.crop(CONSTANT, crop=(2, 2), dtype=types.FLOAT, output_dtype=types.FLOAT)
 
 

@@ -1,4 +1,4 @@
-"""Passes over samplers that are stored and resumed: the indices, the generators, and the passes that follow."""
+"""Iterators over samplers that are stored and resumed: indices, generators and later epochs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dali_like.errors import CheckpointError
 
 LENGTH = 75
 
-#: Makes a sampler of a generator, or of None.
+#: Makes a sampler with a generator or None.
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "sequential": lambda generator: SequentialSampler(range(LENGTH)),
     "permutation": lambda generator: RandomSampler(range(LENGTH), generator=generator),
@@ -41,7 +41,7 @@ BIT_GENERATORS = [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.ra
 
 
 def stored(state: dict[str, Any]) -> Any:
-    """As it comes back from a file."""
+    """Return a state after a round trip through JSON."""
     return json.loads(json.dumps(state))
 
 
@@ -61,7 +61,7 @@ def test_after_any_batch_all_that_follows_is_the_same(
     state = stored(running.state_dict())
     expected = list(running), passes(sampler, 2)
 
-    elsewhere = BatchSampler(MAKERS[kind](seed + 1), batch_size, drop_last)  # its generator is put right, too
+    elsewhere = BatchSampler(MAKERS[kind](seed + 1), batch_size, drop_last)  # the generator is restored, too
     resumed = iter(elsewhere)
     resumed.load_state_dict(state)
 
@@ -216,11 +216,11 @@ def test_a_seed_and_an_epoch_of_numpy_can_be_stored() -> None:
     assert stored(iter(sampler).state_dict()) == {"seed": 3, "epoch": 5, "total": 10, "taken": 0}
 
 
-# Iterators of others
+# Iterators of other libraries
 
 
 class Countdown(Sampler[int]):
-    """One whose iterator knows its state."""
+    """A sampler with stateful iterators."""
 
     class LoaderIterator:
         def __init__(self, left: int) -> None:
@@ -257,7 +257,7 @@ def test_an_iterator_with_a_state_of_its_own_is_asked_for_it() -> None:
 
 
 class Turning(Sampler[int]):
-    """One that knows its state itself, hands out the very dict that it keeps, and goes on with each pass where it was."""
+    """A stateful sampler, which returns its own dict as the state, and continues with each iterator."""
 
     def __init__(self) -> None:
         self.state = {"first": 0}
@@ -319,7 +319,7 @@ def test_so_is_one_that_says_its_state_and_takes_none_back() -> None:
 
 
 def test_an_iterable_that_has_become_shorter_is_noticed() -> None:
-    with pytest.raises(CheckpointError, match="4 items had been taken, and this pass ends after 3"):
+    with pytest.raises(CheckpointError, match="4 items had been taken, and this sampler has only 3"):
         resumable("abc").load_state_dict({"taken": 4})
 
 
@@ -330,7 +330,7 @@ def test_passes_of_this_package_are_given_as_they_are() -> None:
     assert isinstance(iter(sampler), SamplerIterator)
 
 
-# States that are none
+# Invalid states
 
 
 @pytest.mark.parametrize(
@@ -355,7 +355,7 @@ def test_a_dataset_of_another_length_is_noticed(kind: str) -> None:
     state = resumable(MAKERS[kind](1)).state_dict()
     state["total"] += 1
 
-    with pytest.raises(CheckpointError, match=f"of a pass over {LENGTH + 1} indices, this is one over {LENGTH}"):
+    with pytest.raises(CheckpointError, match=f"of an epoch of {LENGTH + 1} indices, and this sampler has {LENGTH}"):
         resumable(MAKERS[kind](1)).load_state_dict(state)
 
 

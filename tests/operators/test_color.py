@@ -1,4 +1,4 @@
-"""Colours: what the arguments mean, and what is refused. That it is what DALI does is in tests/parity."""
+"""Color operators: the meaning of arguments, and rejected ones. tests/parity compares the results with DALI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GRAY = np.repeat(NOISE[..., :1], 3, axis=2)
 
 
 def results(define: Any, *images: np.ndarray, **options: Any) -> list[np.ndarray]:
-    """The first sample of each output."""
+    """Return the first sample of each output."""
     (outputs,) = run(define, *[[image] for image in images], **{"layouts": ["HWC"] * len(images), **options})
     return [samples[0] for samples in outputs]
 
@@ -53,7 +53,7 @@ class TestBrightnessAndContrast:
 
         assert [result.flat[0] for result in results(define, NOISE)] == [128, 16384, 0.5]
 
-    def test_without_contrast_all_is_the_centre(self):
+    def test_without_contrast_all_is_the_center(self):
         def define(image: Any, floats: Any) -> list[Any]:
             return [
                 fn.contrast(image, contrast=0),
@@ -123,7 +123,7 @@ class TestHueAndSaturation:
             results(fn.hsv, NOISE[..., :1])
 
 
-class TestColourModels:
+class TestColorModels:
     def test_there_and_back(self):
         def define(image: Any) -> Any:
             model = fn.color_space_conversion(image, image_type=types.RGB, output_type=types.YCbCr)
@@ -162,9 +162,7 @@ class TestColourModels:
     "name", ["brightness_contrast", "brightness", "contrast", "hsv", "hue", "saturation", "color_twist"]
 )
 def test_dtypes_that_are_not_made(name):
-    with pytest.raises(
-        ArgumentError, match=rf"fn.{name}: pixels of dtype int64 are not made by this operator; give it a dtype"
-    ):
+    with pytest.raises(ArgumentError, match=rf"fn.{name}: this operator cannot return dtype int64; pass dtype= one of"):
         results(lambda image: getattr(fn, name)(image, dtype=types.INT64), NOISE)
 
 

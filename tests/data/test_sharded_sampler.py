@@ -1,4 +1,4 @@
-"""Batches of ranks: as sources with shards deliver them, whatever the number of ranks that go on."""
+"""Batches of ranks: as from sharded sources, also after resuming with another number of ranks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def samplers_of(ranks: int, batch_size: int, **options: Any) -> list[ShardedBatc
 
 
 def in_steps(ranks: list[list[list[int]]]) -> list[list[int]]:
-    """The batches of all ranks, step by step."""
+    """Return the batches of all ranks, iteration by iteration."""
     return [[*itertools.chain(*filter(None, step))] for step in itertools.zip_longest(*ranks)]
 
 
@@ -130,7 +130,7 @@ def test_a_loader_goes_on_with_another_number_of_ranks(workers: int, epoch: int)
 
 @pytest.mark.parametrize("steps", range(5))
 def test_a_state_of_a_rank_that_has_more_batches_is_good_for_one_that_has_fewer(steps: int) -> None:
-    """40 samples, 12 at once: in the fourth step, which has four left, only the first rank has any."""
+    """40 samples, 12 per iteration: in the fourth one, only the first rank gets any of the last four."""
     loaders = [loader_of(Squares(LENGTH), batch_sampler=sampler) for sampler in samplers_of(3, 4, shard_rest="uneven")]
     expected = [labels_of(loader) for loader in loaders]
     first = iter(loaders[0])
@@ -145,7 +145,10 @@ def test_a_state_of_a_rank_that_has_more_batches_is_good_for_one_that_has_fewer(
 
 @pytest.mark.parametrize(
     ("length", "batch_size", "message"),
-    [(41, 4, "over so many samples: 41, and here are 40"), (40, 5, "take so many samples at once: 5, and here are 4")],
+    [
+        (41, 4, "41 samples in an epoch, and this has 40"),
+        (40, 5, "5 samples per iteration of all ranks together, and this has 4"),
+    ],
 )
 def test_states_of_others_are_refused(length: int, batch_size: int, message: str) -> None:
     def batches(length: int, batch_size: int) -> Any:

@@ -1,4 +1,4 @@
-"""How numbers are drawn by weight, at the ends of the interval that random numbers come from."""
+"""Drawing by weight, at the ends of the interval of random numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs for earlier versions of DALI say: DALI calls it deprecated, and so do warnings here."""
+"""Deprecated names of operators and arguments. They work as in DALI, and warn."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dali_like.common.notices import warn
 from dali_like.errors import ArgumentTypeError
 from dali_like.operators.description import Description
 
-#: Operators: their older names in ``fn``, and those that they have now.
+#: Deprecated names of operators in ``fn``, and their current names.
 OPERATORS = {
     "coin_flip": "random.coin_flip",
     "image_decoder": "decoders.image",
@@ -19,7 +19,7 @@ OPERATORS = {
     "normal_distribution": "random.normal",
     "uniform": "random.uniform",
 }
-#: Arguments of operators: their older names, and those that they have now.
+#: Deprecated names of arguments by operator, and their current names.
 ARGUMENTS = {
     "crop": {"output_dtype": "dtype"},
     "crop_mirror_normalize": {"output_dtype": "dtype"},
@@ -30,7 +30,7 @@ ARGUMENTS = {
     "slice": {"output_dtype": "dtype"},
     "warp_affine": {"output_dtype": "dtype"},
 }
-#: Arguments that had an effect in earlier versions of DALI.
+#: Arguments by operator that only had an effect in earlier versions of DALI.
 WITHOUT_EFFECT = {
     "crop": ("image_type",),
     "crop_mirror_normalize": ("image_type",),
@@ -41,32 +41,32 @@ WITHOUT_EFFECT = {
     "resize": ("image_type",),
     "slice": ("image_type",),
 }
-#: An argument of all operators; those without random numbers do nothing with it.
+#: Argument of all operators; operators without random numbers ignore it.
 SEED = "seed"
 
 
 def known_arguments(description: Description) -> set[str]:
-    """The names of the arguments that an operator may be given."""
+    """Return the names of all arguments an operator accepts."""
     return {*description.all_parameters, *ARGUMENTS.get(description.path, ()), SEED}
 
 
 def current_arguments(description: Description, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by the names that they have now, without a seed that has no effect.
+    """Return the arguments by their current names, without an ineffective seed.
 
     Raises:
-        ArgumentTypeError: one is given by both of its names.
+        ArgumentTypeError: an argument is given by both of its names.
     """
     current = dict(given)
     for older, name in ARGUMENTS.get(description.path, {}).items():
         if older in current:
             if name in current:
-                raise ArgumentTypeError(f"{description.name}: {older} is an older name of {name}; give only that")
-            warn(f"{description.name}: the argument {older} is an older name of {name}", DeprecationWarning)
+                raise ArgumentTypeError(f"{description.name}: {older} is a deprecated name of {name}; pass only {name}")
+            warn(f"{description.name}: the argument {older} is deprecated; use {name}", DeprecationWarning)
             current[name] = current.pop(older)
     for name in WITHOUT_EFFECT.get(description.path, ()):
         if name in current:
             warn(f"{description.name}: {name} has no effect", DeprecationWarning)
     if SEED in current and not description.random:
-        warn(f"{description.name}: seed has no effect, since there are no random numbers", DeprecationWarning)
+        warn(f"{description.name}: seed has no effect, because this operator uses no random numbers", DeprecationWarning)
         del current[SEED]
     return current

@@ -1,4 +1,4 @@
-"""What an iteration of all sources knows of its end."""
+"""Whether and where an iteration ends its epoch, by the state of its batches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.pool.batch import Batch
-from dali_like.graph.steps import BEFORE, UNKNOWN, WITHIN, Iteration
+from dali_like.graph.lockstep import END_UNKNOWN, ENDS_BEFORE, ENDS_WITHIN, Iteration
 
-#: Batches, by what is known of them.
+#: States of a batch.
 KINDS = ("missing", "being made", "made", "last", "ended")
 
 
@@ -31,25 +31,25 @@ def step(*kinds: str, is_beyond: bool = False) -> Iteration:
 @pytest.mark.parametrize(
     ("kinds", "end"),
     [
-        (("made", "made"), UNKNOWN),
-        (("missing", "being made"), UNKNOWN),
-        (("made", "last"), WITHIN),
-        (("missing", "last"), WITHIN),
-        (("made", "ended"), BEFORE),
-        (("last", "ended"), BEFORE),
-        (("ended", "last"), BEFORE),
+        (("made", "made"), END_UNKNOWN),
+        (("missing", "being made"), END_UNKNOWN),
+        (("made", "last"), ENDS_WITHIN),
+        (("missing", "last"), ENDS_WITHIN),
+        (("made", "ended"), ENDS_BEFORE),
+        (("last", "ended"), ENDS_BEFORE),
+        (("ended", "last"), ENDS_BEFORE),
     ],
 )
 def test_ends_where_the_first_source_does(kinds: tuple[str, ...], end: int) -> None:
     assert step(*kinds).end == end
-    assert step(*kinds).may_end() == (end != UNKNOWN)
+    assert step(*kinds).may_end() == (end != END_UNKNOWN)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_that_is_beyond_an_end_is_so_whatever_its_batches_are(kind: str) -> None:
+def test_beyond_a_known_end_batches_do_not_matter(kind: str) -> None:
     beyond = step(kind, is_beyond=True)
 
-    assert (beyond.end, beyond.may_end(), beyond.is_submitted) == (BEFORE, True, True)
+    assert (beyond.end, beyond.may_end(), beyond.is_submitted) == (ENDS_BEFORE, True, True)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -59,10 +59,10 @@ def test_is_complete_when_all_outcomes_are_known(kind: str) -> None:
     assert step("made", kind).complete == step(kind, "ended").complete == is_known
 
 
-def test_that_is_emptied_is_beyond_the_end_and_asks_for_nothing() -> None:
-    emptied = step("made", "last")
-    assert not emptied.is_submitted
+def test_marked_as_beyond_the_end_it_asks_for_no_batches() -> None:
+    marked = step("made", "last")
+    assert not marked.is_submitted
 
-    emptied.empty()
+    marked.mark_beyond()
 
-    assert (emptied.batches, emptied.end, emptied.is_submitted) == ([None, None], BEFORE, True)
+    assert (marked.batches, marked.end, marked.is_submitted) == ([None, None], ENDS_BEFORE, True)

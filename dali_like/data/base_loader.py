@@ -1,0 +1,167 @@
+"""Iteration, states and statistics of data loaders, for this library's loader and for the subclass of PyTorch's.
+
+All of it runs in the main process. The options are attributes of the loader; see `dali_like.data.options.LoaderOptions`.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dali_like.data.array_backends import ArrayBackend, NumpyBackend
+from dali_like.data.iterator_factory import IteratorFactory
+from dali_like.data.iterator_state import STATE_VERSION, checked_state
+from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.options import LoaderOptions, check_before_iteration
+from dali_like.data.serial_iterator import SerialIterator
+from dali_like.data.worker_iterator import WorkerIterator
+from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.monitored import Monitored
+from dali_like.monitor.traceable import TraceableLoader
+
+if TYPE_CHECKING:
+    from dali_like.monitor.statistics import Statistics
+
+
+class BaseDataLoader(Monitored, TraceableLoader):
+    """A loader without its constructor. `IteratorFactory` does the work; copies of a loader get their own."""
+
+    _array_backend: ArrayBackend = NumpyBackend()
+    _serial_iterator_type: type[SerialIterator] = SerialIterator
+    _worker_iterator_type: type[WorkerIterator] = WorkerIterator
+    _loaded_state: dict[str, Any] | None = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("num_workers", "prefetch_factor") and isinstance(value, (bool, np.integer)):
+            value = int(value)  # NumPy's integers overflow in products
+        super().__setattr__(name, value)
+
+    def __iter__(self) -> LoaderIterator:
+        check_before_iteration(self)
+        self._publish_if_told()
+        factory = self._factory
+        factory.counters.loop.pause()
+        with factory.lock:
+            vars(self)["_iterator"] = None  # an unfinished iterator must not get more batches
+            return self._get_iterator()
+
+    @property
+    def _iterator(self) -> LoaderIterator | None:
+        """The latest iterator, with ``persistent_workers=True``. Programs set it to None to end the workers."""
+        iterator: LoaderIterator | None = vars(self).get("_iterator")
+        return iterator
+
+    @_iterator.setter
+    def _iterator(self, iterator: LoaderIterator | None) -> None:
+        vars(self)["_iterator"] = iterator
+        if iterator is None and self._factory.manager.workers is not None:
+            self._factory.drop_workers()
+
+    @_iterator.deleter
+    def _iterator(self) -> None:
+        self._iterator = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {name: value for name, value in vars(self).items() if name not in _NOT_COPIED}
+        return {**state, "_iterator": None}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of the latest iterator, as numbers and text that JSON can store.
+
+        A loader that loads this state continues with the next batch, and yields the same batches as this one would. The
+        number of workers may differ, except for an iterable dataset, which the workers divide among themselves.
+
+        Indices are drawn again from the sampler, with its random generator put back. With ``worker_seeding="tasks"``, the
+        random numbers of samples are the same; with "torch", the generators of workers start again. Later epochs are the
+        same if both loaders keep their workers (``persistent_workers``, ``prefetch_epochs``), or neither does: as in
+        PyTorch, kept workers draw fewer seeds.
+
+        An iterable dataset is iterated again up to the position, unless its iterators, or the dataset itself, have
+        ``state_dict`` and ``load_state_dict``, as in ``torchdata``. The worker calls ``state_dict`` after each batch; the
+        state must be serializable as JSON. After ``load_state_dict`` of a dataset, ``iter(dataset)`` must continue from the
+        state. The state of a dataset that several worker threads share is not saved. Changes that a dataset in kept workers
+        carries from epoch to epoch are not saved either.
+
+        A sampler of another library is resumed by its own ``state_dict``, which becomes part of this one. A sampler without
+        it must yield the same indices again.
+        """
+        if self._loaded_state is not None:
+            return copy.deepcopy(self._loaded_state)
+        options, factory = LoaderOptions.of(self), self._factory
+        if (latest := factory.latest) is not None:
+            latest.begin()
+        state = factory.latest_state
+        is_between_epochs = state is None or state.is_over
+        return {
+            "version": STATE_VERSION,
+            "iterable": options.is_iterable,
+            "num_workers": options.num_workers,
+            "batch_size": options.samples_per_batch,
+            "generator": factory.generator_state(options.generator) if is_between_epochs else None,
+            "iterator": None if state is None else dataclasses.asdict(state),
+        }
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Let the next iterator continue from a result of `state_dict`. An empty state is ignored, as in ``torchdata``.
+
+        Raises:
+            CheckpointError: this is not the state of such a loader.
+        """
+        if not state_dict:
+            return
+        options = LoaderOptions.of(self)
+        loaded = checked_state(state_dict, options.is_iterable, options.num_workers, options.samples_per_batch)
+        self._factory.drop_prepared()
+        self._loaded_state = loaded
+
+    def statistics(self, *, memory: bool = False) -> Statistics:
+        """Return counts and times of all epochs so far. Any thread may call this.
+
+        Args:
+            memory: whether to read the memory use of the processes from the system, which takes milliseconds for each.
+        """
+        from dali_like.data.counters import statistics_of  # noqa: PLC0415
+
+        factory = self._factory
+        return statistics_of(factory.counters, LoaderOptions.of(self), factory.manager.settings, memory=memory)
+
+    @property
+    def _loop_meter(self) -> LoopMeter:
+        return self._factory.counters.loop
+
+    @property
+    def _factory(self) -> IteratorFactory:
+        """Made on first use: copies, and instances whose class was changed, have none."""
+        factory: IteratorFactory | None = vars(self).get("_iterator_factory")
+        if factory is None:
+            made = IteratorFactory(self._serial_iterator_type, self._worker_iterator_type)
+            factory = vars(self).setdefault("_iterator_factory", made)
+        return factory
+
+    def _get_iterator(self) -> LoaderIterator:
+        options, factory = LoaderOptions.of(self), self._factory
+        factory.adapt_workers(options)
+        loaded, self._loaded_state = self._loaded_state, None
+        iterator = factory.next_iterator(options, loaded, self._trace, self._make_prepare_next())
+        if options.persistent_workers and options.num_workers:
+            vars(self)["_iterator"] = iterator
+        return iterator
+
+    def _make_prepare_next(self) -> Callable[[], None]:
+        """Return a function that begins the next iterator ahead of time. It does not keep the loader."""
+        reference = weakref.ref(self)
+
+        def prepare_next() -> None:
+            if (loader := reference()) is not None:
+                loader._factory.prepare(lambda: LoaderOptions.of(loader), loader._trace)
+
+        return prepare_next
+
+
+#: Attributes of a loader that its copies do not get.
+_NOT_COPIED = {"_iterator_factory", "_trace", "_last_records", "_publication"}

@@ -1,0 +1,259 @@
+"""Begins the iterators of a loader: the next epoch, a resumed epoch, or one that was begun ahead of time.
+
+Runs in the main process, in the threads that iterate over the loader.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dali_like.common.interrupts import InterruptSafeLock
+from dali_like.data.counters import LoaderCounters
+from dali_like.data.generators import randomness_of
+from dali_like.data.iterable_walk import restore
+from dali_like.data.iterator_state import IteratorState
+from dali_like.data.loader_iterator import LoaderIterator
+from dali_like.data.sampler_iterators import changes_sampler
+from dali_like.data.serial_iterator import SerialIterator
+from dali_like.data.worker_iterator import WorkerIterator
+from dali_like.data.worker_manager import WorkerManager, make_fetcher
+
+if TYPE_CHECKING:
+    from dali_like.data.loader_workers import LoaderWorkers
+    from dali_like.data.options import LoaderOptions
+    from dali_like.monitor.trace import LoaderTrace
+
+#: Values of these types are compared; other objects must be identical.
+_PLAIN = (int, float, str, bytes, type(None))
+
+
+class IteratorFactory:
+    """Begins the iterators of one loader.
+
+    Args:
+        serial_type, worker_type: the classes of iterators without and with workers.
+
+    Attributes:
+        counters: of all iterators.
+        manager: owns the workers.
+        latest_state: the state of the latest iterator.
+    """
+
+    def __init__(self, serial_type: type[SerialIterator], worker_type: type[WorkerIterator]) -> None:
+        self._serial_type = serial_type
+        self._worker_type = worker_type
+        self.counters = LoaderCounters()
+        self.manager = WorkerManager(self.counters)
+        self.latest_state: IteratorState | None = None
+        self._latest: weakref.ref[LoaderIterator] | None = None
+        self._prepared: PreparedIterator | None = None
+        self._locks: dict[int, InterruptSafeLock] = {}
+
+    @property
+    def lock(self) -> InterruptSafeLock:
+        """Held while an iterator begins. A forked child has its own: the parent's may have been held during the fork."""
+        return self._locks.setdefault(os.getpid(), InterruptSafeLock())
+
+    @property
+    def latest(self) -> LoaderIterator | None:
+        """The latest iterator, while the program keeps it."""
+        return None if self._latest is None else self._latest()
+
+    def adapt_workers(self, options: LoaderOptions) -> None:
+        """Drop or renew the workers of earlier epochs, if the options or the objects that they copied have changed."""
+        manager = self.manager
+        has_changed = manager.note_objects(options)
+        if manager.workers is None:
+            return
+        if has_changed:
+            self.drop_prepared()
+        if not manager.can_serve(options, has_changed):
+            self.drop_workers()
+        elif has_changed:
+            manager.renew(options)
+
+    def next_iterator(
+        self,
+        options: LoaderOptions,
+        loaded: dict[str, Any] | None,
+        trace: LoaderTrace | None,
+        prepare_next: Callable[[], None],
+    ) -> LoaderIterator:
+        """Begin the next iterator, from a loaded state if there is one.
+
+        Args:
+            loaded: a result of ``state_dict`` of the loader.
+            prepare_next: called when the iterator has requested its last batch, with ``prefetch_epochs=True``.
+        """
+        if loaded is not None:
+            iterator = self._resume(options, loaded, trace)
+        else:
+            iterator = self._take_prepared(options) or self._begin(options, trace, previous=self.latest_state)
+        self.latest_state, self._latest = iterator.state, weakref.ref(iterator)
+        if trace is not None:
+            trace.follow(iterator)
+        if options.prefetch_epochs and isinstance(iterator, WorkerIterator):
+            iterator.call_on_last_batch(prepare_next)
+        return iterator
+
+    def drop_workers(self) -> None:
+        """End the workers as soon as no iterator uses them."""
+        self.drop_prepared()
+        self.manager.release()
+
+    def generator_state(self, generator: Any) -> dict[str, Any] | None:
+        """Return the state of the loader's generator, without the draws of an iterator that was prepared ahead of time."""
+        if generator is None:
+            return None
+        state = randomness_of(generator).state()
+        if self._prepared is not None and state == self._prepared.generator_after:
+            return self._prepared.generator_before
+        return state
+
+    # Resuming and seeding
+
+    def _resume(self, options: LoaderOptions, loaded: dict[str, Any], trace: LoaderTrace | None) -> LoaderIterator:
+        state = None if loaded["iterator"] is None else IteratorState(**loaded["iterator"])
+        has_ended = state is None or state.is_over
+        if state is not None and has_ended and changes_sampler(state.sampler):
+            self._finish_sampler(options, state)
+        if state is not None and has_ended and not options.num_workers:
+            for reported in state.reported_states:
+                if not reported["of_iterator"]:
+                    restore(options.dataset, reported["state"])
+        generator_state = loaded["generator"] if state is None or has_ended else state.generator
+        if generator_state is not None and options.generator is not None:
+            randomness_of(options.generator).restore(generator_state)
+        return self._begin(options, trace, previous=state) if has_ended else self._begin(options, trace, state=state)
+
+    def _finish_sampler(self, options: LoaderOptions, state: IteratorState) -> None:
+        """Bring a sampler to the state in which a finished epoch left it."""
+        indices = options.array_backend.iterate_sampler(options.index_sampler)
+        indices.load_state_dict(state.sampler or {})
+        indices.finish()
+
+    def _begin(
+        self,
+        options: LoaderOptions,
+        trace: LoaderTrace | None,
+        *,
+        previous: IteratorState | None = None,
+        state: IteratorState | None = None,
+    ) -> LoaderIterator:
+        """Begin the iterator after a previous one, or resume one from its state."""
+        # In PyTorch's order: samplers may draw from the loader's generator as soon as their iterators begin.
+        indices = options.array_backend.iterate_sampler(options.index_sampler)
+        if state is None:
+            state = self._next_state(options, previous)
+        if not options.num_workers:
+            return self._serial_type(options, state, indices, make_fetcher(options), self.counters)
+        workers = self._workers_for(options, state.base_seed)
+        if trace is not None:
+            trace.follow_workers(workers)
+        return self._worker_type(options, state, indices, workers)
+
+    def _workers_for(self, options: LoaderOptions, base_seed: int) -> LoaderWorkers:
+        workers = self.manager.workers
+        if workers is not None and workers.base_seed != base_seed and workers.is_in_use:
+            self.drop_workers()
+        return self.manager.workers_for(options, base_seed)
+
+    def _next_state(self, options: LoaderOptions, previous: IteratorState | None) -> IteratorState:
+        """Draw the seeds of the next iterator. Kept workers are seeded once, so that nothing is drawn for them."""
+        workers, array_backend = self.manager.workers, options.array_backend
+        shared_seed = array_backend.draw_shared_seed(options.dataset, options.generator)
+        keeps_seed = options.seeds_by_task or (workers is not None and not workers.is_resting)
+        if previous is not None and options.keeps_workers and keeps_seed:
+            base_seed, number = previous.base_seed, previous.number + 1
+        else:
+            base_seed, number = array_backend.draw_seed(options.generator), 0
+            if options.num_workers:
+                array_backend.draw_shared_seed(options.dataset, options.generator)  # a second draw, as in PyTorch
+        return IteratorState(base_seed, number, self.generator_state(options.generator), shared_seed=shared_seed)
+
+    # Beginning the next epoch ahead of time
+
+    def prepare(self, read_options: Callable[[], LoaderOptions], trace: LoaderTrace | None) -> None:
+        """Begin the next iterator ahead of time, unless a thread is beginning one.
+
+        That thread may wait for a lock of the caller, so the caller must not wait for it.
+        """
+        if not self.lock.take_unless(lambda: True):
+            return
+        try:
+            if self._prepared is None:
+                options = read_options()
+                before = self.generator_state(options.generator)
+                iterator = self._begin(options, trace, previous=self.latest_state)
+                self._prepared = PreparedIterator(
+                    iterator=iterator,
+                    options=options,
+                    samplers=_sampler_attributes(options.index_sampler),
+                    generator_before=before,
+                    generator_after=self.generator_state(options.generator),
+                )
+        finally:
+            self.lock.__exit__(*sys.exc_info())
+
+    def drop_prepared(self) -> None:
+        """End the prepared iterator, and put the loader's generator back to its state before it."""
+        prepared = self._prepared
+        if prepared is None:
+            return
+        generator = prepared.options.generator
+        state = self.generator_state(generator)
+        self._prepared = None
+        prepared.iterator.end()
+        if state is not None:
+            randomness_of(generator).restore(state)
+
+    def _take_prepared(self, options: LoaderOptions) -> LoaderIterator | None:
+        """Return the prepared iterator, unless an iterator that begins now would differ."""
+        prepared = self._prepared
+        if prepared is None:
+            return None
+        if not prepared.fits(options) or self.generator_state(options.generator) != prepared.generator_before:
+            self.drop_prepared()
+            return None
+        self._prepared = None
+        return prepared.iterator
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedIterator:
+    """An iterator that was begun ahead of time, and the circumstances of its beginning.
+
+    Attributes:
+        samplers: the plain attributes of its samplers, such as the epoch.
+        generator_before: the state of the loader's generator before the iterator drew from it.
+        generator_after: the state afterwards.
+    """
+
+    iterator: LoaderIterator
+    options: LoaderOptions
+    samplers: list[dict[str, Any]]
+    generator_before: dict[str, Any] | None
+    generator_after: dict[str, Any] | None
+
+    def fits(self, options: LoaderOptions) -> bool:
+        """Return whether an iterator that begins now would be the same."""
+        for field in dataclasses.fields(options):
+            before, now = getattr(self.options, field.name), getattr(options, field.name)
+            if before is not now and not (isinstance(now, _PLAIN) and before == now):
+                return False
+        return self.samplers == _sampler_attributes(options.index_sampler)
+
+
+def _sampler_attributes(sampler: Any) -> list[dict[str, Any]]:
+    """Return the plain attributes of a sampler, such as its epoch, and of the samplers inside it."""
+    attributes = []
+    while sampler is not None and hasattr(sampler, "__dict__"):
+        attributes.append({name: value for name, value in vars(sampler).items() if isinstance(value, _PLAIN)})
+        sampler = getattr(sampler, "sampler", None)
+    return attributes

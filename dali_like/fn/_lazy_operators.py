@@ -1,0 +1,45 @@
+"""Populate the modules of ``fn`` and ``ops`` with operators on first access.
+
+Programs that use no operators, and their workers, do not import `dali_like.operators`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+_lock = threading.RLock()
+
+
+def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the functions ``__getattr__`` and ``__dir__`` for a module of ``fn`` or ``ops``.
+
+    Args:
+        module_name: name of the module.
+        own: its names besides operators. ``__all__`` has both; it is set on first access.
+    """
+    module = vars(sys.modules[module_name])
+
+    def get(name: str) -> Any:
+        if name == "__all__" or not name.startswith("_"):
+            _populate(module_name, own)
+        try:
+            return module[name]
+        except KeyError:
+            raise AttributeError(f"module {module_name!r} has no attribute {name!r}") from None
+
+    def names() -> list[str]:
+        return list(get("__all__"))
+
+    return get, names
+
+
+def _populate(module_name: str, own: tuple[str, ...]) -> None:
+    from dali_like.operators.functions import populate  # noqa: PLC0415  # imports all operators
+
+    module = vars(sys.modules[module_name])
+    with _lock:
+        if "__all__" not in module:
+            module["__all__"] = [*own, *populate(module_name)]
