@@ -1,4 +1,4 @@
-"""Checks of single arguments: each is given the name of an argument and its value, and returns what is kept of it."""
+"""Checks of single arguments. Each takes the name and the value of an argument, and returns the value to keep."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Check = Callable[[str, Any], Any]
 
 
 def is_int(value: Any) -> bool:
-    """Whether a value is an integer, of Python or of NumPy, and no bool."""
+    """Return whether a value is an integer of Python or NumPy. Booleans are not integers here."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def positive(name: str, value: Any) -> int:
-    """An integer from 1 on."""
+    """Accept integers from 1 on."""
     if not is_int(value):
         raise ArgumentTypeError(f"{name} must be a positive integer, not {value!r}")
     if value < 1:
@@ -30,7 +30,7 @@ def positive(name: str, value: Any) -> int:
 
 
 def not_negative(name: str, value: Any) -> int:
-    """An integer from 0 on."""
+    """Accept integers from 0 on."""
     if not is_int(value):
         raise ArgumentTypeError(f"{name} must be an integer from 0 on, not {value!r}")
     if value < 0:
@@ -39,8 +39,8 @@ def not_negative(name: str, value: Any) -> int:
 
 
 def list_unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
-    """Names of arguments that there are not, for a message; each with the one that may be meant."""
-    import difflib  # noqa: PLC0415  # only who has made a mistake needs it
+    """List unknown arguments for a message, each with the known argument of a similar name."""
+    import difflib  # noqa: PLC0415  # lazy: only needed for this message
 
     names = list(known)
     close = {name: difflib.get_close_matches(name, names, 1) for name in unknown}
@@ -48,14 +48,14 @@ def list_unknown(unknown: Iterable[str], known: Iterable[str]) -> str:
 
 
 def flag(name: str, value: Any) -> bool:
-    """True or False, or 1 or 0."""
+    """Accept True, False, 1 and 0."""
     if not isinstance(value, (bool, np.bool_)) and not (is_int(value) and value in (0, 1)):
         raise ArgumentTypeError(f"{name} must be True or False, not {value!r}")
     return bool(value)
 
 
 def error_policy(name: str, value: Any) -> str | Callable[[Any, Exception], Any]:
-    """What happens when the user's code raises."""
+    """Accept a reaction to exceptions of user code: "raise", "skip" or a callable."""
     if not callable(value) and value not in ("raise", "skip"):
         raise ArgumentError(f'{name} must be "raise", "skip" or a callable that makes a replacement, not {value!r}')
     policy: str | Callable[[Any, Exception], Any] = value
@@ -63,5 +63,5 @@ def error_policy(name: str, value: Any) -> str | Callable[[Any, Exception], Any]
 
 
 def or_none(check: Check) -> Check:
-    """Such a value, or None."""
+    """Accept None as well."""
     return lambda name, value: None if value is None else check(name, value)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,15 +21,15 @@ from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import LoaderOptions, check_before_iteration
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
-from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.monitored import Monitored
-from dali_like.monitor.traceable import TraceableLoader
+from dali_like.monitor.monitoring import Monitor
 
 if TYPE_CHECKING:
+    from dali_like.data.loader_trace import LoaderTrace
+    from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
 
 
-class BaseDataLoader(Monitored, TraceableLoader):
+class BaseDataLoader:
     """A loader without its constructor. `IteratorFactory` does the work; copies of a loader get their own."""
 
     _array_backend: ArrayBackend = NumpyBackend()
@@ -43,7 +44,7 @@ class BaseDataLoader(Monitored, TraceableLoader):
 
     def __iter__(self) -> LoaderIterator:
         check_before_iteration(self)
-        self._publish_if_told()
+        self._monitor.publish_if_requested(self)
         factory = self._factory
         factory.counters.loop.pause()
         with factory.lock:
@@ -130,9 +131,57 @@ class BaseDataLoader(Monitored, TraceableLoader):
         factory = self._factory
         return statistics_of(factory.counters, LoaderOptions.of(self), factory.manager.settings, memory=memory)
 
+    def report(self, since: Statistics | None = None) -> Report:
+        """Return a report of bottlenecks, advice and figures, to ``print``.
+
+        Args:
+            since: an earlier result of `statistics`; the report covers the time since then. Default: all of it.
+        """
+        return self._monitor.report(self.statistics(), since)
+
+    def on_statistics(
+        self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None
+    ) -> None:
+        """Call a function regularly with the statistics since its last call; see `dali_like.Pipeline.on_statistics`.
+
+        Args:
+            function: called in the thread of the loop with a `dali_like.monitor.statistics.Statistics`.
+            batches, seconds: the interval: a number of batches, or a time. Exactly one of the two.
+
+        Raises:
+            ArgumentClashError: neither is given, or both.
+            ArgumentError: the interval is not positive.
+        """
+        self._monitor.call_regularly(self, function, batches, seconds)
+
+    def trace(self, path: str | os.PathLike[str] | None = None, *, nvtx: bool = False) -> LoaderTrace:
+        """Record the activity of each worker and of the main thread for the duration of a context.
+
+        Iterators in progress at its beginning are recorded from then on; later iterators are recorded completely. For the
+        arguments see `dali_like.Pipeline.trace`.
+
+        Raises:
+            PipelineStateError: the loader is being traced already. Raised on entering.
+            MissingExtraError: `nvtx` is set, and the package is not installed.
+        """
+        from dali_like.data.loader_trace import LoaderTrace  # noqa: PLC0415
+
+        return LoaderTrace(self, path, nvtx=nvtx)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the last trace into a file; see `dali_like.Pipeline.plot`."""
+        self._monitor.plot(path)
+
+    def publish(self, name: str = "") -> None:
+        """Show the statistics to ``dali-like top`` and ``dali-like view``; see `dali_like.Pipeline.publish`."""
+        self._monitor.publish(self, name)
+
     @property
-    def _loop_meter(self) -> LoopMeter:
-        return self._factory.counters.loop
+    def _monitor(self) -> Monitor:
+        monitor: Monitor | None = vars(self).get("_monitoring")
+        if monitor is None:
+            monitor = vars(self)["_monitoring"] = Monitor(self._factory.counters.loop)
+        return monitor
 
     @property
     def _factory(self) -> IteratorFactory:
@@ -147,7 +196,7 @@ class BaseDataLoader(Monitored, TraceableLoader):
         options, factory = LoaderOptions.of(self), self._factory
         factory.adapt_workers(options)
         loaded, self._loaded_state = self._loaded_state, None
-        iterator = factory.next_iterator(options, loaded, self._trace, self._make_prepare_next())
+        iterator = factory.next_iterator(options, loaded, self._monitor.trace, self._make_prepare_next())
         if options.persistent_workers and options.num_workers:
             vars(self)["_iterator"] = iterator
         return iterator
@@ -158,10 +207,10 @@ class BaseDataLoader(Monitored, TraceableLoader):
 
         def prepare_next() -> None:
             if (loader := reference()) is not None:
-                loader._factory.prepare(lambda: LoaderOptions.of(loader), loader._trace)
+                loader._factory.prepare(lambda: LoaderOptions.of(loader), loader._monitor.trace)
 
         return prepare_next
 
 
 #: Attributes of a loader that its copies do not get.
-_NOT_COPIED = {"_iterator_factory", "_trace", "_last_records", "_publication"}
+_NOT_COPIED = {"_iterator_factory", "_monitoring"}

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.json_state import MAPPING, integer
 from dali_like.data.generators import Randomness, randomness_of
 from dali_like.data.sampler_iterators import SamplerIterator, count_in, part_in
 from dali_like.errors import CheckpointError
@@ -73,7 +74,7 @@ class EpochIterator(IndexIterator[int]):
         return {"seed": self._seed, "epoch": self._epoch, **self._indices.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._begin(part_in(state_dict, "seed", int), part_in(state_dict, "epoch", int))
+        self._begin(part_in(state_dict, "seed", integer(None)), part_in(state_dict, "epoch", integer(None)))
         self._indices.load_state_dict(state_dict)
 
 
@@ -141,7 +142,7 @@ class DrawingIterator(IndexIterator[int]):
         taken = count_in(state_dict, "taken", draws.size(drawn - 1) if drawn else 0)
         if self._source is None:
             self._source = self._kind.of_epoch(0, 0)  # a fresh one would draw from the global generator
-        self._randomness().restore(part_in(state_dict, "generator", Mapping))
+        self._randomness().restore(part_in(state_dict, "generator", MAPPING))
         self._block, self._taken, self._drawn = self._block[:0], 0, max(0, drawn - 1)
         if drawn:
             self._draw()
@@ -211,7 +212,7 @@ class BatchIterator(SamplerIterator[list[T_co]]):
         return {"sampler": self._indices.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._indices.load_state_dict(part_in(state_dict, "sampler", Mapping))
+        self._indices.load_state_dict(part_in(state_dict, "sampler", MAPPING))
 
 
 def _check_total(state: Mapping[str, Any], total: int) -> None:

@@ -19,9 +19,6 @@ from dali_like.errors import CheckpointError
 
 _log = logging.getLogger("dali_like")
 
-#: What `told_by` returns, and of what types.
-TOLD = {"worker": int, "steps": int, "ended": bool, "of_iterator": bool, "state": object}
-
 
 @dataclass
 class Walk:

@@ -25,9 +25,9 @@ from dali_like.data.worker_iterator import WorkerIterator
 from dali_like.data.worker_manager import WorkerManager, make_fetcher
 
 if TYPE_CHECKING:
+    from dali_like.data.loader_trace import LoaderTrace
     from dali_like.data.loader_workers import LoaderWorkers
     from dali_like.data.options import LoaderOptions
-    from dali_like.monitor.trace import LoaderTrace
 
 #: Values of these types are compared; other objects must be identical.
 _PLAIN = (int, float, str, bytes, type(None))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import NoneType
 from typing import Any
 
+from dali_like.common.json_state import ANYTHING, BOOLEAN, MAPPING, check, integer, list_of, mapping, optional
 from dali_like.data.array_backends import mixed_seed
-from dali_like.data.iterable_walk import TOLD
-from dali_like.errors import CheckpointError
+from dali_like.data.sampler_iterators import invalid_state
 
 STATE_VERSION = 2
 
@@ -71,73 +69,48 @@ class IteratorState:
         return next((state for state in self.reported_states if state["worker"] == worker), None)
 
 
-def checked_state(state: Mapping[str, Any], is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
-    """Return a copy of a loader's state, if this kind of loader can resume from it.
+_reported_state = mapping(worker=integer(), steps=integer(), ended=BOOLEAN, of_iterator=BOOLEAN, state=ANYTHING)
+_iterator_state = mapping(
+    base_seed=integer(),
+    number=integer(),
+    generator=optional(MAPPING),
+    sampler=optional(MAPPING),
+    yielded=integer(),
+    ahead=list_of(integer()),
+    steps=list_of(integer()),
+    turn=integer(),
+    ended=list_of(integer()),
+    shared_seed=optional(integer()),
+    reported_states=list_of(_reported_state),
+    is_over=BOOLEAN,
+)
+_loader_state = mapping(
+    version=integer(),
+    iterable=BOOLEAN,
+    num_workers=integer(),
+    batch_size=optional(integer()),
+    generator=optional(MAPPING),
+    iterator=optional(_iterator_state),
+)
+
+
+def checked_state(state: Any, is_iterable: bool, num_workers: int, batch_size: int | None) -> dict[str, Any]:
+    """Return a copy of a loader's state.
 
     Raises:
-        CheckpointError: it cannot.
+        CheckpointError: it is not a state of such a loader.
     """
     if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
-        raise CheckpointError(
-            f"Invalid state_dict: this is not the state of a DataLoader in format {STATE_VERSION}: {state!r:.200}; "
-            "pass a result of DataLoader.state_dict()"
-        )
-    missing = {"iterable", "num_workers", "batch_size", "generator", "iterator"} - set(state)
-    if missing:
-        raise CheckpointError(
-            f"Invalid state_dict: {', '.join(sorted(missing))} is missing; pass a result of DataLoader.state_dict() as it is"
-        )
-    if bool(state["iterable"]) != is_iterable:
+        raise invalid_state(f"this is not a state of a DataLoader: {state!r:.200}")
+    check(state, _loader_state, "the state", invalid_state)
+    if state["iterable"] != is_iterable:
         kinds = ("a map-style", "an iterable")
-        raise CheckpointError(
-            f"Invalid state_dict: it is of a loader with {kinds[not is_iterable]} dataset, and this loader has "
-            f"{kinds[is_iterable]} one; load it into a loader of the same kind"
-        )
+        raise invalid_state(f"it is of {kinds[not is_iterable]} dataset, and this is {kinds[is_iterable]} one")
     if is_iterable and state["num_workers"] != num_workers:
-        raise CheckpointError(
-            f"Invalid state_dict: {state['num_workers']} workers had divided the iterable dataset among themselves, "
-            f"and this loader has {num_workers}; use num_workers={state['num_workers']}"
+        raise invalid_state(
+            f"{state['num_workers']} workers had divided the iterable dataset among themselves, "
+            f"and this loader has {num_workers}"
         )
     if state["batch_size"] != batch_size:
-        raise CheckpointError(
-            f"Invalid state_dict: it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}; "
-            f"use batch_size={state['batch_size']}"
-        )
-    if not isinstance(state["generator"], (Mapping, NoneType)) or not _is_iterator_state(state["iterator"]):
-        raise CheckpointError(
-            "Invalid state_dict: a field of 'iterator' or 'generator' has a wrong type; pass a result of "
-            "DataLoader.state_dict() as it is"
-        )
+        raise invalid_state(f"it counts batches of {state['batch_size']} samples, and this loader's have {batch_size}")
     return copy.deepcopy(dict(state))
-
-
-def _is_iterator_state(state: Any) -> bool:
-    """Return whether a value is None, or has the fields of an `IteratorState` with the right types."""
-    if state is None:
-        return True
-    return (
-        isinstance(state, Mapping)
-        and set(state) == {field.name for field in dataclasses.fields(IteratorState)}
-        and all(_is_count(state[name]) for name in ("base_seed", "number", "yielded", "turn"))
-        and all(isinstance(state[name], (list, tuple)) for name in ("ahead", "steps", "ended"))
-        and all(_is_count(number) for name in ("ahead", "steps", "ended") for number in state[name])
-        and all(isinstance(state[name], (Mapping, NoneType)) for name in ("generator", "sampler"))
-        and isinstance(state["reported_states"], (list, tuple))
-        and all(map(_is_reported_state, state["reported_states"]))
-        and isinstance(state["is_over"], bool)
-        and (state["shared_seed"] is None or _is_count(state["shared_seed"]))
-    )
-
-
-def _is_reported_state(state: Any) -> bool:
-    return (
-        isinstance(state, Mapping)
-        and set(state) == set(TOLD)
-        and all(isinstance(state[name], kind) for name, kind in TOLD.items())
-        and _is_count(state["worker"])
-        and _is_count(state["steps"])
-    )
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0

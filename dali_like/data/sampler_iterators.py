@@ -23,6 +23,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from dali_like.common.json_state import ANYTHING, MAPPING, Schema, field, integer
 from dali_like.errors import CheckpointError
 
 __all__ = ["SamplerIterator", "resumable"]
@@ -128,7 +129,7 @@ class _Foreign(SamplerIterator[T_co]):
         return {"iterator": self._iterator.state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._iterator.load_state_dict(part_in(state_dict, "iterator", Mapping))
+        self._iterator.load_state_dict(part_in(state_dict, "iterator", MAPPING))
 
 
 class _Counted(SamplerIterator[T_co]):
@@ -178,33 +179,32 @@ class _CountedFrom(_Counted[T_co]):
         return {"sampler": self._before, **super().state_dict()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        self._before = part_in(state_dict, "sampler", object)
+        self._before = part_in(state_dict, "sampler", ANYTHING)
         self._sampler.load_state_dict(copy.deepcopy(self._before))
         self._iterator = iter(self._iterable)
         self._taken = 0
         super().load_state_dict(state_dict)
 
 
-def part_in(state: Mapping[str, Any], key: str, kind: type[Any]) -> Any:
-    """What a state has under a key.
+def invalid_state(problem: str) -> CheckpointError:
+    """Return the exception for an argument of `load_state_dict` that does not fit."""
+    return CheckpointError(f"Invalid state_dict: {problem}")
+
+
+def part_in(state: Any, key: str, schema: Schema) -> Any:
+    """Return the value under one key of a state.
 
     Raises:
-        CheckpointError: nothing, or nothing of that type.
+        CheckpointError: there is none, or it does not fit the schema.
     """
-    if not isinstance(state, Mapping) or not isinstance(state.get(key), kind) or isinstance(state.get(key), bool):
-        found = f"{state[key]!r}" if isinstance(state, Mapping) and key in state else "nothing"
-        raise CheckpointError(f"Invalid state_dict: {key!r} should be of type {kind.__name__}, and there is {found}")
-    return state[key]
+    return field(state, key, schema, "the state", invalid_state)
 
 
-def count_in(state: Mapping[str, Any], key: str, limit: int | None = None) -> int:
-    """A number of things that have been counted, from a state.
+def count_in(state: Any, key: str, limit: int | None = None) -> int:
+    """Return a number of counted things from a state.
 
     Raises:
-        CheckpointError: there is none, or it is too large.
+        CheckpointError: there is none, or it is negative or above the limit.
     """
-    number: int = part_in(state, key, int)
-    if number < 0 or (limit is not None and number > limit):
-        allowed = "0 or more" if limit is None else f"from 0 to {limit}"
-        raise CheckpointError(f"Invalid state_dict: {key!r} should be {allowed}, and it is {number}")
+    number: int = part_in(state, key, integer(0, limit))
     return number

@@ -238,15 +238,15 @@ def import_gpu_arrays(
         SampleTypeError: an array is not on this GPU, or has an unsupported dtype.
         OutOfMemoryError: GPU memory is short.
     """
-    arguments = external.arguments
+    options = external.options
     is_dense = not isinstance(column, (list, tuple))
     try:
         samples = copier.take_in(
             [column] if is_dense else column,
             is_dense=is_dense,
-            stream=source_stream(arguments.cuda_stream if cuda_stream is None else cuda_stream),
-            copies=not arguments.no_copy,
-            by_kernel=bool(arguments.use_copy_kernel if use_copy_kernel is None else use_copy_kernel),
+            stream=source_stream(options["cuda_stream"] if cuda_stream is None else cuda_stream),
+            copies=not options["no_copy"],
+            by_kernel=bool(options["use_copy_kernel"] if use_copy_kernel is None else use_copy_kernel),
         )
     except ArgumentTypeError as error:
         raise SampleTypeError(f"{external.name}, output {output}: {error}") from error

@@ -64,9 +64,9 @@ class InputPool:
         self._external = external
         self._copier = copier
         self._expected = external.declared[0]
-        self._copies = not external.arguments.no_copy
-        self._blocks = bool(external.arguments.blocking)
-        self._repeats = external.arguments.repeat_last
+        self._copies = not external.options["no_copy"]
+        self._blocks = bool(external.options["blocking"])
+        self._repeats = external.options["repeat_last"]
         self._capacity = capacity
         self._queue: deque[Output] = deque()
         self._last: Output | None = None

@@ -182,7 +182,7 @@ class Graph(NamedTuple):
     @property
     def wants_gpu(self) -> str:
         """The first part that needs a GPU, for messages; empty if no part does."""
-        names = [source.external.name for source in self.sources if source.external.arguments.device == "gpu"]
+        names = [source.external.name for source in self.sources if source.external.options["device"] == "gpu"]
         names += [node.operator.name for node in self.operators if node.is_on_gpu]
         names += [node.name for node in self.outputs if node.device == "gpu"]
         return f"{names[0]} on the GPU" if names else ""

@@ -1,11 +1,10 @@
-"""The arguments of a pipeline: checked when they are given, and shown as properties."""
+"""The arguments of a pipeline: names, checks, and the ones that a serialized pipeline keeps."""
 
 from __future__ import annotations
 
 import enum
 import operator
-import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,16 +17,15 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
 
 if TYPE_CHECKING:
-    from dali_like.pipeline.checkpoints import Checkpoint
     from dali_like.sources.callback_pickler import CallbackPickler
 
-__all__ = ["START_METHODS", "Arguments", "HasArguments", "OperatorConcurrency", "StreamPolicy"]
+__all__ = ["START_METHODS", "Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
 
 START_METHODS = ("fork", "spawn", "thread", "ray")
 
 
 class StreamPolicy(enum.Enum):
-    """How DALI spreads operators over CUDA streams."""
+    """Assignment of operators to CUDA streams in DALI."""
 
     SINGLE = 16
     PER_BACKEND = 32
@@ -36,7 +34,7 @@ class StreamPolicy(enum.Enum):
 
 
 class OperatorConcurrency(enum.Enum):
-    """Which operators DALI runs at the same time."""
+    """Operators that DALI runs at the same time."""
 
     NONE = 2
     BACKEND = 4
@@ -44,219 +42,7 @@ class OperatorConcurrency(enum.Enum):
     UNSPECIFIED = 0
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Arguments:
-    """What a pipeline was given; see `dali_like.Pipeline`.
-
-    Raises:
-        ArgumentError: an argument has a value that is not allowed; ArgumentTypeError, ArgumentClashError: as DALI has it.
-    """
-
-    batch_size: int | None
-    num_threads: int | None
-    device_id: int | None
-    seed: int | None
-    exec_pipelined: bool
-    prefetch_queue_depth: int | dict[str, int] | str
-    exec_async: bool
-    bytes_per_sample: int
-    set_affinity: bool
-    enable_memory_stats: bool
-    py_num_workers: int | str | None
-    py_start_method: str
-    py_callback_pickler: Any
-    py_worker_options: Any
-    enable_checkpointing: bool
-    checkpoint: Any
-    py_worker_threads: int | None
-    py_worker_restarts: int | None
-    py_timeout_s: float | None
-    max_held_bytes: int | None
-    output_dtype: Any
-    output_ndim: Any
-    output_layout: Any
-    exec_dynamic: bool | None
-    stream_policy: StreamPolicy | None
-    concurrency: OperatorConcurrency | None
-
-    def __post_init__(self) -> None:
-        for name, check in _CHECKS.items():
-            object.__setattr__(self, name, check(name, getattr(self, name)))
-        if self.device_id == CPU_ONLY_DEVICE_ID:
-            object.__setattr__(self, "device_id", None)
-        if self.seed is not None and self.seed < 0:
-            object.__setattr__(self, "seed", None)
-        if self.py_callback_pickler is not None and self.py_start_method in ("fork", "thread"):
-            raise ArgumentClashError(
-                f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
-                "workers have the sources already, and nothing is pickled"
-            )
-        if self.py_start_method == "ray" and AUTO in (self.py_num_workers, self.prefetch_queue_depth):
-            raise ArgumentClashError(
-                f"py_num_workers and prefetch_queue_depth cannot be {AUTO!r} with py_start_method='ray': how busy workers "
-                "are shows only on their nodes"
-            )
-        if self.py_start_method != "ray":
-            if self.py_worker_options is not None:
-                raise ArgumentClashError("py_worker_options are those of Ray's actors: they need py_start_method='ray'")
-        elif self.py_timeout_s is not None:
-            raise ArgumentClashError(
-                "py_timeout_s cannot be set with py_start_method='ray': the sample that a worker "
-                "is on shows only on its node"
-            )
-        if self.exec_separated and not self.exec_async:
-            raise ArgumentError("prefetch_queue_depth with two sizes needs exec_async=True")
-
-    @property
-    def exec_separated(self) -> bool:
-        """Whether there are two prefetch depths."""
-        return isinstance(self.prefetch_queue_depth, dict)
-
-    @property
-    def queue_sizes(self) -> tuple[int, int]:
-        """The prefetch depths on the CPU and on the GPU."""
-        depth = self.prefetch_queue_depth
-        if isinstance(depth, dict):
-            return depth["cpu_size"], depth["gpu_size"]
-        return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
-
-    @property
-    def num_workers(self) -> int:
-        """How many workers there are at first."""
-        number = self.py_num_workers or 0
-        return first_workers(available_cpus()) if isinstance(number, str) else number
-
-
-def warn_of_deprecated(**arguments: Any) -> None:
-    """Warn of the arguments that are not None: they are without effect, in DALI too."""
-    for name, value in arguments.items():
-        if value is not None:
-            warn(f"Pipeline: {name} is deprecated and has no effect", DeprecationWarning)
-
-
-class HasArguments:
-    """Shows the arguments of a pipeline. Those marked with a star are DALI's alone, and without effect here."""
-
-    _arguments: Arguments
-
-    @property
-    def max_batch_size(self) -> int | None:
-        """Samples in a batch; None where none were given, which a pipeline cannot run with."""
-        return self._arguments.batch_size
-
-    batch_size = max_batch_size
-
-    @property
-    def num_threads(self) -> int:
-        """Threads that operators run in."""
-        return self._arguments.num_threads or len(os.sched_getaffinity(0))
-
-    @property
-    def device_id(self) -> int | None:
-        """Which GPU."""
-        return self._arguments.device_id
-
-    @property
-    def seed(self) -> int | None:
-        """The seed given; None where each pipeline has another one."""
-        return self._arguments.seed
-
-    @property
-    def prefetch_queue_depth(self) -> int | dict[str, int] | str:
-        """Batches that are computed ahead, as given."""
-        return self._arguments.prefetch_queue_depth
-
-    @property
-    def cpu_queue_size(self) -> int:
-        """Batches that are computed ahead."""
-        return self._arguments.queue_sizes[0]
-
-    @property
-    def gpu_queue_size(self) -> int:
-        """* The prefetch depth of the stages on a GPU."""
-        return self._arguments.queue_sizes[1]
-
-    @property
-    def py_num_workers(self) -> Any:
-        """How many workers there are to be, processes or threads, as a number or "auto" or None."""
-        return self._arguments.py_num_workers
-
-    @property
-    def py_start_method(self) -> str:
-        """How workers are started."""
-        return self._arguments.py_start_method
-
-    @property
-    def enable_checkpointing(self) -> bool:
-        """Whether `checkpoint` and `state_dict` may be called."""
-        return self._arguments.enable_checkpointing
-
-    @property
-    def is_restored_from_checkpoint(self) -> bool:
-        """Whether the pipeline goes on from a checkpoint."""
-        return self._arguments.checkpoint is not None
-
-    @property
-    def _restored(self) -> Checkpoint | None:
-        """The checkpoint that the pipeline goes on from."""
-        checkpoint: Checkpoint | None = self._arguments.checkpoint
-        return checkpoint
-
-    @property
-    def exec_pipelined(self) -> bool:
-        """Whether the first `schedule_run` of an epoch schedules as many batches as are computed ahead."""
-        return self._arguments.exec_pipelined
-
-    @property
-    def exec_async(self) -> bool:
-        """* Whether batches are computed ahead, which they are in any case."""
-        return self._arguments.exec_async
-
-    @property
-    def exec_separated(self) -> bool:
-        """* Whether there are two prefetch depths."""
-        return self._arguments.exec_separated
-
-    @property
-    def exec_dynamic(self) -> bool | None:
-        """* Whether DALI would use its default executor, whose batches are not overwritten; here they never are."""
-        arguments = self._arguments
-        if arguments.exec_dynamic is None and arguments.exec_pipelined and arguments.exec_async and not self.exec_separated:
-            return True
-        return arguments.exec_dynamic
-
-    @property
-    def set_affinity(self) -> bool:
-        """Whether workers and threads are bound to the CPUs near the GPU."""
-        return self._arguments.set_affinity
-
-    @property
-    def enable_memory_stats(self) -> bool:
-        """* Whether `executor_statistics` has something to say."""
-        return self._arguments.enable_memory_stats
-
-    @property
-    def stream_policy(self) -> StreamPolicy | None:
-        """* How operators are spread over CUDA streams."""
-        return self._arguments.stream_policy
-
-    @property
-    def concurrency(self) -> OperatorConcurrency | None:
-        """* Which operators run at the same time."""
-        return self._arguments.concurrency
-
-    @property
-    def max_streams(self) -> int:
-        """* Always -1."""
-        return -1
-
-    @property
-    def default_cuda_stream_priority(self) -> int:
-        """* Always 0."""
-        return 0
-
-
-# Checks of arguments that only pipelines have.
+# Checks of arguments that only pipelines have
 
 
 def _integer(name: str, value: Any) -> int:
@@ -277,7 +63,7 @@ def _number_of_workers(name: str, value: Any) -> int | str:
     if isinstance(value, str) and value == AUTO:
         return AUTO
     if not is_int(value):
-        # DALI raises RuntimeError, though not before it needs them. That 0 are too few is said then, too.
+        # DALI raises RuntimeError as well, but only when it starts the workers. That is when 0 is refused here, too.
         raise ArgumentClashError(
             f'{name} must be a positive integer or "auto" for sources with parallel=True, and 0 or None for others, not '
             f"{value!r}"
@@ -331,7 +117,7 @@ def _dtype(name: str, value: Any) -> Any:
 
 
 def _each(check: Check) -> Check:
-    """One value for all outputs, or a list with one for each."""
+    """Accept one value for all outputs, or a list with one value per output."""
 
     def check_each(name: str, value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
@@ -350,30 +136,124 @@ def _member(kind: type[enum.Enum]) -> Check:
     return check
 
 
-_CHECKS: dict[str, Check] = {
-    "batch_size": or_none(positive),
-    "num_threads": or_none(positive),
-    "device_id": or_none(_integer),
-    "seed": or_none(_integer),
-    "exec_pipelined": flag,
-    "prefetch_queue_depth": _depth,
-    "exec_async": flag,
-    "bytes_per_sample": not_negative,
-    "set_affinity": flag,
-    "enable_memory_stats": flag,
-    "py_num_workers": or_none(_number_of_workers),
-    "py_start_method": _start_method,
-    "py_callback_pickler": or_none(_callback_pickler),
-    "py_worker_options": or_none(_worker_options),
-    "enable_checkpointing": flag,
-    "py_worker_threads": or_none(positive),
-    "py_worker_restarts": or_none(not_negative),
-    "py_timeout_s": or_none(_seconds),
-    "max_held_bytes": or_none(positive),
-    "output_dtype": _each(_dtype),
-    "output_ndim": _each(not_negative),
-    "output_layout": _each(_layout),
-    "exec_dynamic": or_none(flag),
-    "stream_policy": or_none(_member(StreamPolicy)),
-    "concurrency": or_none(_member(OperatorConcurrency)),
-}
+def _argument(check: Check, *, saved: bool = False) -> dict[str, Any]:
+    """Describe a field: its check, and whether a serialized pipeline keeps it."""
+    return {"check": check, "saved": saved}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Arguments:
+    """Arguments of `dali_like.Pipeline`, checked. Only its signature lists them a second time.
+
+    Arguments of the machine and its workers are not kept by a serialized pipeline.
+
+    Raises:
+        ArgumentError: an argument has a value that is not allowed. ArgumentTypeError, ArgumentClashError: as in DALI.
+    """
+
+    batch_size: int | None = field(metadata=_argument(or_none(positive), saved=True))
+    num_threads: int | None = field(metadata=_argument(or_none(positive), saved=True))
+    device_id: int | None = field(metadata=_argument(or_none(_integer), saved=True))
+    seed: int | None = field(metadata=_argument(or_none(_integer), saved=True))
+    exec_pipelined: bool = field(metadata=_argument(flag, saved=True))
+    prefetch_queue_depth: int | dict[str, int] | str = field(metadata=_argument(_depth, saved=True))
+    exec_async: bool = field(metadata=_argument(flag, saved=True))
+    bytes_per_sample: int = field(metadata=_argument(not_negative, saved=True))
+    set_affinity: bool = field(metadata=_argument(flag, saved=True))
+    enable_memory_stats: bool = field(metadata=_argument(flag, saved=True))
+    enable_checkpointing: bool = field(metadata=_argument(flag))
+    py_num_workers: int | str | None = field(metadata=_argument(or_none(_number_of_workers)))
+    py_start_method: str = field(metadata=_argument(_start_method))
+    py_callback_pickler: Any = field(metadata=_argument(or_none(_callback_pickler)))
+    py_worker_options: Any = field(metadata=_argument(or_none(_worker_options)))
+    output_dtype: Any = field(metadata=_argument(_each(_dtype), saved=True))
+    output_ndim: Any = field(metadata=_argument(_each(not_negative), saved=True))
+    output_layout: Any = field(metadata=_argument(_each(_layout), saved=True))
+    exec_dynamic: bool | None = field(metadata=_argument(or_none(flag), saved=True))
+    stream_policy: StreamPolicy | None = field(metadata=_argument(or_none(_member(StreamPolicy)), saved=True))
+    concurrency: OperatorConcurrency | None = field(metadata=_argument(or_none(_member(OperatorConcurrency)), saved=True))
+    py_worker_threads: int | None = field(metadata=_argument(or_none(positive)))
+    py_worker_restarts: int | None = field(metadata=_argument(or_none(not_negative)))
+    py_timeout_s: float | None = field(metadata=_argument(or_none(_seconds)))
+    max_held_bytes: int | None = field(metadata=_argument(or_none(positive)))
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            object.__setattr__(self, each.name, each.metadata["check"](each.name, getattr(self, each.name)))
+        if self.device_id == CPU_ONLY_DEVICE_ID:
+            object.__setattr__(self, "device_id", None)
+        if self.seed is not None and self.seed < 0:
+            object.__setattr__(self, "seed", None)
+        self._check_start_method()
+        if self.exec_separated and not self.exec_async:
+            raise ArgumentError("prefetch_queue_depth with two sizes needs exec_async=True")
+
+    def _check_start_method(self) -> None:
+        """Refuse combinations of arguments that the start method of the workers does not allow."""
+        if self.py_callback_pickler is not None and self.py_start_method in ("fork", "thread"):
+            raise ArgumentClashError(
+                f"py_callback_pickler should not be set when the {self.py_start_method!r} start method is used: such "
+                "workers have the sources already, and nothing is pickled"
+            )
+        if self.py_start_method != "ray":
+            if self.py_worker_options is not None:
+                raise ArgumentClashError("py_worker_options are options of Ray actors: they need py_start_method='ray'")
+            return
+        if AUTO in (self.py_num_workers, self.prefetch_queue_depth):
+            raise ArgumentClashError(
+                f"py_num_workers and prefetch_queue_depth cannot be {AUTO!r} with py_start_method='ray': the load of "
+                "workers on other nodes is unknown here"
+            )
+        if self.py_timeout_s is not None:
+            raise ArgumentClashError(
+                "py_timeout_s cannot be set with py_start_method='ray': the current sample of a worker on another node is "
+                "unknown here"
+            )
+
+    @classmethod
+    def saved(cls) -> list[str]:
+        """Return the names of the arguments that a serialized pipeline keeps."""
+        return [each.name for each in fields(cls) if each.metadata["saved"]]
+
+    @property
+    def exec_separated(self) -> bool:
+        """Whether there are two prefetch depths."""
+        return isinstance(self.prefetch_queue_depth, dict)
+
+    @property
+    def exec_dynamic_or_default(self) -> bool | None:
+        """Whether DALI would use its dynamic executor, which is its default."""
+        if self.exec_dynamic is None and self.exec_pipelined and self.exec_async and not self.exec_separated:
+            return True
+        return self.exec_dynamic
+
+    @property
+    def queue_sizes(self) -> tuple[int, int]:
+        """The prefetch depths on the CPU and on the GPU."""
+        depth = self.prefetch_queue_depth
+        if isinstance(depth, dict):
+            return depth["cpu_size"], depth["gpu_size"]
+        return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
+
+    @property
+    def num_workers(self) -> int:
+        """The number of workers to start with."""
+        number = self.py_num_workers or 0
+        return first_workers(available_cpus()) if isinstance(number, str) else number
+
+
+def make_arguments(
+    *, max_streams: Any, default_cuda_stream_priority: Any, experimental_exec_dynamic: Any, **given: Any
+) -> Arguments:
+    """Return the arguments given to `dali_like.Pipeline`. Warn of deprecated ones, which have no effect."""
+    deprecated = {
+        "max_streams": max_streams,
+        "default_cuda_stream_priority": default_cuda_stream_priority,
+        "experimental_exec_dynamic": experimental_exec_dynamic,
+    }
+    for name, value in deprecated.items():
+        if value is not None:
+            warn(f"Pipeline: {name} is deprecated and has no effect", DeprecationWarning)
+    if experimental_exec_dynamic is not None:
+        given["exec_dynamic"] = experimental_exec_dynamic
+    return Arguments(**given)

@@ -141,12 +141,12 @@ def _image_limit_bytes(arguments: Arguments) -> int:
 
 
 def _may_be_fused(external: ExternalSource) -> bool:
-    kind, given = external.kind, external.arguments
+    kind, given = external.kind, external.options
     return (
         kind is not None
         and external.parallel
         and not (external.batch or external.sharded or kind.in_order or kind.is_async or kind.persists)
-        and given.on_error == "raise"  # other policies must not apply to the errors of operators
+        and given["on_error"] == "raise"  # other policies must not apply to the errors of operators
     )
 
 

@@ -13,7 +13,7 @@ from dali_like.common.checks import list_unknown
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
-from dali_like.graph.defining import Definable
+from dali_like.graph.defining import current_pipeline
 from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
@@ -68,7 +68,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         number = {"number": node.number}
         name = given.get("name") or description.name
         results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
-    if given.get("preserve") or (description.common["preserve"].default and Definable.current() is not None):
+    if given.get("preserve") or (description.common["preserve"].default and current_pipeline() is not None):
         _preserve(description, [node for outputs in results for node in outputs])
     if not input_sets:
         return results[0][0] if len(results[0]) == 1 else results[0]
@@ -153,7 +153,7 @@ def _check_together(description: Description, constants: Mapping[str, Any], othe
 
 
 def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
-    pipeline = Definable.current()
+    pipeline = current_pipeline()
     if pipeline is None:
         raise ArgumentClashError(
             f"{description.name}: preserve=True needs a current pipeline; call the operator inside `with pipeline:`"

@@ -13,9 +13,9 @@ from dali_like.sources.external_source import SourceOptions
 class ExternalSource:
     """An external source, as in ``nvidia.dali.ops.ExternalSource``.
 
-    The arguments are those of `dali_like.fn.external_source`, with two exceptions, as in DALI: ``batch`` is by default what
-    ``parallel`` is not; and without a source, ``num_outputs`` makes so many inputs. They may be given when the object is
-    made or when it is called, each once.
+    It takes the arguments of `dali_like.fn.external_source`, with two differences, as in DALI: the default of ``batch`` is
+    ``not parallel``; and without a source, ``num_outputs`` makes so many inputs. Each argument may be given once, to the
+    constructor or to a call.
 
     >>> import numpy as np
     >>> from dali_like import Pipeline, ops
@@ -33,10 +33,10 @@ class ExternalSource:
         self._options: dict[str, Any] = dict(options)
 
     def __call__(self, *, source: Any = None, **options: Unpack[SourceOptions]) -> DataNode | list[DataNode]:
-        """Add the node, or nodes.
+        """Return the node, or nodes.
 
         Raises:
-            ArgumentClashError: an argument has been given before.
+            ArgumentClashError: an argument was given to the constructor, too.
             ArgumentError, DefinitionError, DeviceError: see `dali_like.fn.external_source`.
         """
         given = {name for name, value in self._options.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Calls of a pipeline's methods: one at a time, from whatever thread."""
+"""One call of a pipeline's methods at a time, from any thread."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dali_like.errors import PipelineStateError
 
 
 class Closable(Protocol):
-    """What such calls use or change: a pipeline."""
+    """The pipeline, as its calls see it."""
 
     _closed: bool
 
     def _check_open(self) -> None:
-        """Raise where it cannot be used any more, or not here."""
+        """Raise if the pipeline is closed, or belongs to another process."""
 
     def _close(self) -> None:
-        """Give back what it has. `_closed` has been set before; further calls are without effect."""
+        """Release all resources. `_closed` is set before; later calls have no effect."""
 
 
-class OneCall:
-    """The context of a call that uses or changes what a pipeline consists of; others wait for its end.
+class ExclusiveCall:
+    """The context of a call that uses or changes the parts of a pipeline. Calls of other threads wait for its end.
 
-    A callback or a signal handler may interrupt such a call by another one. Only `close` makes sense there, and takes
-    effect when the interrupted call ends.
+    A callback or a signal handler may interrupt such a call and make another one in the same thread. Only `close` is allowed
+    there; it takes effect when the interrupted call ends.
     """
 
     def __init__(self, pipe: Closable) -> None:
@@ -37,14 +37,14 @@ class OneCall:
         self.begin_unless()
 
     def begin_unless(self, is_needless: Callable[[], bool] = lambda: False) -> bool:
-        """Begin the call, unless that has become needless while another one is under way; whether it has begun."""
-        self._pipe._check_open()  # before the lock, which a thread may have held when this process was forked
+        """Begin the call and return True; return False if it becomes needless while another call is in progress."""
+        self._pipe._check_open()  # before the lock: a thread may have held it when this process was forked
         if not self._lock.take_unless(is_needless):
             return False
         if self._lock.is_nested:
             self._lock.__exit__(None)
             raise PipelineStateError(
-                "a pipeline can be used neither by its own callbacks nor by signal handlers during a call"
+                "a pipeline cannot be used by its own callbacks, or by signal handlers during a call of its methods"
             )
         return True
 
@@ -56,7 +56,7 @@ class OneCall:
             self._lock.__exit__(kind)
 
     def close(self) -> None:
-        """Close the pipeline, now or when the call ends that this one interrupts."""
+        """Close the pipeline: now, or at the end of the call that this one interrupts."""
         with self._lock:
             if not self._lock.is_nested:
                 self._pipe._close()

@@ -1,4 +1,4 @@
-"""`pipeline_def`: makes pipelines of functions."""
+"""`pipeline_def`: turns functions into factories of pipelines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _P = ParamSpec("_P")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline).parameters)
-#: What calls may say besides, as in DALI: without effect.
+#: Further arguments of calls, as in DALI. They have no effect.
 _SWITCHES = frozenset({"debug", "enable_conditionals"})
 
 
@@ -34,15 +34,15 @@ def pipeline_def(
 
 
 def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: bool = False, **options: Any) -> Any:
-    """Make a function that returns data nodes into one that returns a `Pipeline` with these outputs.
+    """Turn a function that returns data nodes into one that returns a `Pipeline` with these outputs.
 
-    With or without arguments of `Pipeline`. Calls of the decorated function take the function's own arguments, and those of
-    Pipeline as keywords, which override the decorator's; the function's come first where names are the same. While the
-    function runs, `Pipeline.current` is the pipeline that it defines.
+    The decorator may be used with or without arguments of `Pipeline`. A call of the decorated function takes the function's
+    own arguments, and arguments of Pipeline as keywords, which override the decorator's. If an argument of both has the same
+    name, the function gets it. While the function runs, `Pipeline.current` is the pipeline that it defines.
 
     Args:
-        fn: the function. A tuple that it returns has the outputs; a list without nodes is a constant.
-        enable_conditionals: without effect: ``if`` on a node raises in any case, and everything else is as it would be.
+        fn: the function. It returns one output, or a tuple of outputs; a list without nodes is a constant.
+        enable_conditionals: without effect: ``if`` on a node always raises.
         options: arguments of `Pipeline`.
 
     Raises:
@@ -69,10 +69,10 @@ def pipeline_def(fn: Callable[..., Any] | None = None, *, enable_conditionals: b
 
 
 def do_not_convert(func: _F | None = None) -> Any:
-    """The function as it is. DALI rewrites functions for conditional execution, and not those; here none is rewritten.
+    """Return the function unchanged. In DALI the decorator prevents rewriting for conditional execution.
 
     Raises:
-        ArgumentError: it is one of `pipeline_def`.
+        ArgumentError: `func` is already decorated with `pipeline_def`.
     """
     if func is None:
         return do_not_convert
@@ -110,8 +110,8 @@ def _check_parameters(parameters: Any, name: str) -> None:
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             raise DefinitionError(
-                f"pipeline_def: {name} must not have **{parameter.name}, since its keyword arguments are told apart from "
-                "those of Pipeline by their names"
+                f"pipeline_def: {name} must not have **{parameter.name}: its arguments and those of Pipeline are "
+                "distinguished by their names"
             )
         if parameter.name in _PIPELINE_ARGUMENTS:
             warn(f"pipeline_def: the argument `{parameter.name}` of {name} shadows an argument of Pipeline", UserWarning)

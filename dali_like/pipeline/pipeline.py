@@ -1,88 +1,114 @@
-"""Pipelines: what users define, build and run. The methods follow ``nvidia.dali.Pipeline`` 1.53."""
+"""`Pipeline`: definition, running, checkpoints, serialization and statistics, as in ``nvidia.dali.Pipeline`` 1.53.
+
+A pipeline owns its parts, and its methods delegate to them. The parts are the definition (`dali_like.graph.defining`), the
+runtime with workers, shared memory and executor (`dali_like.pipeline.runtime`), the schedule
+(`dali_like.pipeline.scheduling`) and the monitor (`dali_like.monitor.monitoring`). All of them belong to the process that
+made the pipeline.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from dali_like.common.checks import list_unknown
+from dali_like.common.interrupts import interruptible
+from dali_like.common.notices import warn
 from dali_like.engine.memory.descriptors import enough_descriptors
-from dali_like.errors import ClosedError, DefinitionError, ForkedError
-from dali_like.graph.defining import Definable
-from dali_like.graph.expectations import Expectation, check_outputs, make_expectations
-from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy, warn_of_deprecated
+from dali_like.errors import (
+    ArgumentClashError,
+    ArgumentError,
+    ArgumentTypeError,
+    ClosedError,
+    DefinitionError,
+    ForkedError,
+    NoOutputsError,
+    PipelineStateError,
+)
+from dali_like.graph.defining import NO_OUTPUTS, Definition, current_pipeline, pop_pipeline, push_pipeline
+from dali_like.graph.expectations import Expectation, check_outputs, make_expectations, per_output
+from dali_like.graph.nodes import DataNode, Graph, OperatorNode, producer_names
+from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy, make_arguments
 from dali_like.monitor.loops import LoopMeter
-from dali_like.monitor.traceable import TraceablePipeline
-from dali_like.pipeline.calls import OneCall
-from dali_like.pipeline.feeding import Feedable
-from dali_like.pipeline.reporting import Reporting
-from dali_like.pipeline.resuming import Resumable
-from dali_like.pipeline.saving import Serializable
-from dali_like.pipeline.scheduling import Schedulable, let_wait
-from dali_like.types import PipelineAPIType
+from dali_like.monitor.monitoring import Monitor
+from dali_like.pipeline.calls import ExclusiveCall
+from dali_like.pipeline.scheduling import Schedule, wait_on_stream
+from dali_like.types import DALIDataType, PipelineAPIType
 
 if TYPE_CHECKING:
     from dali_like.graph.computation import TensorList
     from dali_like.graph.executor import Executor
+    from dali_like.graph.inputs import InputPool
+    from dali_like.monitor.report import Report
     from dali_like.monitor.statistics import Statistics
     from dali_like.pipeline.checkpoints import Checkpoint
+    from dali_like.pipeline.pipeline_trace import PipelineTrace
     from dali_like.pipeline.runtime import Runtime
 
+_T = TypeVar("_T")
 
-class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, TraceablePipeline):
+
+def _shown(read: Callable[[Arguments], _T], doc: str) -> _T:
+    """Make a read-only property of a pipeline that shows an argument."""
+    shown: Any = property(lambda pipe: read(pipe._arguments), doc=doc)
+    return shown  # type: ignore[no-any-return]
+
+
+class Pipeline:
     """Feeds a training loop with batches.
 
-    A pipeline is made by a function under `pipeline_def`, or by hand: ``Pipeline(...)`` and `set_outputs`. Then `run`
-    delivers batch after batch until StopIteration ends the epoch, and `reset` begins the next. In a ``for`` loop the
-    pipeline does that by itself: ``iter(pipe)`` resets it when the epoch has ended, and otherwise goes on with it.
+    A function under `pipeline_def` defines a pipeline; or ``Pipeline(...)`` and `set_outputs` do. `run` delivers batch after
+    batch until StopIteration ends the epoch. `reset` begins the next epoch. A ``for`` loop over the pipeline resets it if
+    the epoch has ended, and otherwise continues the epoch.
 
-    Batches that somebody holds are never overwritten; the pipeline takes more memory instead.
+    Batches that the program still holds are never overwritten; the pipeline takes more memory instead.
 
     Args:
-        batch_size: samples in a batch. Only a pipeline that is loaded from a file can do without.
-        num_threads: threads that operators run in, unless as many workers or more can do it: see `operator_places`. Default:
-            the number of CPUs that this process may use.
-        device_id: which GPU outputs are copied to that are wanted there; its number among those that CUDA shows to this
-            process. None, or ignored, as long as none is.
-        seed: for `SampleInfo.rng` and random operators. None, or a negative number: another one for each pipeline.
-        prefetch_queue_depth: batches that are computed ahead, at least 1. Parallel sources add their own depth. Of a dict
-            ``{"cpu_size": ..., "gpu_size": ...}`` the first counts, and the second for copies to a GPU. "auto": as many as
-            the workers and the longest samples want; see docs/performance.md.
-        py_num_workers: worker processes, shared by all sources with ``parallel=True``. What they print, log and warn comes
-            in whole lines, marked with the worker. "auto": a few, and more as soon as the time that callbacks and the loop
-            take says so; ``statistics().settings.chosen`` tells. See docs/performance.md.
-        py_start_method: "fork" copies this process as it is when the workers are started, sources included, at once and
-            without pickling; but locks and connections are copied as they are, and it must come before CUDA is used.
-            "spawn" starts fresh interpreters; sources travel by value. "thread" starts threads of this process, which share
-            the sources: for callbacks that release the GIL, or a Python without one; see docs/performance.md. "ray" (extra
-            ``dali_like[ray]``) makes them actors of Ray: on the cluster that the program has connected to by ``ray.init``,
-            or on a local one that the pipeline starts, and ends when it is closed. See docs/scaling.md.
-        py_callback_pickler: how sources travel to spawned workers: a module or object with ``dumps`` and ``loads``, such as
-            dill, or a tuple of one, keyword arguments for dumps and, if need be, for loads: ``(dill, {"recurse": True})``.
-            None: with cloudpickle, by value where workers could not import them; see `dali_like.sources.callback_pickler`.
-        py_worker_options: what Ray is to find a place for each worker by, as for ``ray.remote``: ``{"num_cpus": 1,
-            "resources": {...}}`` and the like. Default: one CPU.
+        batch_size: samples in a batch. Optional only for a pipeline that is loaded from a file.
+        num_threads: threads for operators, unless as many workers or more can run them: see `operator_places`. Default: the
+            number of CPUs that this process may use.
+        device_id: CUDA device index for GPU outputs; ignored without any.
+        seed: seed of `SampleInfo.rng` and random operators. None or a negative number: a different seed for each pipeline.
+        prefetch_queue_depth: batches computed ahead, at least 1. Parallel sources add their own depth. Of a dict
+            ``{"cpu_size": ..., "gpu_size": ...}`` the second counts for copies to a GPU. "auto": chosen from the speed of
+            the workers and the longest samples; see docs/performance.md.
+        py_num_workers: worker processes, shared by all sources with ``parallel=True``. Their output, logs and warnings come
+            in whole lines, marked with the worker. "auto": a few, and more when the times of callbacks and loop require it;
+            ``statistics().settings.chosen`` shows the choice. See docs/performance.md.
+        py_start_method: "fork" copies this process, sources included, without pickling; locks and connections are copied as
+            they are, and workers must start before CUDA is used. "spawn" starts fresh interpreters; sources travel by value.
+            "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
+            without one; see docs/performance.md. "ray" (extra ``dali_like[ray]``) starts Ray actors: on the cluster of
+            ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
+        py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
+            dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.
+            None: cloudpickle, by value where workers could not import; see `dali_like.sources.callback_pickler`.
+        py_worker_options: resources of each Ray worker, as for ``ray.remote``: ``{"num_cpus": 1, "resources": {...}}``.
+            Default: one CPU.
         enable_checkpointing: whether `state_dict` and `checkpoint` may be called.
-        checkpoint: what `checkpoint` or `state_dict` has returned; the pipeline goes on from there.
-        output_dtype, output_ndim, output_layout: what `run` holds the outputs against, each batch: one value for all, or a
-            list with one for each, of which None and an empty layout allow anything. Dtypes may be NumPy's, too.
-        exec_pipelined: False: the first `schedule_run` schedules one batch, not as many as are computed ahead.
-        set_affinity: True: workers and threads are bound to the CPUs near the GPU of that `device_id`, if there is one.
-        exec_async, exec_dynamic, bytes_per_sample, enable_memory_stats, stream_policy, concurrency: without effect, since
-            they choose among executors that DALI has; they are checked, and shown by the properties.
+        checkpoint: a result of `checkpoint` or `state_dict`; the pipeline resumes from there.
+        output_dtype, output_ndim, output_layout: expected dtype, ndim and layout, checked for every batch: one value for all
+            outputs, or a list with one per output. None and an empty layout allow anything. NumPy dtypes are allowed.
+        exec_pipelined: False: the first `schedule_run` schedules one batch, instead of as many as are computed ahead.
+        set_affinity: True: bind workers and threads to the CPUs near the GPU `device_id`, if there is one.
+        exec_async, exec_dynamic, bytes_per_sample, enable_memory_stats, stream_policy, concurrency: without effect: they
+            choose among executors of DALI. They are checked, and shown by the properties.
         max_streams, default_cuda_stream_priority, experimental_exec_dynamic: without effect, and deprecated.
-        py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them alone.
-            With "thread" they are the program's own, and are left alone.
-        py_worker_restarts: how often in a minute a worker that has died is replaced and its samples are computed
-            again, so that the batches are what they would have been. Past it, `run` raises. 0: never; None: always.
-        py_timeout_s: how long a worker may be on one sample. Then its Python stack is taken, and it is replaced; when the
-            sample hangs again, or no worker may be replaced, `run` raises; and at once where a worker takes longer to
-            start, for which it has ten seconds at least: worker_setup, and unpickling the sources. None: for ever. Not
-            with "ray". With "thread" `run` raises the first time: a thread cannot be ended from outside. It goes on beside
-            the one that takes its place, until its callback returns.
-        max_held_bytes: how much memory batches may take, those included that somebody holds. Default: half of what the
-            machine and the control groups of this process have left when the workers are started.
+        py_worker_threads: threads of OpenCV, OpenMP, BLAS and PyTorch in each worker. Default 1; None leaves them unchanged.
+            With "thread" they belong to the program, and stay unchanged.
+        py_worker_restarts: number of times per minute that a dead worker is replaced. Its samples are computed again, with
+            the same result. Beyond it, `run` raises. 0: never replace; None: always.
+        py_timeout_s: time limit of a worker for one sample, in seconds. Beyond it, the Python stack of the worker is taken,
+            and the worker is replaced. `run` raises if the sample hangs again, or no worker may be replaced; and at once if
+            a worker takes longer to start (unpickling of sources, worker_setup), for which it has at least ten seconds.
+            None: no limit. Not with "ray". With "thread" `run` raises the first time: a thread cannot be ended from outside,
+            and runs beside its replacement until its callback returns.
+        max_held_bytes: memory limit of batches, including batches that the program holds. Default: half of the memory that
+            the machine and the control groups of this process have left when the workers are started.
 
     Raises:
         ArgumentError: an argument has a value that is not allowed.
@@ -121,68 +147,120 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
         py_timeout_s: float | None = None,
         max_held_bytes: int | None = None,
     ) -> None:
-        super().__init__()
-        warn_of_deprecated(
-            max_streams=max_streams,
-            default_cuda_stream_priority=default_cuda_stream_priority,
-            experimental_exec_dynamic=experimental_exec_dynamic,
-        )
-        arguments = Arguments(
-            batch_size=batch_size,
-            num_threads=num_threads,
-            device_id=device_id,
-            seed=seed,
-            exec_pipelined=exec_pipelined,
-            prefetch_queue_depth=prefetch_queue_depth,
-            exec_async=exec_async,
-            bytes_per_sample=bytes_per_sample,
-            set_affinity=set_affinity,
-            enable_memory_stats=enable_memory_stats,
-            py_num_workers=py_num_workers,
-            py_start_method=py_start_method,
-            py_callback_pickler=py_callback_pickler,
-            py_worker_options=py_worker_options,
-            enable_checkpointing=enable_checkpointing,
-            checkpoint=None if checkpoint is None else _checkpoint_of(checkpoint),
-            output_dtype=output_dtype,
-            output_ndim=output_ndim,
-            output_layout=output_layout,
-            exec_dynamic=exec_dynamic if experimental_exec_dynamic is None else experimental_exec_dynamic,
-            stream_policy=stream_policy,
-            concurrency=concurrency,
-            py_worker_threads=py_worker_threads,
-            py_worker_restarts=py_worker_restarts,
-            py_timeout_s=py_timeout_s,
-            max_held_bytes=max_held_bytes,
-        )
-        self._adopt(arguments)
-        self._call: OneCall = OneCall(self)
+        given = dict(locals())  # before any other local variable: the signature is the list of arguments
+        del given["self"], given["checkpoint"]
+        self._arguments = make_arguments(**given)
+        self._definition = Definition()
+        self._call: ExclusiveCall = ExclusiveCall(self)
+        self._schedule = Schedule()
+        self._meter = LoopMeter()
+        self._monitor = Monitor(self._meter)
         self._runtime: Runtime | None = None
         self._expectations: tuple[Expectation, ...] = ()
-        self._meter = LoopMeter()
         self._final_statistics: Statistics | None = None
         self._closed = False
+        self._restored: Checkpoint | None = None
+        self._adopt(self._arguments, None if checkpoint is None else _checkpoint_of(checkpoint))
 
-    def _adopt(self, arguments: Arguments) -> None:
-        self._arguments = arguments
+    def _adopt(self, arguments: Arguments, checkpoint: Checkpoint | None) -> None:
+        """Take over arguments and a checkpoint to resume from. The checkpoint also has the seed."""
+        self._arguments, self._restored = arguments, checkpoint
         self._batch_size = arguments.batch_size or 0
-        self._entropy = int.from_bytes(os.urandom(16), "little") if arguments.seed is None else arguments.seed
-        if arguments.checkpoint is not None:
-            self._entropy = arguments.checkpoint.seed
+        if checkpoint is not None:
+            self._entropy = checkpoint.seed
+        elif arguments.seed is not None:
+            self._entropy = arguments.seed
+        else:
+            self._entropy = int.from_bytes(os.urandom(16), "little")
+
+    # Definition
+
+    @staticmethod
+    def current() -> Pipeline | None:
+        """Return the pipeline being defined in this thread: the innermost ``with pipe:``, or None."""
+        pipeline: Pipeline | None = current_pipeline()
+        return pipeline
+
+    @staticmethod
+    def push_current(pipeline: Pipeline) -> Pipeline | None:
+        """Make a pipeline the current one until `pop_current`. Return the one before it."""
+        before: Pipeline | None = push_pipeline(pipeline)
+        return before
+
+    @staticmethod
+    def pop_current() -> None:
+        """Make the pipeline before it the current one again.
+
+        Raises:
+            PipelineStateError: there is no current pipeline.
+        """
+        pop_pipeline()
+
+    def __enter__(self) -> Self:
+        """Make this the current pipeline. Leaving the context does not close it."""
+        push_pipeline(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.pop_current()
+
+    def set_outputs(self, *outputs: Any) -> None:
+        """Set the outputs that `run` delivers.
+
+        Args:
+            outputs: nodes; or numbers, one-dimensional lists of numbers and arrays, which are delivered as constants: see
+                `dali_like.types.Constant`.
+
+        Raises:
+            DefinitionError: an output is neither, or the pipeline has been built.
+        """
+        self._definition.set_outputs(*outputs)
+
+    def add_sink(self, edge: DataNode) -> None:
+        """Compute a node although no output needs it, for the side effects of its callback.
+
+        Raises:
+            DefinitionError: `edge` is not a node, or the pipeline has been built.
+        """
+        self._definition.add_sink(edge)
+
+    def define_graph(self) -> Any:
+        """Return the outputs, as a tuple, a list or a single one. A subclass of Pipeline may define this method.
+
+        The build calls it, unless `set_outputs` has been called.
+        """
+        raise NoOutputsError(NO_OUTPUTS)
+
+    def iter_setup(self) -> None:
+        """Prepare the next batch, for example feed inputs. A subclass of Pipeline may define this method.
+
+        Every `run` calls it first. It may raise StopIteration, which ends the epoch.
+        """
+
+    def _make_graph(self) -> Graph:
+        return self._definition.make_graph(self._define)
+
+    def _define(self) -> Any:
+        with self, interruptible():
+            return self.define_graph()
+
+    # Start and build
 
     def start_py_workers(self) -> None:
-        """Start the worker processes, and nothing else. `build` and `run` do so where it has not been done.
+        """Start the worker processes, and nothing else. `build` and `run` do so if it has not been done.
 
         With ``py_start_method="fork"`` and several pipelines, or CUDA in this process, call it on each pipeline first.
 
         Raises:
             ArgumentError: ``py_num_workers`` is not positive, although a source is parallel.
-            CudaForkError: workers are to be forked, and CUDA is in use in this process already.
+            CudaForkError: workers would be forked, and this process uses CUDA already.
             PicklingError: a source cannot travel to spawned workers.
-            DeviceError, MissingExtraError: an output is wanted on a GPU, and there is none, or no CuPy to use it by.
+            DeviceError, MissingExtraError: an output is wanted on a GPU, and there is no GPU, or no CuPy.
             DescriptorLimitError: the process may not open more files.
-            ProcessLimitError: no process may be started that starts the workers; where these cannot be, `run` raises a
-                WorkerStartError.
+            ProcessLimitError: the process that starts the workers cannot be started. If workers cannot be started, `run`
+                raises a WorkerStartError.
         """
         with self._call:
             self._start()
@@ -191,20 +269,20 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
         self._check_open()
         if self._runtime is None:
             with enough_descriptors("a pipeline"):
-                from dali_like.pipeline.runtime import Runtime  # noqa: PLC0415  # workers, rings, devices: not before they are needed
+                from dali_like.pipeline.runtime import Runtime  # noqa: PLC0415  # lazy: workers, rings, devices
 
             graph, given = self._make_graph(), self._arguments
             self._expectations = make_expectations(
                 len(graph.outputs), given.output_dtype, given.output_ndim, given.output_layout
             )
-            self._runtime = Runtime(graph, given, self._entropy)
-            self._publish_if_told()
+            self._runtime = Runtime(graph, given, self._entropy, self._restored)
+            self._monitor.publish_if_requested(self)
         return self._runtime
 
     def build(self) -> None:
-        """Define the graph, start the workers and prepare to run. `run` does so where it has not been done.
+        """Define the graph, start the workers and prepare to run. `run` does so if it has not been done.
 
-        It does not wait for the workers: what they meet when they start is raised by the first `run`.
+        It does not wait for the workers: the first `run` raises the errors of their start.
 
         Raises:
             DefinitionError: the pipeline has no outputs, or illegal ones.
@@ -216,38 +294,57 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
     def _build(self) -> Executor:
         return self._start().build()
 
+    def _build_once(self) -> None:
+        # A thread that has just built the pipeline may hold the lock while it waits for inputs.
+        if self._executor is None and self._call.begin_unless(self._is_built):
+            with contextlib.ExitStack() as stack:
+                stack.push(self._call)
+                self._build()
+
+    def _is_built(self) -> bool:
+        return self._executor is not None
+
+    @property
+    def _executor(self) -> Executor | None:
+        runtime = self._runtime  # another thread may be closing the pipeline
+        return None if runtime is None else runtime.executor
+
+    # Running
+
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
-        """The next batch: one `TensorListCPU` or `TensorListGPU` for each output, or a list for those of Python objects.
+        """Return the next batch: a `TensorListCPU` or `TensorListGPU` per output, or a list for one of Python objects.
 
         Args:
-            cuda_stream: the stream that works on outputs on the GPU: it is told to wait for them, and this process does not
-                wait. None: the GPU's default stream, and the current ones of PyTorch and CuPy in this thread.
+            cuda_stream: the stream that will use outputs on the GPU: it waits for them, and this process does not. None: the
+                GPU's default stream, and the current ones of PyTorch and CuPy in this thread.
             inputs: batches to feed before, by the names of the inputs; see `feed_input`.
 
         Raises:
-            StopIteration: the epoch has ended; so does every call until `reset`.
-            Exception: what a callback raised, of its own type, with a note that says for which sample. The batches before it
-                have been delivered, and the next call goes on with the next batch.
-            WorkerDiedError, WorkerTimeoutError: a worker has ended, or has been on one sample for too long, and not for the
-                first time, or hangs when it starts; see ``py_worker_restarts`` and ``py_timeout_s``.
-            WorkerStartError: a worker could not start; the cause is what the unpickling of a source, or its worker_setup,
-                raised there.
-            DtypeMismatchError, NdimMismatchError, LayoutMismatchError: an output is not what ``output_dtype``,
-                ``output_ndim`` or ``output_layout`` says. The batch is dropped.
-            DeviceError: a copy to the GPU has failed; where it was begun, that of a batch before.
-            OutOfMemoryError: there is no memory for the batch, here or on the GPU. It is not lost: a later call may find it.
+            StopIteration: the epoch has ended. Every call raises it until `reset`.
+            Exception: the exception of a callback, of its own type, with a note that names the sample. The batches before it
+                have been delivered, and the next call continues with the next batch.
+            WorkerDiedError, WorkerTimeoutError: a worker has died, or has exceeded the time limit for a sample, repeatedly;
+                or a worker hangs when it starts. See ``py_worker_restarts`` and ``py_timeout_s``.
+            WorkerStartError: a worker could not start. Its cause is the exception of unpickling a source, or of its
+                worker_setup.
+            DtypeMismatchError, NdimMismatchError, LayoutMismatchError: an output differs from ``output_dtype``,
+                ``output_ndim`` or ``output_layout``. The batch is dropped.
+            DeviceError: a copy to the GPU has failed. An asynchronous failure may be that of an earlier batch.
+            OutOfMemoryError: there is no memory for the batch, here or on the GPU. The batch is kept for a later call.
             PipelineStateError: the pipeline is run by `schedule_run`.
-            ClosedError, ForkedError: the pipeline has been closed; it belongs to the process that this one was forked from.
+            ClosedError, ForkedError: the pipeline has been closed; it belongs to the parent of this process.
         """
-        self._use_api(PipelineAPIType.BASIC)
+        schedule = self._schedule
+        schedule.use(PipelineAPIType.BASIC)
         if inputs:
             self._feed_all(inputs)
-        outputs = self._scheduled.popleft() if self._scheduled else self._take()
-        let_wait(outputs, cuda_stream)
+        outputs = schedule.batches.popleft() if schedule.batches else self._take()
+        wait_on_stream(outputs, cuda_stream)
         return outputs
 
     def _take(self) -> tuple[TensorList, ...]:
-        if getattr(self.iter_setup, "__func__", None) is not Definable.iter_setup:
+        """Return the next batch, in either way of running the pipeline. A trace replaces this method."""
+        if getattr(self.iter_setup, "__func__", None) is not Pipeline.iter_setup:
             self._set_up_iteration()
         self._meter.begin()
         try:
@@ -273,51 +370,128 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
             executor.end_epoch()
             raise
 
+    def schedule_run(self) -> None:
+        """Compute the next batch, for `outputs` or `share_outputs`. No effect at the end of the epoch.
+
+        The first call in an epoch schedules ``prefetch_queue_depth`` batches.
+
+        Raises:
+            PipelineStateError: the pipeline is run by `run`.
+            Exception: see `run`.
+        """
+        self._schedule.use(PipelineAPIType.SCHEDULED)
+        self._schedule.fill(self._take, self.cpu_queue_size if self.exec_pipelined else 1)
+
+    def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
+        """Return the oldest scheduled batch.
+
+        Args:
+            cuda_stream: see `Pipeline.run`.
+
+        Raises:
+            StopIteration: none is scheduled.
+            PipelineStateError: the pipeline is run by `run`, or has been closed.
+        """
+        self._check_open()
+        self._schedule.use(PipelineAPIType.SCHEDULED)
+        if not self._schedule.batches:
+            raise StopIteration
+        outputs = self._schedule.batches.popleft()
+        wait_on_stream(outputs, cuda_stream)
+        return outputs
+
+    outputs = share_outputs
+
+    def release_outputs(self) -> None:
+        """Release the batch last shared. No effect: batches are not overwritten.
+
+        Raises:
+            PipelineStateError: the pipeline is run by `run`.
+        """
+        self._schedule.use(PipelineAPIType.SCHEDULED)
+
+    def empty(self) -> bool:
+        """Return whether no scheduled batch is left for `outputs`."""
+        return not self._schedule.batches
+
+    def enable_api_check(self, enable: bool) -> None:
+        """Set whether it is an error to run a pipeline both by `run` and by `schedule_run`. Default: it is."""
+        self._schedule.checks_api = bool(enable)
+
+    def feed_input(
+        self,
+        data_node: DataNode | str,
+        data: Any,
+        layout: str | None = None,
+        cuda_stream: Any = None,
+        use_copy_kernel: bool = False,
+    ) -> None:
+        """Feed an input with the data of one iteration. The data is queued; each run takes one batch of the queue.
+
+        Any thread may call it, also while another one is in `run`.
+
+        Args:
+            data_node: the node of the input, or its name.
+            data: a batch: a list of arrays, an array whose first dimension counts the samples, or a TensorList. It is
+                copied, unless the input has ``no_copy=True``. With ``device="gpu"`` the arrays may be on that GPU.
+            layout: a letter for each dimension of a sample. Default: the layout of the tensors, if the data has one.
+            cuda_stream, use_copy_kernel: for arrays on the GPU, see ``fn.external_source``.
+
+        Raises:
+            InputNameError: there is no input of that name.
+            ArgumentTypeError, ArgumentClashError: `data_node` is something else; or a source that feeds itself.
+            SampleError: the data is not a batch, or differs from the declaration or from data fed before.
+        """
+        pool = self._input(data_node)
+        pool.feed(pool.check(data, layout, cuda_stream, use_copy_kernel or None))
+
+    def _feed_all(self, batches: Mapping[str, Any]) -> None:
+        """Feed several inputs, or none of them if one batch is wrong: later batches must not meet the wrong partners."""
+        pools = [self._input(name) for name in batches]
+        checked = [pool.check(data, None) for pool, data in zip(pools, batches.values(), strict=True)]
+        for pool, fed in zip(pools, checked, strict=True):
+            pool.feed(fed)
+
+    def input_feed_count(self, input_name: str) -> int:
+        """Return how many batches DALI needs to be fed before the first run; here, one per run is enough.
+
+        Raises:
+            InputNameError: there is no input of that name.
+        """
+        self._input(input_name)
+        return self.cpu_queue_size
+
+    def _input(self, data_node: DataNode | str) -> InputPool:
+        if not isinstance(data_node, (str, DataNode)):
+            raise ArgumentTypeError(f"an input is a DataNode or its name, not a {type(data_node).__qualname__}")
+        self._build_once()
+        runtime = self._runtime  # another thread may be closing the pipeline
+        if runtime is None:
+            raise ClosedError("the pipeline has been closed")
+        return runtime.input_pool(data_node)
+
+    # Epochs
+
     def reset(self) -> None:
-        """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet."""
+        """Begin the next epoch, whether or not this one has ended. No effect if no batch of this epoch has been taken."""
         with self._call:
             self._check_open()
             self._meter.pause()
             if (executor := self._executor) is not None:
                 executor.reset()
-                self._forget_schedule()
-
-    def close(self) -> None:
-        """End the workers and give back all memory but that of batches which somebody still holds. May be called twice.
-
-        A pipeline that is dropped, or left behind at the end of the program, closes itself.
-        """
-        if self._is_inherited():
-            return  # workers, threads and memory are the parent's
-        self._closed = True
-        if (runtime := self._runtime) is not None:
-            runtime.stop_waiting()  # which ends a run() that another thread may be in
-        self._call.close()
-
-    def _close(self) -> None:
-        if self._final_statistics is not None:
-            return
-        try:
-            if self._runtime is not None:
-                self._runtime.close()
-        finally:
-            self._unpublish()
-            self._forget_schedule()
-            self._final_statistics = self.statistics()
-            self._runtime = None  # whoever still holds a batch keeps the mapping; nobody else does
-            self._forget_graph()
+                self._schedule.clear()
 
     def __len__(self) -> int:
-        """The number of batches in an epoch.
+        """Return the number of batches in an epoch.
 
         Raises:
-            DefinitionError: no source says how long it is, by ``__len__`` or ``size``.
+            DefinitionError: no source has a known length, by ``__len__`` or ``size``.
         """
         with self._call:
             sizes = [node.external.sizes(self._batch_size) for node in self._make_graph().sources]
         lengths = [size.num_batches for size in sizes if size is not None]
         if not lengths:
-            raise DefinitionError("the length of an epoch is unknown: give a source that has __len__, or say size=")
+            raise DefinitionError("the length of an epoch is unknown: use a source that has __len__, or pass size=")
         return min(lengths)
 
     def __bool__(self) -> bool:
@@ -332,30 +506,35 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
     def __next__(self) -> tuple[TensorList, ...]:
         return self.run()
 
-    def __repr__(self) -> str:
-        state = "closed" if self._closed else "built" if self._executor is not None else "not built"
-        return f"<{type(self).__qualname__} of batches of {self._batch_size}, {state}>"
+    # Closing
 
-    def _build_once(self) -> None:
-        # A thread that has built it meanwhile may keep the lock for as long as it waits for what is to be fed.
-        if self._executor is None and self._call.begin_unless(self._is_built):
-            with contextlib.ExitStack() as stack:
-                stack.push(self._call)
-                self._build()
+    def close(self) -> None:
+        """End the workers and release all memory except batches that the program holds. May be called repeatedly.
 
-    def _is_built(self) -> bool:
-        return self._executor is not None
+        A pipeline closes itself when it is dropped, and at the end of the program.
+        """
+        if self._is_inherited():
+            return  # workers, threads and memory belong to the parent process
+        self._closed = True
+        if (runtime := self._runtime) is not None:
+            runtime.stop_waiting()  # ends a run() in another thread
+        self._call.close()
 
-    @property
-    def _executor(self) -> Executor | None:
-        runtime = self._runtime  # another thread may be closing the pipeline
-        return None if runtime is None else runtime.executor
-
-    def _first_batches(self) -> int:
-        return self.cpu_queue_size if self.exec_pipelined else 1
+    def _close(self) -> None:
+        if self._final_statistics is not None:
+            return
+        try:
+            if self._runtime is not None:
+                self._runtime.close()
+        finally:
+            self._monitor.unpublish()
+            self._schedule.clear()
+            self._final_statistics = self.statistics()
+            self._runtime = None  # batches that the program holds keep the mapping alive; nothing else does
+            self._definition.clear()
 
     def _is_inherited(self) -> bool:
-        """Whether the pipeline was started by the process that this one was forked from."""
+        """Return whether the parent of this process started the pipeline."""
         return self._runtime is not None and self._runtime.pid != os.getpid()
 
     def _check_open(self) -> None:
@@ -366,8 +545,419 @@ class Pipeline(Feedable, Schedulable, Serializable, Resumable, Reporting, Tracea
                 f"this pipeline belongs to process {self._runtime.pid}, the parent of this fork; make another one here"
             )
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "built" if self._executor is not None else "not built"
+        return f"<{type(self).__qualname__} of batches of {self._batch_size}, {state}>"
+
+    # Checkpoints
+
+    def checkpoint(self, filename: str | os.PathLike[str] | None = None) -> bytes:
+        """Return `state_dict` as text, for ``Pipeline(checkpoint=...)``: DALI's way to resume.
+
+        Args:
+            filename: a file to write the text to, as well.
+
+        Returns:
+            JSON. It is safe to load from strangers if sources check the states handed to their ``load_state_dict``.
+
+        Raises:
+            PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
+        """
+        checkpoint = self._take_checkpoint().dumps()
+        if filename is not None:
+            with open(filename, "wb") as file:
+                file.write(checkpoint)
+        return checkpoint
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the position of the pipeline, as values that JSON can hold. Another pipeline like it resumes from there.
+
+        Delivered batches count; batches computed ahead or scheduled do not. The number of workers, their start method and
+        the prefetch depths may change. With shards, the number of ranks may change if the product of it and ``batch_size``
+        stays the same; the state of any rank serves all ranks.
+
+        Sources, or the iterators of iterables, may have ``state_dict`` and ``load_state_dict``; their states are included.
+        In workers this holds for iterables that have both methods themselves and are not in every worker; the call may wait
+        for the next batch then. Other iterables are iterated again up to the same position.
+
+        Raises:
+            PipelineStateError: the pipeline was made without ``enable_checkpointing=True``.
+            CheckpointError: JSON cannot hold the state of a source.
+            WorkerDiedError: or any other exception of `run`, if the call waits for a batch.
+        """
+        return self._take_checkpoint().to_dict()
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Resume from a result of `state_dict`, in place of ``Pipeline(checkpoint=...)``.
+
+        It may be called at any time. Running workers are started again if the state has another seed than the pipeline, or
+        the state of an iterable in the workers; so give pipelines a ``seed``.
+
+        Raises:
+            CheckpointError: `state_dict` is invalid or belongs to another pipeline; or an iterator would have to go back.
+            ArgumentError, CudaForkError, PicklingError: see `start_py_workers`.
+        """
+        checkpoint = _checkpoint_of(state_dict)
+        with self._call:
+            self._check_open()
+            runtime, executor = self._runtime, self._executor
+            if runtime is not None and runtime.can_go_to(checkpoint):
+                runtime.go_to(checkpoint)
+            elif runtime is not None:
+                self._runtime = None
+                runtime.close()
+            self._adopt(self._arguments, checkpoint)
+            self._schedule.clear()
+            if self._runtime is None and runtime is not None:
+                self._start()
+                if executor is not None:
+                    self._build()
+
+    def _take_checkpoint(self) -> Checkpoint:
+        if not self.enable_checkpointing:
+            raise PipelineStateError("states and checkpoints are disabled: make the pipeline with enable_checkpointing=True")
+        with self._call:
+            return self._start().checkpoint(len(self._schedule.batches))
+
+    # Serialization
+
+    def serialize(
+        self, define_graph: Callable[[], Any] | None = None, filename: str | os.PathLike[str] | None = None
+    ) -> bytes:
+        """Return the pipeline as JSON: arguments, operators and constants, and the names of the sources, without its state.
+
+        Args:
+            define_graph: called for the outputs if there are none; deprecated in DALI.
+            filename: a file to write the text to, too; it is overwritten.
+
+        Raises:
+            ArgumentTypeError: `define_graph` is not callable.
+            PipelineStateError: there are outputs already.
+        """
+        if define_graph is not None:
+            self._set_outputs_by(define_graph)
+        from dali_like.pipeline.serialization import dumps  # noqa: PLC0415  # lazy: imports all operators
+
+        with self._call:
+            text = dumps(self._arguments, self._make_graph())
+        if filename is not None:
+            with open(filename, "wb") as file:
+                file.write(text)
+        return text
+
+    def _set_outputs_by(self, define_graph: Callable[[], Any]) -> None:
+        if not callable(define_graph):
+            raise ArgumentTypeError(
+                f"define_graph must be callable, not {define_graph!r}; a file is given as serialize(filename=...)"
+            )
+        if self._definition.has_outputs:
+            raise PipelineStateError("Duplicate graph definition: the outputs have been set, so leave define_graph out")
+        with self:
+            outputs = define_graph()
+        self.set_outputs(*(outputs if isinstance(outputs, (list, tuple)) else [outputs]))
+
+    @classmethod
+    def deserialize(
+        cls,
+        serialized_pipeline: str | bytes | None = None,
+        filename: str | os.PathLike[str] | None = None,
+        **arguments: Any,
+    ) -> Self:
+        """Make a pipeline from a result of `serialize`, and build it. Loading runs no code: the text may be a stranger's.
+
+        Args:
+            serialized_pipeline: the text; or
+            filename: a file with it.
+            arguments: arguments of `Pipeline`, which override the ones in the text unless they are None.
+
+        Raises:
+            SerializationError: the text is not a serialized pipeline.
+            ArgumentError: there is neither a text nor a file, or both; an argument has a value that is not allowed.
+            DefinitionError: an argument is unknown.
+        """
+        if (serialized_pipeline is None) == (filename is None):
+            raise ArgumentError("deserialize() takes either a serialized_pipeline or a filename")
+        known = {"checkpoint", *(each.name for each in fields(Arguments))}
+        if unknown := sorted(arguments.keys() - known):
+            raise DefinitionError(f"deserialize() got arguments that Pipeline does not have: {list_unknown(unknown, known)}")
+        if filename is not None:
+            with open(filename, "rb") as file:
+                serialized_pipeline = file.read()
+        pipe = cls()
+        if (checkpoint := arguments.pop("checkpoint", None)) is not None:
+            pipe._restored = _checkpoint_of(checkpoint)
+        pipe._load(serialized_pipeline, arguments)
+        return pipe
+
+    def deserialize_and_build(self, serialized_pipeline: str | bytes) -> None:
+        """Become the pipeline of a result of `serialize`, and build it.
+
+        Arguments of this pipeline that are not None override the ones in the text.
+
+        Raises:
+            SerializationError: the text is not a serialized pipeline.
+            DefinitionError: the pipeline has been built.
+        """
+        self._load(serialized_pipeline, vars(self._arguments))
+
+    def _load(self, text: str | bytes | None, given: Mapping[str, Any]) -> None:
+        if not isinstance(text, (str, bytes, bytearray)):
+            raise ArgumentTypeError(f"a serialized pipeline is bytes or a string, not {text!r}")
+        from dali_like.pipeline.serialization import loads  # noqa: PLC0415  # lazy: imports all operators
+
+        document = loads(text)
+        self.set_outputs(*document.outputs)
+        for node in document.sinks:
+            self.add_sink(node)
+        overriding = {name: value for name, value in given.items() if value is not None}
+        self._adopt(replace(self._arguments, **{**document.arguments, **overriding}), self._restored)
+        self.build()
+
+    # Statistics and traces
+
+    def statistics(self, *, memory: bool = False) -> Statistics:
+        """Return the counts and times measured so far. Any thread may call it, after `close`, too.
+
+        The measurement is always on, and takes less than a hundredth of the time.
+
+        Args:
+            memory: whether to read the memory use of the processes, which takes some milliseconds each.
+
+        >>> import numpy as np
+        >>> from dali_like import fn, pipeline_def
+        >>> @pipeline_def(batch_size=4)
+        ... def pipeline():
+        ...     return fn.external_source(source=lambda info: np.array(info.idx_in_epoch), batch=False)
+        >>> with pipeline() as pipe:
+        ...     for _ in range(10):
+        ...         batch = pipe.run()
+        >>> pipe.statistics().loop.batches
+        10
+        """
+        from dali_like.pipeline.pipeline_statistics import statistics_of  # noqa: PLC0415  # lazy: few programs need it
+
+        runtime = self._runtime
+        if self._final_statistics is not None:  # read after _runtime: another thread may be closing the pipeline
+            return self._final_statistics
+        return statistics_of(runtime, self._meter, self._batch_size, memory=memory)
+
+    def report(self, since: Statistics | None = None) -> Report:
+        """Return a report of bottlenecks, advice and figures, to ``print``.
+
+        Args:
+            since: an earlier result of `statistics`; the report covers the time since then. Default: all of it.
+        """
+        return self._monitor.report(self.statistics(), since)
+
+    def on_statistics(
+        self, function: Callable[[Statistics], Any], *, batches: int | None = None, seconds: float | None = None
+    ) -> None:
+        """Call a function regularly with the statistics since its last call, for example to log them.
+
+        It is called in the thread of the loop, when that asks for a batch, and counts as work of the loop. The loop sees its
+        exceptions; the batch is not lost.
+
+        Args:
+            function: called with a `dali_like.monitor.statistics.Statistics`.
+            batches, seconds: the interval: a number of batches, or a time. Exactly one of the two.
+
+        Raises:
+            ArgumentClashError: neither is given, or both.
+            ArgumentError: the interval is not positive.
+        """
+        self._monitor.call_regularly(self, function, batches, seconds)
+
+    def trace(self, path: str | os.PathLike[str] | None = None, *, nvtx: bool = False) -> PipelineTrace:
+        """Record the activity of each worker, of the main thread and of the GPU for the duration of a context.
+
+        >>> with pipe.trace("run.json"):  # doctest: +SKIP
+        ...     for images, labels in pipe:
+        ...         train(images, labels)
+
+        The file has the Trace Event Format: https://ui.perfetto.dev opens it, and so does ``dali-like view run.json``. See
+        docs/tracing.md. Entering the context builds the pipeline.
+
+        Args:
+            path: the file; it is overwritten when the context is left. None: no file; `plot` can still draw the records.
+            nvtx: whether to show the activity of the main process as NVTX ranges, too, for Nsight Systems.
+
+        Raises:
+            PipelineStateError: the pipeline is being traced already. This, and the exceptions of `build`, on entering.
+            MissingExtraError: `nvtx` is set, and the package is not installed.
+        """
+        from dali_like.pipeline.pipeline_trace import PipelineTrace  # noqa: PLC0415
+
+        return PipelineTrace(self, path, nvtx=nvtx)
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the last trace: the timeline, the waiting times of the program, and the fill level of the ring.
+
+        Args:
+            path: the picture, of any format that Matplotlib writes, by its suffix.
+
+        Raises:
+            PipelineStateError: there is no trace.
+            MissingExtraError: Matplotlib is not installed.
+        """
+        self._monitor.plot(path)
+
+    def publish(self, name: str = "") -> None:
+        """Show the statistics to ``dali-like top`` and ``dali-like view`` until the pipeline is closed or dropped.
+
+        Only programs of the same user, or of root, can see them. They are written into an anonymous file four times a
+        second, when a batch is delivered; no thread is started. The environment variable ``DALI_LIKE_PUBLISH=1`` publishes
+        each pipeline and loader of a program from its beginning. See docs/tracing.md.
+
+        Args:
+            name: the displayed name. Default: "pipeline" and a number, and the name of the program.
+        """
+        self._monitor.publish(self, name)
+
+    def executor_statistics(self) -> dict[str, Any]:
+        """Return an empty dict, as DALI does under its default executor; see `statistics`."""
+        return {}
+
+    def external_source_shm_statistics(self) -> dict[str, list[int]]:
+        """Return the sizes of the shared memory of parallel sources.
+
+        Returns:
+            "capacities": bytes of each slot: of a batch in progress, ready or held by the program, or kept for reuse.
+            "per_sample_capacities": the same, divided by ``batch_size``.
+        """
+        runtime = self._runtime  # another thread may be closing the pipeline
+        capacities = runtime.process_pool.slot_bytes if runtime is not None and runtime.process_pool is not None else []
+        return {
+            "capacities": capacities,
+            "per_sample_capacities": [capacity // self._batch_size for capacity in capacities],
+        }
+
+    @property
+    def py_worker_pids(self) -> list[int]:
+        """The process ids of the workers; empty before they are started."""
+        runtime = self._runtime  # another thread may be closing the pipeline
+        return runtime.process_pool.worker_pids if runtime is not None and runtime.process_pool is not None else []
+
+    # Properties of the graph
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        with self._call:
+            return len(self._make_graph().outputs)
+
+    def output_dtype(self) -> list[DALIDataType | None]:
+        """Return the expected data type of each output; None if any is allowed."""
+        return per_output("output_dtype", self._arguments.output_dtype, self.num_outputs)
+
+    def output_ndim(self) -> list[int | None]:
+        """Return the expected number of dimensions of each output; None if any is allowed."""
+        return per_output("output_ndim", self._arguments.output_ndim, self.num_outputs)
+
+    def output_stream(self) -> None:
+        """Return the CUDA stream of the outputs. On the CPU there is none."""
+
+    def epoch_size(self, name: str | None = None) -> dict[str, int]:
+        """Return the epoch sizes of DALI's readers. There are none: external sources end an epoch themselves.
+
+        Raises:
+            ArgumentClashError: a reader is named.
+        """
+        return self.reader_meta(name)
+
+    def reader_meta(self, name: str | None = None) -> dict[str, Any]:
+        """Return the metadata of DALI's readers. There are no readers.
+
+        Raises:
+            ArgumentClashError: a reader is named.
+        """
+        if name is not None:
+            raise ArgumentClashError(f"Operator {name} not found or does not expose valid metadata: there are no readers")
+        return {}
+
+    @property
+    def operator_places(self) -> dict[str, str]:
+        """For each operator, "workers" if it runs there, right behind its source, or else "threads"."""
+        with self._call:
+            graph = self._make_graph()
+            fused = self._operators_in_workers(graph)
+        names = producer_names(graph)
+        return {names[node]: "workers" if node in fused else "threads" for node in graph.operators}
+
+    def save_graph_to_dot_file(
+        self,
+        filename: str | os.PathLike[str],
+        *,
+        show_tensors: bool = False,
+        show_ids: bool | None = None,
+        use_colors: bool = False,
+    ) -> None:
+        """Write the graph into a file, as a drawing for Graphviz. Operators that run in the workers have a double line.
+
+        Args:
+            filename: the file; it is overwritten.
+            show_tensors: draw the data between the operators, too.
+            show_ids: without effect, and deprecated.
+            use_colors: show sources, operators and constants in different colors.
+        """
+        from dali_like.graph.dot import dot_of  # noqa: PLC0415  # lazy: few programs draw
+
+        if show_ids is not None:
+            warn("show_ids is deprecated and has no effect", DeprecationWarning)
+        with self._call:
+            graph = self._make_graph()
+            fused = self._operators_in_workers(graph)
+        with open(filename, "w", encoding="utf-8") as file:
+            file.write(dot_of(graph, show_tensors, use_colors, fused))
+
+    def _operators_in_workers(self, graph: Graph) -> Container[OperatorNode]:
+        from dali_like.graph.placement import fused_operators, place  # noqa: PLC0415  # lazy: the runtime imports it, too
+
+        return fused_operators(place(graph, self._arguments, 0))
+
+    # Properties that show arguments. Those marked with a star have an effect in DALI only.
+
+    max_batch_size = batch_size = _shown(
+        lambda given: given.batch_size, "Samples in a batch; None if none was given. Such a pipeline cannot run."
+    )
+    num_threads = _shown(
+        lambda given: given.num_threads or len(os.sched_getaffinity(0)), "The number of threads for operators."
+    )
+    device_id = _shown(lambda given: given.device_id, "The CUDA device index, or None.")
+    seed = _shown(lambda given: given.seed, "The seed given; None if each pipeline draws its own.")
+    prefetch_queue_depth = _shown(lambda given: given.prefetch_queue_depth, "Batches computed ahead, as given.")
+    cpu_queue_size = _shown(lambda given: given.queue_sizes[0], "Batches computed ahead.")
+    gpu_queue_size = _shown(lambda given: given.queue_sizes[1], "Prefetch depth of copies to a GPU.")
+    py_num_workers: Any = _shown(
+        lambda given: given.py_num_workers, 'The number of workers as given: a number, "auto" or None.'
+    )
+    py_start_method = _shown(lambda given: given.py_start_method, "The start method of the workers.")
+    enable_checkpointing = _shown(
+        lambda given: given.enable_checkpointing, "Whether `checkpoint` and `state_dict` may be called."
+    )
+    exec_pipelined = _shown(
+        lambda given: given.exec_pipelined, "Whether the first `schedule_run` of an epoch fills the prefetch queue."
+    )
+    exec_async = _shown(lambda given: given.exec_async, "* Whether batches are computed ahead. Here they always are.")
+    exec_separated = _shown(lambda given: given.exec_separated, "* Whether there are two prefetch depths.")
+    exec_dynamic = _shown(
+        lambda given: given.exec_dynamic_or_default, "* Whether DALI would use its dynamic executor, its default."
+    )
+    set_affinity = _shown(
+        lambda given: given.set_affinity, "Whether workers and threads are bound to the CPUs near the GPU."
+    )
+    enable_memory_stats = _shown(lambda given: given.enable_memory_stats, "* Whether `executor_statistics` reports memory.")
+    stream_policy = _shown(lambda given: given.stream_policy, "* Assignment of operators to CUDA streams.")
+    concurrency = _shown(lambda given: given.concurrency, "* Operators that run at the same time.")
+    max_streams = _shown(lambda given: -1, "* Always -1.")
+    default_cuda_stream_priority = _shown(lambda given: 0, "* Always 0.")
+
+    @property
+    def is_restored_from_checkpoint(self) -> bool:
+        """Whether the pipeline was resumed from a checkpoint."""
+        return self._restored is not None
+
 
 def _checkpoint_of(state: bytes | str | Mapping[str, Any]) -> Checkpoint:
-    from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # needed only with `checkpoint=`
+    from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # lazy: only needed to resume
 
     return Checkpoint.of(state)

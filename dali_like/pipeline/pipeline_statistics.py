@@ -1,8 +1,7 @@
-"""The statistics of a pipeline, made of what the parts of its engine have measured."""
+"""The statistics of a pipeline, gathered from the measurements of its pools, executor and copier."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,15 +10,33 @@ from dali_like.engine.worker.meters import first_made_ns, seconds_since
 from dali_like.monitor.durations import Durations
 from dali_like.monitor.gathering import loop_statistics, measured, num_cpus, source_statistics, worker_statistics
 from dali_like.monitor.loops import LoopMeter
+from dali_like.monitor.process_memory import memory_of
 from dali_like.monitor.statistics import CopyStatistics, OperatorStatistics, Settings, SourceStatistics, Statistics
+from dali_like.pipeline.runtime import PoolKind
 
 if TYPE_CHECKING:
-    from dali_like.graph.nodes import SourceNode
     from dali_like.pipeline.runtime import Runtime
 
 
-def statistics_of(runtime: Runtime, meter: LoopMeter) -> Statistics:
-    """What has happened so far. Any thread may ask."""
+def statistics_of(runtime: Runtime | None, meter: LoopMeter, batch_size: int, *, memory: bool) -> Statistics:
+    """Return the statistics so far. Any thread may call it.
+
+    Args:
+        runtime: the runtime of the pipeline; None before the workers are started.
+        meter: the meter of the loop.
+        batch_size: the batch size of the pipeline.
+        memory: whether to read the memory use of the processes.
+    """
+    if runtime is None:
+        return Statistics(settings=Settings("pipeline", batch_size, num_cpus=num_cpus()))
+    statistics = _measured(runtime, meter)
+    if not memory:
+        return statistics
+    pool = runtime.process_pool if runtime.arguments.py_start_method != "ray" else None  # its workers run on other nodes
+    return replace(statistics, memory=memory_of(pool.worker_pids if pool is not None else ()))
+
+
+def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
     pool, executor, copier = runtime.process_pool, runtime.executor, runtime.copier
     pools = (pool, runtime.inline_pool, runtime.gpu_pool)
     readings = pool.readings if pool is not None else []
@@ -50,45 +67,36 @@ def statistics_of(runtime: Runtime, meter: LoopMeter) -> Statistics:
 def _settings(runtime: Runtime) -> Settings:
     given, pool, tuner = runtime.arguments, runtime.process_pool, runtime.tuner
     return Settings(
-        "pipeline",
-        given.batch_size or 0,
-        pool.num_workers if pool is not None else 0,
-        given.py_start_method if pool is not None else "",
-        (given.num_threads or num_cpus()) if runtime.placement.stages else 0,
-        max(map(runtime.ahead_of, runtime.graph.sources), default=0),
-        num_cpus(),
-        _not_chosen_yet(runtime) if tuner is None else tuner.settings,
+        kind="pipeline",
+        batch_size=given.batch_size or 0,
+        num_workers=pool.num_workers if pool is not None else 0,
+        start_method=given.py_start_method if pool is not None else "",
+        num_threads=(given.num_threads or num_cpus()) if runtime.placement.stages else 0,
+        prefetch=max(map(runtime.ahead_of, runtime.graph.sources), default=0),
+        num_cpus=num_cpus(),
+        chosen=_not_chosen_yet(runtime) if tuner is None else tuner.settings,
     )
 
 
 def _not_chosen_yet(runtime: Runtime) -> ChosenSettings | None:
-    """What is to be chosen as soon as there are workers, if anything is."""
+    """Return the settings that a tuner will choose once there are workers; None if all are given."""
     given = runtime.arguments
     reasons = [NOT_MEASURED if value == AUTO else "" for value in (given.py_num_workers, given.prefetch_queue_depth)]
     return ChosenSettings(0, given.queue_sizes[0], *reasons) if any(reasons) else None
 
 
 def _sources(runtime: Runtime) -> tuple[SourceStatistics, ...]:
-    """Of each source that is not fed, in the order of the graph."""
-    pool, inline, gpu = runtime.process_pool, runtime.inline_pool, runtime.gpu_pool
-    parallel, serial, on_gpu = (itertools.count() for _ in range(3))
-
-    def of(node: SourceNode) -> SourceStatistics | None:
+    """Return the statistics of each source except inputs, in the order of the graph. Before the build, of workers only."""
+    sources = []
+    for node, (kind, index) in runtime.serving.items():
         external = node.external
-        if external.parallel and pool is not None:
-            i = next(parallel)
+        if kind is PoolKind.WORKERS and (pool := runtime.process_pool) is not None:
             is_bound = external.kind is not None and external.kind.in_order and not external.sharded
-            bare = replace(source_statistics(pool.assemblers[i], "workers", pool, i), is_bound=is_bound)
-            return measured(bare, pool.readings[i])
-        if external.kind is None:
-            return None
-        if gpu is not None and external.may_be_on_gpu:
-            unit = "batch" if external.batch else "sample"
-            bare = SourceStatistics(external.name, "main process", unit)
-            return measured(bare, [gpu.readings[next(on_gpu)]])
-        if inline is None:
-            return None
-        i = next(serial)
-        return measured(source_statistics(inline.assemblers[i], "main process"), [inline.readings[i]])
-
-    return tuple(found for node in runtime.graph.sources if (found := of(node)) is not None)
+            bare = source_statistics(pool.assemblers[index], "workers", pool, index)
+            sources.append(measured(replace(bare, is_bound=is_bound), pool.readings[index]))
+        elif kind is PoolKind.GPU and (gpu := runtime.gpu_pool) is not None:
+            bare = SourceStatistics(external.name, "main process", "batch" if external.batch else "sample")
+            sources.append(measured(bare, [gpu.readings[index]]))
+        elif kind is PoolKind.MAIN and (inline := runtime.inline_pool) is not None:
+            sources.append(measured(source_statistics(inline.assemblers[index], "main process"), [inline.readings[index]]))
+    return tuple(sources)

@@ -1,18 +1,18 @@
-"""What runs a pipeline: shared memory, workers, the pools of its sources, and the executor.
+"""The runtime of a pipeline: shared memory, workers, the pools of its sources, and the executor.
 
-It is made in two steps, since workers may have to be started long before anything else. What can be done with it then, and
-when, is `dali_like.pipeline.pipeline`'s affair.
+It lives in the main process and owns the shared memory. It is made in two steps: workers may have to start long before the
+rest. `dali_like.pipeline.pipeline` decides which calls are allowed when.
 """
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dali_like.common.notices import warn
 from dali_like.device.accelerator import accelerator_is_available
@@ -30,12 +30,12 @@ from dali_like.engine.pool.settings import AUTO
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
-from dali_like.errors import ArgumentClashError, CheckpointError, CudaForkError
+from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
 from dali_like.graph.buffers import BufferPool
 from dali_like.graph.computation import Computation
 from dali_like.graph.executor import Executor
 from dali_like.graph.lockstep import Lockstep, PipelinePosition, PooledSource
-from dali_like.graph.nodes import Graph, SourceNode
+from dali_like.graph.nodes import DataNode, Graph, SourceNode
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
 from dali_like.graph.worker_shards import ShardsPool
@@ -55,32 +55,36 @@ if TYPE_CHECKING:
 
 
 class Runtime:
-    """Runs a graph. Making it starts the workers; see `Pipeline.start_py_workers` for what that raises.
+    """Runs a graph. The constructor starts the workers; see `Pipeline.start_py_workers` for its exceptions.
 
     Args:
-        graph: what to compute.
-        arguments: of the pipeline.
-        entropy: what `SampleInfo.rng` and the random numbers of operators depend on.
+        graph: the graph to compute.
+        arguments: the arguments of the pipeline.
+        entropy: seed of `SampleInfo.rng` and of the random numbers of operators.
+        checkpoint: the checkpoint to resume from, if any.
 
     Attributes:
         graph, arguments: as given.
-        placement: where the operators run.
-        pid: the process that it belongs to.
+        placement: the places where the operators run.
+        pid: the process that owns the runtime.
         space: the shared memory.
-        process_pool: makes the batches of parallel sources; None if there are none.
-        inline_pool: makes those of the others; None before `build`.
-        inputs: the sources that are fed.
-        gpu_pool: makes those that are wanted on the GPU, and may be there; None if there is none.
+        serving: the pool that serves each source, and the number of the source there.
+        process_pool: computes the batches of parallel sources; None if there are none.
+        inline_pool: computes batches in the main process; None before `build`.
+        inputs: the queues of the sources that the user feeds; empty before `build`.
+        gpu_pool: computes batches that may lie on the GPU; None without a GPU, and before `build`.
         executor: delivers the outputs; None before `build`.
-        device: the GPU that outputs are copied to, if any are; None before `build`.
-        copier: what copies them there; None if there is none.
-        tuner: chooses the settings of the workers; None where they are given.
+        device: the GPU of the outputs, if any; None before `build`.
+        copier: copies outputs to the GPU; None without a GPU.
+        tuner: chooses the settings of the workers; None if they are given.
     """
 
-    def __init__(self, graph: Graph, arguments: Arguments, entropy: int) -> None:
+    def __init__(self, graph: Graph, arguments: Arguments, entropy: int, checkpoint: Checkpoint | None = None) -> None:
         check_runnable(graph, arguments)
         self.graph = graph
         self.arguments = arguments
+        self.serving = assign_pools(graph.sources)
+        self._resumed = checkpoint
         self._entropy = entropy
         self._batch_size = arguments.batch_size or 0
         self._num_workers = arguments.num_workers
@@ -101,12 +105,12 @@ class Runtime:
         self._shards_pools: list[ShardsPool] = []
         self._sent_states: dict[int, SentStatesPool] = {}
         self._states = SourceStates([node.external for node in graph.sources])
-        if arguments.checkpoint is not None:
-            self._check(arguments.checkpoint)
-            self._states.restore(arguments.checkpoint.sources)
+        if checkpoint is not None:
+            self._check(checkpoint)
+            self._states.restore(checkpoint.sources)
         if arguments.enable_checkpointing:
             self._states.remember(self._most_ahead)
-        parallel = [node for node in graph.sources if node.external.parallel]
+        parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
             self.space = SharedSpace.create(arguments.max_held_bytes)
             if parallel:
@@ -114,22 +118,19 @@ class Runtime:
 
     @property
     def _most_ahead(self) -> int:
-        """How many batches may have been begun that nobody has taken, and some more."""
+        """An upper bound of the batches begun and not yet taken."""
         most = max((node.external.prefetch_queue_depth for node in self.graph.sources), default=0)
         return 2 * (most + self._depth + sum(self.arguments.queue_sizes)) + 2
 
     def build(self) -> Executor:
-        """Make all the rest, unless that has been done.
+        """Make the pools of the main process and the executor, unless that has been done.
 
         Raises:
-            CheckpointError: the checkpoint is of another pipeline.
+            CheckpointError: the checkpoint belongs to another pipeline.
         """
         if self.executor is None:
             position, ended = self._first_position()
-            sources = [node for node in self.graph.sources if not node.external.parallel]
-            inputs = [node for node in sources if node.external.kind is None]
-            on_gpu = [node for node in sources if node.external.kind is not None and node.external.may_be_on_gpu]
-            serial = [node for node in sources if node.external.kind is not None and not node.external.may_be_on_gpu]
+            inputs, on_gpu, serial = map(self._served_by, (PoolKind.INPUT, PoolKind.GPU, PoolKind.MAIN))
             self._buffers = BufferPool(self.space)
             copier = self.copier = self._open_gpu(self._buffers) if self.graph.wants_gpu else None
             if inputs:
@@ -147,7 +148,7 @@ class Runtime:
             if self.tuner is not None:
                 self.tuner.on_deeper = lockstep.deepen
             computation = Computation(
-                self.graph,
+                graph=self.graph,
                 place=functools.partial(place, self.graph, self.arguments, self._entropy),
                 buffers=self._buffers,
                 num_threads=self.arguments.num_threads or len(os.sched_getaffinity(0)),
@@ -161,8 +162,8 @@ class Runtime:
         return self.executor
 
     def _open_gpu(self, buffers: BufferPool) -> Copier:
-        """The GPU, which page-locks what batches lie in from now on."""
-        from dali_like.device.copier import Copier  # noqa: PLC0415  # most graphs are on the CPU
+        """Open the GPU, which page-locks the memory of batches from now on."""
+        from dali_like.device.copier import Copier  # noqa: PLC0415  # lazy: most graphs are on the CPU
         from dali_like.device.opening import open_device  # noqa: PLC0415
         from dali_like.device.pinned import PinnedMemory  # noqa: PLC0415
 
@@ -174,9 +175,30 @@ class Runtime:
         self.space.register(copier)
         return copier
 
+    def _served_by(self, kind: PoolKind) -> list[SourceNode]:
+        return [node for node, serving in self.serving.items() if serving.kind is kind]
+
+    def input_pool(self, data_node: DataNode | str) -> InputPool:
+        """Return the queue of an input, given its node or its name.
+
+        Raises:
+            InputNameError: there is no such input in this graph.
+            ArgumentTypeError, ArgumentClashError: it is not an input.
+        """
+        node = _find_source(self.graph, data_node) if isinstance(data_node, str) else data_node.producer
+        if not isinstance(node, SourceNode):
+            raise ArgumentTypeError(f"{data_node!r} is not an input")
+        if node.external.kind is not None:
+            raise ArgumentClashError(
+                f"{node.external.name} has a `source`, which feeds it; feed_input is for inputs without"
+            )
+        if node not in self.inputs:
+            raise InputNameError(f"{node.external.name} does not belong to this pipeline, or none of its outputs needs it")
+        return self.inputs[node]
+
     def checkpoint(self, num_scheduled: int) -> Checkpoint:
-        """How far the user has come, to whom the last `num_scheduled` batches have not been given yet."""
-        from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # few programs have any
+        """Return the position of the user, without the last `num_scheduled` batches, which are scheduled only."""
+        from dali_like.pipeline.checkpoints import Checkpoint  # noqa: PLC0415  # lazy: few programs take checkpoints
 
         executor = self.build()
         epoch, iteration, passed = executor.position
@@ -184,7 +206,7 @@ class Runtime:
         passed = tuple(count - num_scheduled if goes else 0 for count, goes in zip(passed, persists, strict=True))
         position = PipelinePosition(epoch, iteration - num_scheduled, passed)
         ended = executor.ended and not num_scheduled
-        # Behind the end of an epoch, what begins anew is asked for what it is now.
+        # At the end of an epoch, a source that restarts is asked for its current state.
         batches = [executor.number(i, position) if goes or not ended else None for i, goes in enumerate(persists)]
         states = [*self._states.before(batches)]
         for i, pool in self._sent_states.items():
@@ -192,23 +214,23 @@ class Runtime:
         return Checkpoint(self._batch_size, self._shard.count, *position[:2], ended, self._entropy, passed, tuple(states))
 
     def can_go_to(self, checkpoint: Checkpoint) -> bool:
-        """Whether the workers that run can go on from a checkpoint, if it is of this pipeline."""
+        """Return whether the running workers can resume from a checkpoint, if it belongs to this pipeline."""
         there = enumerate(checkpoint.sources[: len(self.graph.sources)])
         concerns_workers = any(state is not None and self._states.are_sent(i) for i, state in there)
         return checkpoint.seed == self._entropy and not (concerns_workers and self.process_pool is not None)
 
     def go_to(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint, for which `can_go_to` is true.
+        """Resume from a checkpoint, for which `can_go_to` is true.
 
         Raises:
-            CheckpointError: it is of another pipeline; or an iterator would have to go back.
+            CheckpointError: it belongs to another pipeline; or an iterator would have to go back.
         """
         self._check(checkpoint)
         if any(pool.has_begun for pool in self._shards_pools) and any(
             node.external.sharded and node.external.persists for node in self.graph.sources
         ):
             raise CheckpointError("iterators that run in every worker cannot go back; load the state into another pipeline")
-        self.arguments = replace(self.arguments, checkpoint=checkpoint)
+        self._resumed = checkpoint
         if self.executor is None:
             self._states.restore(checkpoint.sources, started=self.process_pool is not None)
             return
@@ -224,17 +246,17 @@ class Runtime:
         self._states.restore(checkpoint.sources, started=True)
 
     def stop_waiting(self) -> None:
-        """Let whoever waits for a batch raise ClosedError. May be called in any thread."""
+        """Make calls that wait for a batch raise ClosedError. May be called in any thread."""
         if self.process_pool is not None:
             self.process_pool.stop_waiting()
         for pool in list(self.inputs.values()):
             pool.stop_waiting()
 
     def close(self) -> None:
-        """End the workers and threads, and give back all memory that nobody holds."""
+        """End the workers and threads, and release all memory except batches that the program holds."""
         with contextlib.ExitStack() as stack:
-            # All of it happens, even if a source's worker_teardown raises; the last one first.
-            # Workers are ended once more, where the handler of some signal has raised while they were.
+            # Callbacks run in reverse order, and all of them run, even if a source's worker_teardown raises. The workers are
+            # closed a second time, in case a signal handler has raised during the first.
             workers = self.process_pool
             pools = (*self.inputs.values(), self._buffers, workers, self.inline_pool, self.gpu_pool, workers)
             for part in (self.device, *pools, self.executor):
@@ -251,7 +273,7 @@ class Runtime:
         if given.py_start_method == "fork":
             if cuda_is_initialized():
                 raise CudaForkError(
-                    "cannot fork worker processes: CUDA has been initialized in this process, and would not work in a fork. "
+                    "cannot fork worker processes: CUDA is initialized in this process, and does not work in a fork. "
                     "Call start_py_workers() on each pipeline before anything uses CUDA, or use py_start_method='spawn'"
                 )
             warn_of_fork_hazards([node.external for node in parallel])
@@ -276,7 +298,7 @@ class Runtime:
             )
 
     def _make_tuner(self, parallel: Sequence[SourceNode]) -> Tuner | None:
-        """What chooses the settings that are to be chosen; those of iterables, which workers divide, stay as they are."""
+        """Return a tuner for settings that are "auto". Workers that divide iterables among them keep their number."""
         given = self.arguments
         if AUTO not in (given.py_num_workers, given.prefetch_queue_depth):
             return None
@@ -289,7 +311,7 @@ class Runtime:
         )
 
     def _source_of(self, node: SourceNode) -> tuple[Source, Sequence[OutputSchema]]:
-        """What makes the samples of a source, and what has been declared of them."""
+        """Return a source as the engine sees it, with the declared schemas of its outputs."""
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
@@ -303,26 +325,26 @@ class Runtime:
         return self.arguments.enable_checkpointing and self._states.are_sent(self.graph.sources.index(node))
 
     def ahead_of(self, node: SourceNode) -> int:
-        """How many batches of a source are made ahead."""
+        """Return how many batches of a source are computed ahead."""
         external = node.external
-        # Operators have a queue of their own, as deep as the pipeline says.
+        # Operators have their own queue of the pipeline's depth.
         depth = 0 if self.placement.stages else self._depth
-        # Each shard is a batch ahead, or as many as the source says: else workers would wait for each other's turn.
+        # Each worker with its own shard computes ahead; otherwise workers would wait for the turns of others.
         depth += external.prefetch_queue_depth * (self._num_workers if external.sharded else 1)
         grown = self.tuner.settings.prefetch_depth - self._depth if self.tuner is not None and external.parallel else 0
         return max(depth, 1) + grown
 
     def _first_position(self) -> tuple[PipelinePosition | None, bool]:
-        """Where to begin, and whether the end of that epoch has been seen."""
-        checkpoint: Checkpoint | None = self.arguments.checkpoint
+        """Return the first position, and whether the user has seen the end of that epoch."""
+        checkpoint = self._resumed
         if checkpoint is None:
             return None, False
         for i, node in enumerate(self.graph.sources):
             external = node.external
             if external.kind is not None and external.kind.ignores_info and checkpoint.sources[i] is None:
                 warn(
-                    f"{external.name} takes no argument, so that it cannot be told where to go on from the checkpoint; "
-                    "it begins at its beginning",
+                    f"{external.name} takes no argument and has no state, so it cannot resume from the checkpoint; it "
+                    "starts at its beginning",
                     UserWarning,
                 )
         return PipelinePosition(checkpoint.epoch, checkpoint.iteration, checkpoint.passed), checkpoint.ended
@@ -330,69 +352,109 @@ class Runtime:
     def _check(self, checkpoint: Checkpoint) -> None:
         externals = [node.external for node in self.graph.sources]
         divides_batches = any(external.batch and external.shard is not None for external in externals)
-        go_on = [external.persists for external in externals]
-        checkpoint.check(self._batch_size, self._shard.count, go_on, divides_batches=divides_batches)
+        persists = [external.persists for external in externals]
+        checkpoint.check(self._batch_size, self._shard.count, persists, divides_batches=divides_batches)
 
     def _feeds(self, inline_pool: InlinePool) -> list[PooledSource]:
-        """For each source, in the order of the graph: which pool computes it, its number there, and how far ahead."""
+        """Return a feed for each source, in the order of the graph."""
         feeds = []
-        serial, on_gpu, parallel, homes = (itertools.count() for _ in range(4))
-        for node in self.graph.sources:
+        homes = itertools.count()
+        pools: dict[PoolKind, Pool | None] = {
+            PoolKind.WORKERS: self.process_pool,
+            PoolKind.GPU: self.gpu_pool,
+            PoolKind.MAIN: inline_pool,
+        }
+        for node, (kind, number) in self.serving.items():
             external = node.external
-            index, worker = 0, ANY_WORKER
-            pool: Pool
-            if external.kind is None:
-                pool = self.inputs[node]
-            elif self.gpu_pool is not None and external.may_be_on_gpu:
-                pool, index = self.gpu_pool, next(on_gpu)
-            elif self.process_pool is None or not external.parallel:
-                pool, index = inline_pool, next(serial)
-            else:
-                pool, index = self.process_pool, next(parallel)
+            worker = ANY_WORKER
+            pool = self.inputs[node] if kind is PoolKind.INPUT else pools[kind]
+            assert pool is not None
+            if kind is PoolKind.WORKERS:
+                assert self.process_pool is not None
                 if external.sharded:
-                    pool = ShardsPool(pool, self._num_workers)
+                    pool = ShardsPool(self.process_pool, self._num_workers)
                     self._shards_pools.append(pool)
-                elif external.kind.in_order:
+                elif external.kind is not None and external.kind.in_order:
                     worker = next(homes) % self._num_workers
                 if self._sends_states(node):
                     from dali_like.graph.state_pool import SentStatesPool  # noqa: PLC0415
 
                     pool = SentStatesPool(pool, len(external.declared), self._most_ahead)
                     self._sent_states[self.graph.sources.index(node)] = pool
-            ahead = self.ahead_of(node)
-            sizes = external.sizes(self._batch_size)
-            shard = external.shard or ALONE
             feed = PooledSource(
-                pool,
-                index,
-                ahead,
-                external.parallel,
+                pool=pool,
+                source=number,
+                ahead=self.ahead_of(node),
+                parallel=external.parallel,
                 worker=worker,
                 persists=external.persists,
-                sizes=sizes,
-                shard=shard,
+                sizes=external.sizes(self._batch_size),
+                shard=external.shard or ALONE,
                 batch=external.batch,
             )
             feeds.append(feed)
         return feeds
 
 
+class PoolKind(enum.Enum):
+    """Pools that serve sources."""
+
+    WORKERS = "workers"
+    GPU = "the main process, on the GPU"
+    MAIN = "the main process"
+    INPUT = "the user, by feed_input"
+
+
+class Serving(NamedTuple):
+    """The pool that serves a source.
+
+    Attributes:
+        kind: the pool; each input has its own.
+        number: the number of the source there.
+    """
+
+    kind: PoolKind
+    number: int
+
+
+def assign_pools(sources: Sequence[SourceNode]) -> dict[SourceNode, Serving]:
+    """Return the pool that serves each source. Pools number their sources in the order of the graph."""
+    counters = {kind: itertools.count() for kind in PoolKind}
+    serving = {}
+    for node in sources:
+        external = node.external
+        if external.kind is None:
+            serving[node] = Serving(PoolKind.INPUT, 0)
+            continue
+        kind = PoolKind.WORKERS if external.parallel else PoolKind.GPU if external.may_be_on_gpu else PoolKind.MAIN
+        serving[node] = Serving(kind, next(counters[kind]))
+    return serving
+
+
+def _find_source(graph: Graph, name: str) -> SourceNode:
+    for node in graph.sources:
+        if node.external.key == name:
+            return node
+    names = ", ".join(repr(node.external.key) for node in graph.sources if node.external.key) or "none"
+    raise InputNameError(f'Could not find an input operator with name "{name}"; the pipeline has: {names}')
+
+
 def _layouts_seen(
     made: Mapping[SourceNode, Source], inputs: Mapping[SourceNode, InputPool]
 ) -> dict[SourceNode, Sequence[str]]:
-    """The layouts of what the sources in this process give, as far as that has been seen."""
+    """Return the layouts of the data of sources in this process, as far as they are known."""
     fed = {node: pool.layouts for node, pool in inputs.items()}
     return {**fed, **{node: layouts for node, source in made.items() if (layouts := source.seen_layouts) is not None}}
 
 
 def _pickled(given: Arguments, parts: dict[str, Any], name: str) -> PickledSource:
-    from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # what is forked is not pickled
+    from dali_like.sources import callback_pickler as pickling  # noqa: PLC0415  # lazy: forked sources are not pickled
 
     return pickling.dumps(parts, name, pickler=given.py_callback_pickler, inherits=given.py_start_method != "ray")
 
 
 def _cpus_for(arguments: Arguments) -> set[int] | None:
-    """The CPUs that workers and threads are bound to; None: they are not."""
+    """Return the CPUs to bind workers and threads to; None: do not bind them."""
     if not arguments.set_affinity or arguments.device_id is None or not accelerator_is_available():
         return None
     from dali_like.device.opening import check_number  # noqa: PLC0415

@@ -1,9 +1,9 @@
-"""Running a pipeline in two steps: `schedule_run` for a batch, and `outputs` to have it."""
+"""The queue of scheduled batches of a pipeline, for `schedule_run` and `outputs`."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_like.errors import PipelineStateError
@@ -14,109 +14,60 @@ if TYPE_CHECKING:
     from dali_like.graph.computation import TensorList
 
 
-class Schedulable:
-    """The methods of DALI's that plugins use, and their queue of batches that nobody has asked for yet.
+class Schedule:
+    """Batches scheduled and not yet asked for, and the check against mixing `run` with `schedule_run`.
 
-    Sources and operators work ahead by themselves, whichever way a pipeline is run. Batches are not overwritten, so that
-    there is nothing to be released.
+    Sources and operators work ahead in both ways of running a pipeline.
+
+    Attributes:
+        batches: the scheduled batches, oldest first.
+        checks_api: whether mixing raises.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self._scheduled: deque[tuple[TensorList, ...]] = deque()
+        self.batches: deque[tuple[TensorList, ...]] = deque()
+        self.checks_api = True
         self._begins_epoch = True
         self._api: PipelineAPIType | None = None
-        self._checks_api = True
 
-    def schedule_run(self) -> None:
-        """Have the next batch computed, for `outputs` or `share_outputs`. Without effect when the epoch has ended.
-
-        The first call in an epoch schedules as many batches as ``prefetch_queue_depth`` says.
+    def use(self, api: PipelineAPIType) -> None:
+        """Note how the pipeline is run.
 
         Raises:
-            PipelineStateError: the pipeline is run by `run`.
-            Exception: see `run`.
+            PipelineStateError: it has been run in the other way before.
         """
-        self._use_api(PipelineAPIType.SCHEDULED)
-        num_batches = self._first_batches() if self._begins_epoch else 1
-        self._begins_epoch = False
-        for _ in range(num_batches):
-            try:
-                self._scheduled.append(self._take())
-            except StopIteration:
-                return
-
-    def share_outputs(self, cuda_stream: Any = None) -> tuple[TensorList, ...]:
-        """The batch that was scheduled first.
-
-        Args:
-            cuda_stream: see `Pipeline.run`.
-
-        Raises:
-            StopIteration: none is scheduled.
-            PipelineStateError: the pipeline is run by `run`, or has been closed.
-        """
-        self._check_open()
-        self._use_api(PipelineAPIType.SCHEDULED)
-        if not self._scheduled:
-            raise StopIteration
-        outputs = self._scheduled.popleft()
-        let_wait(outputs, cuda_stream)
-        return outputs
-
-    outputs = share_outputs
-
-    def release_outputs(self) -> None:
-        """Say that the batch last shared is no longer needed. Without effect: batches are not overwritten.
-
-        Raises:
-            PipelineStateError: the pipeline is run by `run`.
-        """
-        self._use_api(PipelineAPIType.SCHEDULED)
-
-    def empty(self) -> bool:
-        """Whether no scheduled batch waits for `outputs`."""
-        return not self._scheduled
-
-    def enable_api_check(self, enable: bool) -> None:
-        """Whether it is an error to run a pipeline both by `run` and by `schedule_run`, as it is by default."""
-        self._checks_api = bool(enable)
-
-    def _take(self) -> tuple[TensorList, ...]:
-        """The next batch, by whatever way the pipeline is run."""
-        raise NotImplementedError
-
-    def _check_open(self) -> None:
-        """Raise, unless the pipeline can be used."""
-        raise NotImplementedError
-
-    def _first_batches(self) -> int:
-        """How many batches the first call schedules."""
-        raise NotImplementedError
-
-    def _use_api(self, api: PipelineAPIType) -> None:
-        if not self._checks_api:
+        if not self.checks_api:
             return
         if self._api is None:
             self._api = api
         elif self._api is not api:
             raise PipelineStateError(f"Mixing pipeline API type. Currently used: {self._api}, but trying to use {api}")
 
-    def _forget_schedule(self) -> None:
-        """Drop what has been scheduled; the next batch begins an epoch."""
-        self._scheduled.clear()
+    def fill(self, take: Callable[[], tuple[TensorList, ...]], first_batches: int) -> None:
+        """Schedule the next batch; at the beginning of an epoch, `first_batches` of them. The end of the epoch ends it."""
+        num_batches = first_batches if self._begins_epoch else 1
+        self._begins_epoch = False
+        for _ in range(num_batches):
+            try:
+                self.batches.append(take())
+            except StopIteration:
+                return
+
+    def clear(self) -> None:
+        """Drop the scheduled batches. The next batch begins an epoch."""
+        self.batches.clear()
         self._begins_epoch = True
 
 
-def let_wait(outputs: Sequence[Any], cuda_stream: Any) -> None:
-    """Let a stream wait until the outputs are there, as far as they are on a GPU; see `Pipeline.run`.
+def wait_on_stream(outputs: Sequence[Any], cuda_stream: Any) -> None:
+    """Let a CUDA stream wait for the outputs on a GPU, if there are any; see `dali_like.Pipeline.run`.
 
     Raises:
-        ArgumentTypeError: it is no stream.
+        ArgumentTypeError: `cuda_stream` is not a stream.
     """
     for output in outputs:
         if not isinstance(output, (TensorListCPU, list)):
-            from dali_like.tensors import gpu_tensor_lists  # noqa: PLC0415  # most programs have no need of it
+            from dali_like.tensors import gpu_tensor_lists  # noqa: PLC0415  # lazy: most programs have no GPU outputs
 
             gpu_tensor_lists.let_wait(outputs, cuda_stream)
             break

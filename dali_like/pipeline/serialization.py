@@ -1,8 +1,8 @@
-"""Pipelines as text, and pipelines made of it again.
+"""Serialization of pipelines as JSON, and loading of such texts.
 
-The text is JSON: arguments, nodes, outputs. Sources cannot travel in it; in their place come inputs of the same name, which
-the loaded pipeline is fed through. Nothing that is loaded is run or unpickled: operators are looked up by name among those
-of ``fn``, everything else is numbers and strings, and all of it is checked. So a file from a stranger can be loaded; at
+The text holds arguments, nodes and outputs. Sources cannot travel in it: inputs of the same names take their places, and the
+user of the loaded pipeline feeds them. Loading runs and unpickles nothing: operators are looked up by name in
+``fn``; everything else is numbers and strings, and all of it is checked. A file from a stranger can therefore be loaded; at
 worst it asks for more memory than there is.
 
 ::
@@ -15,7 +15,7 @@ worst it asks for more memory than there is.
                 "argument_inputs": {}}],
      "outputs": [[2, 0], [1, 0]], "sinks": []}
 
-A pair is the number of a node among the nodes before, and of one of its outputs.
+A pair holds the number of an earlier node and the number of one of its outputs; a third entry is the device, if not "cpu".
 """
 
 from __future__ import annotations
@@ -27,10 +27,24 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from dali_like.common.json_state import (
+    BOOLEAN,
+    LIST,
+    MAPPING,
+    TEXT,
+    Schema,
+    check,
+    field,
+    integer,
+    list_of,
+    mapping,
+    optional,
+    plain,
+)
 from dali_like.engine.memory.protocol import DTYPES, UNKNOWN
 from dali_like.errors import DaliLikeError, SerializationError
 from dali_like.fn import external_source
@@ -51,28 +65,19 @@ from dali_like.graph.subscripts import subscribe_again
 from dali_like.sources.external_source import ExternalSource
 from dali_like.types import BOOL, NO_TYPE, OBJECT, DALIDataType, numpy_dtype, to_dali_type
 
-_T = TypeVar("_T")
-
 _FORMAT = "dali_like pipeline"
 _VERSION = 1
-
-#: The arguments that travel: not those that are about the machine and its workers.
-_ARGUMENTS = (
-    *("batch_size", "num_threads", "device_id", "seed", "prefetch_queue_depth", "bytes_per_sample"),
-    *("exec_pipelined", "exec_async", "exec_dynamic", "set_affinity", "enable_memory_stats", "stream_policy", "concurrency"),
-    *("output_dtype", "output_ndim", "output_layout"),
-)
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What it takes to make the input that stands in for a source.
+    """Description of the input that takes the place of a source.
 
     Attributes:
-        name: what the loaded pipeline's user calls it.
+        name: name of the input in the loaded pipeline.
         num_outputs: as given to ``fn.external_source``.
-        layouts, dtypes, ndims: what was declared of each output; an empty layout, or None: nothing.
-        batch: whether the source made batches, and not samples.
+        layouts, dtypes, ndims: declaration of each output; an empty layout or None if nothing was declared.
+        batch: whether the source returned batches rather than samples.
     """
 
     name: str
@@ -85,7 +90,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Document:
-    """A pipeline that has been loaded: its arguments, and nodes for its outputs and sinks."""
+    """A loaded pipeline: its arguments, and the nodes of its outputs and sinks."""
 
     arguments: dict[str, Any]
     outputs: list[DataNode]
@@ -93,10 +98,10 @@ class Document:
 
 
 def make_input(spec: InputSpec) -> list[DataNode]:
-    """The nodes of an input that is fed; of a source of several outputs, of as many inputs, with a number behind the name.
+    """Return the node of an input, or one node per output; the names of several inputs get numbers.
 
     Raises:
-        ArgumentError: what was declared does not go together.
+        ArgumentError: the declarations contradict each other.
     """
     single = spec.num_outputs is None
     outputs = enumerate(zip(spec.layouts, spec.dtypes, spec.ndims, strict=True))
@@ -116,7 +121,7 @@ def make_input(spec: InputSpec) -> list[DataNode]:
 
 
 def dumps(arguments: Arguments, graph: Graph) -> bytes:
-    """The text of a pipeline."""
+    """Return the text of a pipeline."""
     numbers = {producer: i for i, producer in enumerate(_in_order(graph))}
     names = producer_names(graph)
 
@@ -140,7 +145,7 @@ def dumps(arguments: Arguments, graph: Graph) -> bytes:
     document = {
         "format": _FORMAT,
         "version": _VERSION,
-        "arguments": {name: _plain(getattr(arguments, name)) for name in _ARGUMENTS},
+        "arguments": {name: _plain(getattr(arguments, name)) for name in Arguments.saved()},
         "nodes": [describe(producer) for producer in numbers],
         "outputs": pairs(graph.outputs),
         "sinks": pairs(graph.sinks),
@@ -155,13 +160,13 @@ def _describe_arguments(operator: Operator) -> dict[str, Any]:
             json.dumps(value)
         except TypeError:
             raise SerializationError(
-                f"{operator.name}: {name} is a {type(value).__qualname__}, which cannot be saved as text"
+                f"{operator.name}: the argument {name} is a {type(value).__qualname__}, which JSON cannot hold"
             ) from None
     return arguments
 
 
 def _in_order(graph: Graph) -> Iterator[Producer]:
-    """Everything that produces data, after what it needs for that."""
+    """Yield all producers, each behind the producers of its inputs."""
     yield from graph.sources
     yield from graph.constants
     yield from graph.operators
@@ -191,106 +196,127 @@ def _plain(value: Any) -> Any:
 
 
 def loads(text: str | bytes) -> Document:
-    """The pipeline that a text describes.
+    """Return the pipeline that a text describes.
 
     Raises:
-        SerializationError: it is none, or does not hang together.
+        SerializationError: the text does not describe a valid pipeline.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SerializationError(f"this is no serialised pipeline: {error}") from error
+        raise SerializationError(f"this is not a serialized pipeline: {error}") from error
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise SerializationError(f'this is no serialised pipeline: it has no "format": "{_FORMAT}"')
+        raise SerializationError(f'this is not a serialized pipeline: it has no "format": "{_FORMAT}"')
     if document.get("version") != _VERSION:
-        raise SerializationError(f"version {document.get('version')!r} of the format is not known; {_VERSION} is")
-    where = "the document"
+        raise SerializationError(
+            f"the document has version {document.get('version')!r} of the format; this version of dali_like reads {_VERSION}"
+        )
     nodes: list[list[DataNode]] = []
-    for i, node in enumerate(_field(document, "nodes", list, where)):
-        nodes.append(_make(_checked(node, dict, f"node {i}"), nodes, f"node {i}"))
+    for i, node in enumerate(_field(document, "nodes", LIST, "the document")):
+        nodes.append(_make(node, nodes, f"node {i}"))
     return Document(
-        _read_arguments(_field(document, "arguments", dict, where)),
-        _read_pairs(_field(document, "outputs", list, where), nodes, "outputs"),
-        _read_pairs(_field(document, "sinks", list, where), nodes, "sinks"),
+        _read_arguments(_field(document, "arguments", MAPPING, "the document")),
+        _read_pairs(_field(document, "outputs", LIST, "the document"), nodes, "outputs"),
+        _read_pairs(_field(document, "sinks", LIST, "the document"), nodes, "sinks"),
     )
 
 
 def _read_arguments(given: dict[str, Any]) -> dict[str, Any]:
-    if unknown := sorted(set(given) - set(_ARGUMENTS)):
-        raise SerializationError(f"arguments: {', '.join(unknown)} are not known")
+    if unknown := sorted(set(given) - {*Arguments.saved()}):
+        raise SerializationError(f"arguments has the unknown entries {', '.join(unknown)}")
     kinds = {"stream_policy": StreamPolicy, "concurrency": OperatorConcurrency, "output_dtype": DALIDataType}
     return {name: _members(kinds[name], value, name) if name in kinds else value for name, value in given.items()}
 
 
 def _members(kind: type[Enum], value: Any, where: str) -> Any:
-    return [_member(kind, part, where) for part in value] if isinstance(value, list) else _member(kind, value, where)
+    """Return the member of an enumeration, or a list of members; None stays None."""
+    if isinstance(value, list):
+        return [_members(kind, part, where) for part in value]
+    check(value, optional(_name_in(kind)), f"arguments: {where}", SerializationError)
+    return None if value is None else kind[value]
 
 
-def _make(node: dict[str, Any], before: Sequence[list[DataNode]], where: str) -> list[DataNode]:
-    """The outputs of a node."""
-    kind = _field(node, "kind", str, where)
+def _name_in(kind: type[Enum]) -> Schema:
+    names = [name for name in kind.__members__ if name != NO_TYPE.name]
+    return plain(f"one of {', '.join(names)}", lambda value: value in names)
+
+
+_DTYPE = _name_in(DALIDataType)
+_NODES = {
+    "source": mapping(
+        kind=TEXT,
+        name=TEXT,
+        num_outputs=optional(integer()),
+        layouts=list_of(TEXT),
+        dtypes=list_of(optional(_DTYPE)),
+        ndims=list_of(optional(integer())),
+        batch=BOOLEAN,
+    ),
+    "constant": mapping(kind=TEXT, dtype=_DTYPE, shape=list_of(integer()), layout=TEXT, data=TEXT),
+    "operator": mapping(kind=TEXT, name=TEXT, arguments=MAPPING, inputs=LIST, argument_inputs=MAPPING),
+}
+
+
+def _make(node: Any, before: Sequence[list[DataNode]], where: str) -> list[DataNode]:
+    """Return the outputs of a node."""
+    kind = _field(node, "kind", TEXT, where)
+    if kind not in _NODES:
+        raise SerializationError(f"{where}: kind should be one of {', '.join(_NODES)}, not {kind!r}")
+    check(node, _NODES[kind], where, SerializationError)
+    fields = {name: value for name, value in node.items() if name != "kind"}
     if kind == "source":
-        spec = _read_spec(node, where)
-        try:
-            return make_input(spec)
-        except DaliLikeError as error:
-            raise SerializationError(f"{where} is no source: {error}") from error
+        return _read_source(InputSpec(**fields), where)
     if kind == "constant":
-        return [_read_constant(node, where)]
-    if kind == "operator":
-        return _read_operator(node, before, where)
-    raise SerializationError(f"{where}: there are nodes of the kinds source, constant and operator, not {kind!r}")
+        return [_read_constant(where=where, **fields)]
+    return _read_operator(before=before, where=where, **fields)
 
 
-def _read_spec(node: dict[str, Any], where: str) -> InputSpec:
-    num_outputs = None if node.get("num_outputs") is None else _field(node, "num_outputs", int, where)
-    layouts = [_checked(layout, str, f"{where}: layouts") for layout in _field(node, "layouts", list, where)]
-    dtypes = [_member(DALIDataType, dtype, f"{where}: dtypes") for dtype in _field(node, "dtypes", list, where)]
-    ndims = [None if ndim is None else _checked(ndim, int, f"{where}: ndims") for ndim in _field(node, "ndims", list, where)]
-    if {len(layouts), len(dtypes), len(ndims)} != {1 if num_outputs is None else num_outputs}:
+def _read_source(spec: InputSpec, where: str) -> list[DataNode]:
+    if {len(spec.layouts), len(spec.dtypes), len(spec.ndims)} != {1 if spec.num_outputs is None else spec.num_outputs}:
         raise SerializationError(f"{where}: layouts, dtypes and ndims must have an entry for each output")
-    return InputSpec(
-        _field(node, "name", str, where),
-        num_outputs,
-        layouts,
-        [None if dtype is None else dtype.name for dtype in dtypes],
-        ndims,
-        _field(node, "batch", bool, where),
-    )
-
-
-def _read_constant(node: dict[str, Any], where: str) -> DataNode:
-    dtype = _member(DALIDataType, _field(node, "dtype", str, where), f"{where}: dtype")
-    shape = [_checked(extent, int, f"{where}: shape") for extent in _field(node, "shape", list, where)]
-    layout = _field(node, "layout", str, where)
     try:
-        data = base64.b64decode(_field(node, "data", str, where), validate=True)
-        # NumPy would believe every byte of a Boolean, and not only 0 and 1.
-        array = np.frombuffer(data, np.uint8 if dtype is BOOL else numpy_dtype(dtype)).reshape(shape)
-        return constant_node(Constant(array.astype(numpy_dtype(dtype)), dtype=dtype, layout=layout))
+        return make_input(spec)
+    except DaliLikeError as error:
+        raise SerializationError(f"{where} is not a valid source: {error}") from error
+
+
+def _read_constant(*, dtype: str, shape: list[int], layout: str, data: str, where: str) -> DataNode:
+    try:
+        kind = DALIDataType[dtype]
+        content = base64.b64decode(data, validate=True)
+        # NumPy would take any byte of a Boolean array as it is, and not only 0 and 1.
+        array = np.frombuffer(content, np.uint8 if kind is BOOL else numpy_dtype(kind)).reshape(shape)
+        return constant_node(Constant(array.astype(numpy_dtype(kind)), dtype=kind, layout=layout))
     except (ValueError, OverflowError) as error:
-        raise SerializationError(f"{where} is no constant: {error}") from error
+        raise SerializationError(f"{where} is not a valid constant: {error}") from error
 
 
-def _read_operator(node: dict[str, Any], before: Sequence[list[DataNode]], where: str) -> list[DataNode]:
-    name = _field(node, "name", str, where)
-    inputs = _read_pairs(_field(node, "inputs", list, where), before, f"{where}: inputs")
-    arguments = dict(_field(node, "arguments", dict, where))
-    given = _field(node, "argument_inputs", dict, where)
-    pairs = _read_pairs(list(given.values()), before, f"{where}: argument_inputs")
-    arguments |= dict(zip(given, pairs, strict=True))
+def _read_operator(
+    *,
+    name: str,
+    inputs: list[Any],
+    arguments: dict[str, Any],
+    argument_inputs: dict[str, Any],
+    before: Sequence[list[DataNode]],
+    where: str,
+) -> list[DataNode]:
+    nodes = _read_pairs(inputs, before, f"{where}: inputs")
+    tensors = _read_pairs([*argument_inputs.values()], before, f"{where}: argument_inputs")
     function = _function(name)
     if function is None:
         raise SerializationError(f"{where}: there is no operator {name!r}")
     try:
-        made = function(*inputs, **arguments)
+        made = function(*nodes, **{**arguments, **dict(zip(argument_inputs, tensors, strict=True))})
     except (DaliLikeError, TypeError, ValueError) as error:
         raise SerializationError(f"{where}: {name} refuses its arguments: {error}") from error
-    return [_checked(output, DataNode, where) for output in (made if isinstance(made, list) else [made])]
+    outputs = made if isinstance(made, list) else [made]
+    if not all(isinstance(output, DataNode) for output in outputs):
+        raise SerializationError(f"{where}: {name} should be an operator with outputs, and returned {made!r:.200}")
+    return outputs
 
 
 def _function(name: str) -> Callable[..., Any] | None:
-    """The public function of ``fn`` of that name, or the method of nodes."""
+    """Return the public function of ``fn`` of that name, or the method of nodes; None if there is none."""
     methods: dict[str, Callable[..., Any]] = {"DataNode.shape": DataNode.shape, "DataNode.__getitem__": subscribe_again}
     if name in methods or name == "fn.external_source":
         return methods.get(name)
@@ -306,45 +332,15 @@ def _function(name: str) -> Callable[..., Any] | None:
 def _read_pairs(pairs: list[Any], nodes: Sequence[list[DataNode]], where: str) -> list[DataNode]:
     read = []
     for pair in pairs:
-        *numbers, device = [*_checked(pair, list, where), "cpu"][:3]
-        numbers = [_checked(number, int, where) for number in numbers]
-        is_place = len(numbers) == 2 and len(pair) <= 3 and device in ("cpu", "gpu")
-        if not is_place or numbers[0] >= len(nodes) or numbers[1] >= len(nodes[numbers[0]]):
-            raise SerializationError(f"{where}: {pair!r} is not the number of a node before and of one of its outputs")
+        *numbers, device = [*check(pair, LIST, where, SerializationError), "cpu"][:3]
+        check(numbers, list_of(integer()), where, SerializationError)
+        is_valid = len(numbers) == 2 and len(pair) <= 3 and device in ("cpu", "gpu")
+        if not is_valid or numbers[0] >= len(nodes) or numbers[1] >= len(nodes[numbers[0]]):
+            raise SerializationError(f"{where}: {pair!r} should be the numbers of an earlier node and of one of its outputs")
         node = nodes[numbers[0]][numbers[1]]
         read.append(node.gpu() if device == "gpu" else node.cpu())
     return read
 
 
-def _member(kind: type[Enum], value: Any, where: str) -> Any:
-    """The member of an enumeration that a name says; None stays None."""
-    if value is None:
-        return None
-    names = [name for name in kind.__members__ if name != NO_TYPE.name]
-    if value not in names:
-        raise SerializationError(f"{where} should be one of {', '.join(names)}, not {value!r}")
-    return kind[value]
-
-
-def _field(record: dict[str, Any], key: str, kind: type[_T], where: str) -> _T:
-    if key not in record:
-        raise SerializationError(f"{where} has no {key!r}")
-    return _checked(record[key], kind, f"{where}: {key}")
-
-
-def _checked(value: Any, kind: type[_T], where: str) -> _T:
-    """The value, if it is of that type; integers are not Booleans, and not negative."""
-    is_wrong_number = isinstance(value, int) and (isinstance(value, bool) is not (kind is bool) or value < 0)
-    if not isinstance(value, kind) or is_wrong_number:
-        raise SerializationError(f"{where} should be {_KINDS[kind]}, not {value!r}")
-    return value
-
-
-_KINDS = {
-    bool: "true or false",
-    int: "an integer from 0 on",
-    str: "a string",
-    list: "a list",
-    dict: "an object",
-    DataNode: "an operator with one output",
-}
+def _field(record: Any, key: str, schema: Schema, where: str) -> Any:
+    return field(record, key, schema, where, SerializationError)

@@ -35,7 +35,7 @@ class SourceStates:
     def are_sent(self, source: int) -> bool:
         """Whether it is an iterable in a worker, which may be asked for its state there."""
         external, knower = self._externals[source], self._knowers[source]
-        is_asked = external.parallel and not external.sharded and external.arguments.on_error == "raise"
+        is_asked = external.parallel and not external.sharded and external.options["on_error"] == "raise"
         return is_asked and isinstance(knower, Stream) and knower.owner is not None
 
     def before(self, batches: Sequence[tuple[int, int] | None]) -> tuple[Any, ...]:

@@ -99,7 +99,7 @@ class Pipelines:
         """Resume each pipeline from its checkpoint."""
         self._forget_step()
         for pipe, checkpoint in zip(self._pipelines, checkpoints, strict=True):
-            pipe.load_state_dict(checkpoint.words())
+            pipe.load_state_dict(checkpoint.to_dict())
 
     @property
     def restored(self) -> list[Checkpoint | None]:

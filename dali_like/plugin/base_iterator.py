@@ -112,7 +112,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._begun = False  # whether the user has requested a batch of this epoch
         self._ended = False  # whether the user has seen the end of this epoch
         self._began_within = False  # whether this epoch began within an epoch of the pipelines
-        self._bar = _EpochBar([pipe._loop_meter for pipe in self._pipelines]) if progress else None
+        self._bar = _EpochBar([pipe._meter for pipe in self._pipelines]) if progress else None
         self._restore()
         self._pipelines.build()
         self._prepares = prepare_first_batch
@@ -224,7 +224,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             ArgumentClashError: the pipelines were created without ``enable_checkpointing``.
             CheckpointError: the state of a source is not JSON-serializable.
         """
-        return {"pipelines": [checkpoint.words() for checkpoint in self._take_checkpoints()]}
+        return {"pipelines": [checkpoint.to_dict() for checkpoint in self._take_checkpoints()]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Resume from a state that `state_dict` has returned. Allowed at any time; see `Pipeline.load_state_dict`.
@@ -233,10 +233,10 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             CheckpointError: the argument is not a state, or the state of another iterator; or a source would have to move
                 its iterator backward.
         """
-        words = state_dict.get("pipelines") if isinstance(state_dict, Mapping) else None
-        if not isinstance(words, list):
+        states = state_dict.get("pipelines") if isinstance(state_dict, Mapping) else None
+        if not isinstance(states, list):
             raise CheckpointError("this is not a state of an iterator over pipelines; pass the result of its state_dict()")
-        saved = [Checkpoint.of_words(each) for each in words]
+        saved = [Checkpoint.from_dict(each) for each in states]
         if len(saved) != len(self._pipelines):
             raise CheckpointError(f"the state is of an iterator over {len(saved)} pipelines, not {len(self._pipelines)}")
         self._pipelines.load(saved)

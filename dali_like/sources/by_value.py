@@ -1,18 +1,18 @@
-"""Pickling by value what workers could not import: cloudpickle, and what it leaves out.
+"""Pickling by value of objects that workers cannot import: cloudpickle, with additions. It runs in the main process.
 
-What can be imported by name travels as a name. What cannot, such as lambdas, local functions and classes, and everything
-defined in ``__main__`` or in a notebook's cell, travels with its code and the globals that it uses. cloudpickle does that
-for functions and classes, and leaves the rest to pickle, which would go wrong with
+Objects that workers can import by name travel as names. Lambdas, local functions and classes, and everything defined in
+``__main__`` or in a notebook's cell travel with their code and the globals that they use. cloudpickle does that for
+functions and classes, and leaves the rest to pickle. This module adds:
 
 - functions under ``functools.cache``, ``lru_cache`` or ``singledispatch``, and ``typing.NewType``: they travel by value;
   caches are empty there;
 - ``functools.cached_property``, which has a lock in Python 3.11, and ``functools.singledispatchmethod``, which has weak
-  references from 3.13 on: those stay behind;
+  references from 3.13 on: lock and references are left out;
 - other objects that are pickled as a name in ``__main__``, which workers do not have: they are refused;
-- ``numpy.memmap``, whose content would go into the pickle: it can stay apart, as that of other arrays;
-- open text files: they are refused, where cloudpickle would quietly send their content;
+- ``numpy.memmap``: its content can be sent out of band, as that of other arrays;
+- open text files: they are refused; cloudpickle would silently send their content;
 - primitives of `multiprocessing`, see `dali_like.engine.backends.inherited`;
-- the standard streams: in a worker they are the worker's.
+- the standard streams: a worker gets its own.
 """
 
 from __future__ import annotations
@@ -38,29 +38,30 @@ _MAIN = "__main__"
 
 _CachedFunction: Any = type(functools.lru_cache(len))
 
-#: All functions that singledispatch makes have the same code, and these attributes.
+#: All functions made by singledispatch have the same code, and these attributes.
 _generic: Any = functools.singledispatch(lambda _: None)
 _GENERIC_CODE = _generic.__code__
 _GENERIC_METHODS = frozenset(vars(_generic)) - {"__wrapped__"}
 
 _STREAMS = ("stdout", "stderr", "__stdout__", "__stderr__")
 
-#: What travels as the name of a module, or as a name in one.
+#: Types of objects that travel as the name of a module, or as a name in one.
 _NAMED = (type, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 
 _marked: weakref.WeakSet[types.FunctionType] = weakref.WeakSet()
 
 
 def mark(function: types.FunctionType) -> None:
-    """Let a function travel by value wherever it has been defined."""
+    """Let a function travel by value, wherever it was defined."""
     _marked.add(function)
 
 
 def register(kind: type, reduce: Callable[[Any], Any]) -> None:
-    """Pickle the instances of a class in another way from now on; those of its subclasses are not concerned.
+    """Pickle the direct instances of a class in another way from now on.
 
     Args:
-        reduce: given an instance, what ``__reduce__`` may return.
+        kind: the class. Its subclasses are not affected.
+        reduce: returns the result of ``__reduce__`` for an instance.
     """
     _REDUCERS[kind] = reduce
 
@@ -71,12 +72,13 @@ def dumps(
     note_module: Callable[[str], object] | None = None,
     inherited: InheritedObjects | None = None,
 ) -> bytes:
-    """What ``pickle.loads`` reads in a process that has not run the program's main module.
+    """Return a pickle for ``pickle.loads`` in a process that has not run the program's main module.
 
     Args:
+        value: the object.
         buffer_callback: as for ``pickle.dumps``.
-        note_module: called with the name of each module that is referred to, itself or for what is in it.
-        inherited: takes the descriptors of primitives of `multiprocessing`; None: these are refused.
+        note_module: called with the name of each module that the pickle refers to.
+        inherited: takes the descriptors of primitives of `multiprocessing`; None: the primitives are refused.
     """
     with io.BytesIO() as file:
         pickler = _Pickler(file, buffer_callback=buffer_callback)
@@ -88,7 +90,7 @@ def dumps(
 
 
 def dump(value: Any, file: Any, keep: Callable[[pickle.PickleBuffer], bool]) -> None:
-    """As `dumps`, into a file, but for the buffers that are not to be kept in it, and only to be compared."""
+    """Write a pickle that is only compared, without the buffers for which `keep` returns False."""
     pickler = _Pickler(file, buffer_callback=keep)
     with InheritedObjects(for_spawned=False) as pickler.inherited:
         pickler.dump(value)
@@ -114,7 +116,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
             if value.__code__ is _GENERIC_CODE and not _travels_by_name(value):
                 return _reduce_generic(value)
             if value in _marked:
-                return self._dynamic_function_reduce(value)  # cloudpickle has no other way to say it of one function
+                return self._dynamic_function_reduce(value)  # cloudpickle offers this for modules only
         elif isinstance(value, io.IOBase):
             return _reduce_file(value)
         elif type(value) in _REDUCERS:
@@ -126,7 +128,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # which has no types
 
 
 def _travels_by_name(value: Any) -> bool:
-    """Whether a worker can import it."""
+    """Return whether a worker can import the object."""
     name, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
     if name is None or path is None or name == _MAIN or name not in sys.modules or _is_module_by_value(name):
         return False
@@ -137,7 +139,7 @@ def _travels_by_name(value: Any) -> bool:
 
 
 def _is_module_by_value(name: str) -> bool:
-    """Whether the user has told cloudpickle so."""
+    """Return whether the user has registered the module with cloudpickle."""
     return any(name == module or name.startswith(f"{module}.") for module in cloudpickle.list_registry_pickle_by_value())
 
 
@@ -181,9 +183,9 @@ _REDUCERS: dict[Any, Callable[[Any], tuple[Any, ...]]] = {
 
 
 def _reduce_generic(function: Any) -> tuple[Any, ...]:
-    """A function under ``functools.singledispatch``.
+    """Reduce a function under ``functools.singledispatch``.
 
-    Implementations may refer to it, so it comes first, and they are its state.
+    The implementations may refer to the function: they are its state, and are pickled after it.
     """
     attributes = {name: part for name, part in vars(function).items() if name not in _GENERIC_METHODS}
     attributes.update((name, getattr(function, name)) for name in ("__module__", "__name__", "__qualname__", "__doc__"))
@@ -204,12 +206,12 @@ def _reduce_file(file: io.IOBase) -> Any:
         if file is getattr(sys, name):
             return getattr, (sys, name)
     if type(file) is io.TextIOWrapper and not file.closed:
-        raise PicklingError("an open file does not travel: open it in the worker")
+        raise PicklingError("an open file cannot be sent: open it in the worker")
     return NotImplemented
 
 
 def _is_pickled_by_code_of_main(value: Any) -> bool:
-    """Whether a class says how its instances are pickled, and they are to be found in the main program."""
+    """Return whether an object of ``__main__`` defines its own pickling."""
     kind: Any = type(value)
     return (
         (kind.__reduce_ex__ is not object.__reduce_ex__ or kind.__reduce__ is not object.__reduce__)
@@ -222,7 +224,7 @@ def _reduce_its_own_way(value: Any) -> Any:
     reduced = value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
     if isinstance(reduced, str):
         raise PicklingError(
-            f"it is pickled by its name, {reduced!r} in {_MAIN}, which workers do not have; "
-            "put it into a module that they can import"
+            f"it is pickled by its name, {reduced!r} in {_MAIN}, which workers do not have: "
+            "move it into a module that they can import"
         )
     return reduced

@@ -1,8 +1,8 @@
-"""How sources travel to spawned workers; forked ones have them already. The names follow ``nvidia.dali.pickling`` 1.53.
+"""Pickling of sources for spawned workers; forked workers have them already. The names follow ``nvidia.dali.pickling`` 1.53.
 
-By default what workers cannot import travels with its code, see `dali_like.sources.by_value`. Users may give `Pipeline` a
-pickler of their own as ``py_callback_pickler``. What that makes is packed once more, together with its ``loads``, so that in
-the worker ``pickle.loads`` reads every source, whoever has pickled it.
+By default, objects that workers cannot import travel with their code, see `dali_like.sources.by_value`. Users may pass
+`Pipeline` their own pickler as ``py_callback_pickler``. Its result is pickled again, together with its ``loads``: in the
+worker, ``pickle.loads`` reads every source.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dali_like.sources.introspection import parts_of
 
 __all__ = ["pickle_by_value"]
 
-#: How deep in a source one looks for what cannot be pickled. That may be its depth.
+#: Depth of the search in a source for an object that cannot be pickled.
 _DEPTH = 50
 
 _REMEDY = (
-    "Make it in the worker instead (in worker_setup, in __setstate__ or at the first call), or use py_start_method='fork'"
+    "Create it in the worker instead (in worker_setup, in __setstate__ or at the first call), or use py_start_method='fork'"
 )
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -37,12 +37,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def pickle_by_value(function: _Function) -> _Function:
     """Let a function of a module travel to spawned workers with its code, as if it were defined in ``__main__``.
 
-    Workers then need not be able to import its module, and see it as it is now. The functions of the module that it calls
-    travel by name, unless they are decorated, too. For the default pickler; one given as ``py_callback_pickler`` decides for
-    itself.
+    Workers then need not be able to import its module, and see the function as it is now. Other functions of the module
+    travel by name, unless they are decorated, too. This affects the default pickler only.
 
     Raises:
-        ArgumentTypeError: it is not a plain function.
+        ArgumentTypeError: `function` is not a plain function.
 
     >>> @pickle_by_value
     ... def callback(info):
@@ -56,7 +55,7 @@ def pickle_by_value(function: _Function) -> _Function:
 
 @dataclass(frozen=True)
 class CallbackPickler:
-    """A pickler of the user's own, with its keyword arguments."""
+    """A user's pickler, with its keyword arguments."""
 
     dumps: Callable[[Any], Any]
     loads: Callable[[Any], Any]
@@ -66,7 +65,7 @@ def make_callback_pickler(value: Any) -> CallbackPickler:
     """Check the argument ``py_callback_pickler`` of a pipeline.
 
     Raises:
-        ArgumentError: it is neither a pickler nor a tuple of one and its keyword arguments.
+        ArgumentError: it is not a pickler, nor a tuple of one and its keyword arguments.
     """
     pickler, *keywords = value if isinstance(value, (tuple, list)) and value and not _is_pickler(value) else (value,)
     if not _is_pickler(pickler) or len(keywords) > 2 or not all(map(_are_keywords, keywords)):
@@ -87,7 +86,7 @@ def _are_keywords(value: Any) -> bool:
 
 
 class _Packed:
-    """What a pickler has made of an object. Unpickling it gives the object."""
+    """The result of a user's pickler for an object. Unpickling it gives the object."""
 
     def __init__(self, pickler: CallbackPickler, value: Any) -> None:
         self._loads = pickler.loads
@@ -106,20 +105,20 @@ def dumps(
     remedy: str = _REMEDY,
     inherits: bool = True,
 ) -> PickledSource:
-    """Pickle what a source consists of, all together: what two of them share is shared afterwards, too.
+    """Pickle the parts of a source together, so that objects shared by two parts stay shared.
 
-    Large arrays stay apart, so that workers can share them. A pickler of the user's own puts them into what it makes.
+    Large arrays travel out of band: workers share them. A user's pickler includes them in its result.
 
     Args:
-        parts: what to pickle, by how messages call it, the source first. Unpickling gives a tuple of the values.
-        name: how messages call the source.
-        pickler: the user's own; None: the default one.
-        innards: what messages speak of instead of the parts, where those are not the user's.
-        remedy: what messages say that the user may do.
-        inherits: whether it goes to processes of this machine, which inherit what `multiprocessing` has made.
+        parts: the parts by their names in messages, the source first. Unpickling gives a tuple of the values.
+        name: name of the source in messages.
+        pickler: the user's pickler; None: the default one.
+        innards: parts to name in messages, if the actual parts are not the user's objects.
+        remedy: advice at the end of messages.
+        inherits: whether the receivers are processes of this machine, which inherit primitives of `multiprocessing`.
 
     Raises:
-        PicklingError: it cannot be pickled; the message names the innermost part that refuses.
+        PicklingError: a part cannot be pickled; the message names its innermost part that refuses.
     """
     dump = functools.partial(_dump, inherits=inherits)
     try:
@@ -144,7 +143,7 @@ def _dump(value: Any, *, inherits: bool) -> PickledSource:
 
 def _pack(pickler: CallbackPickler, source: Any, *others: Any) -> Any:
     if all(part is None or isinstance(part, str) for part in others):
-        return (_Packed(pickler, source), *others)  # as in DALI, whose picklers see the callback alone
+        return (_Packed(pickler, source), *others)  # as in DALI: picklers see the callback only
     return _Packed(pickler, (source, *others))
 
 
@@ -158,14 +157,17 @@ def _find_culprit(parts: dict[str, Any], pickler: CallbackPickler | None, dump: 
 
 
 class _CulpritSearch:
-    """Finds what it is that cannot be pickled, by the user's pickler or by value: some picklers refuse all but sources."""
+    """Finds the object that refuses to be pickled, by the user's pickler and by value.
+
+    A value passes if one of the two ways accepts it: some picklers refuse everything but sources.
+    """
 
     def __init__(self, ways: list[Callable[[Any], Any]]) -> None:
         self._ways = ways
         self._seen: dict[int, Any] = {}
 
     def find(self, value: Any, path: str, depth: int) -> tuple[str, Any] | None:
-        """The innermost part of a value that refuses, and how one gets there; None if that is not within this value."""
+        """Return the innermost part of a value that refuses, with its path; None if it lies outside of this value."""
         self._seen[id(value)] = value
         is_victim = False
         for step, part in _parts_of(value):
@@ -176,12 +178,12 @@ class _CulpritSearch:
             found = None if id(part) in self._seen else self.find(part, path + step, depth - 1)
             if found is not None:
                 return found
-            is_victim = True  # of what refers to it
+            is_victim = True  # a part refuses, because it refers back to an outer object
         return None if is_victim and _can_be_reduced(value) else (path, value)
 
     def can_be_pickled(self, value: Any) -> bool:
         for dump in self._ways:
-            with contextlib.suppress(Exception):  # whatever a user's class does when pickled
+            with contextlib.suppress(Exception):  # pickling a user's class may raise anything
                 dump(value)
                 return True
         return False
@@ -189,16 +191,16 @@ class _CulpritSearch:
 
 def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     if type(value).__module__.startswith("multiprocessing."):
-        return  # what refuses in it is not what the user has made
-    with contextlib.suppress(Exception):  # objects may say anything of themselves, or refuse to
+        return  # its parts are not the user's objects
+    with contextlib.suppress(Exception):  # attributes of user objects may raise anything
         yield from parts_of(value)
         yield ".__class__", type(value)
 
 
 def _can_be_reduced(value: Any) -> bool:
-    """Whether it is not the value itself that refuses."""
+    """Return whether the value itself can be reduced."""
     try:
         value.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-    except Exception:  # see above
+    except Exception:  # as above
         return False
     return True

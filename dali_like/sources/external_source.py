@@ -1,4 +1,4 @@
-"""External sources: what users may say of one, and what of it the graph knows."""
+"""External sources: the options of ``fn.external_source``, and the checked source as the graph knows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dali_like.sources.sharding import Division, Rest, Shard
 
 
 class SourceOptions(TypedDict, total=False):
-    """The keyword arguments of ``fn.external_source``; see there."""
+    """The keyword arguments of ``fn.external_source``, described there. This is the only list of them."""
 
     cycle: bool | str | None
     name: str | None
@@ -45,58 +45,42 @@ class SourceOptions(TypedDict, total=False):
     shard_rest: str | None
 
 
-class SourceArguments(NamedTuple):
-    """The keyword arguments of ``fn.external_source``, with their defaults."""
+#: The defaults that are not None.
+_DEFAULTS: SourceOptions = {
+    "device": "cpu",
+    "batch": True,
+    "repeat_last": False,
+    "preserve": False,
+    "on_error": "raise",
+    "sharded": False,
+}
 
-    cycle: bool | str | None = None
-    name: str | None = None
-    device: str = "cpu"
-    layout: str | Sequence[str] | None = None
-    dtype: Any = None
-    ndim: int | Sequence[int] | None = None
-    cuda_stream: Any = None
-    use_copy_kernel: bool | None = None
-    blocking: bool | None = None
-    batch: bool | None = True
-    repeat_last: bool = False
-    parallel: bool | None = None
-    no_copy: bool | None = None
-    prefetch_queue_depth: int | None = None
-    bytes_per_sample_hint: int | None = None
-    batch_info: bool | None = None
-    preserve: bool = False
-    on_error: str | Callable[[Any, Exception], Any] = "raise"
-    worker_setup: Callable[[], Any] | None = None
-    worker_teardown: Callable[[], Any] | None = None
-    size: int | None = None
-    last_batch_policy: str | LastBatch | None = None
-    sharded: bool = False
-    concurrency: int | None = None
-    shard: str | None = None
-    shard_id: int | None = None
-    num_shards: int | None = None
-    shard_rest: str | None = None
+
+def default_options() -> SourceOptions:
+    """Return all options with their defaults."""
+    defaults: Any = {**dict.fromkeys(SourceOptions.__annotations__), **_DEFAULTS}
+    return defaults  # type: ignore[no-any-return]
 
 
 class ExternalSource(NamedTuple):
-    """An external source as the graph knows it.
+    """An external source as the graph knows it. Built with keywords by `dali_like.sources.source_checks`.
 
     Attributes:
-        name: how messages call it.
-        key: the name that the user has given it, if any.
-        kind: what the user's source is; None for an input that the user feeds.
-        num_outputs: as the user has said it.
-        declared: what the user has said about the outputs.
-        layouts: the layout of each output; empty strings where none was given.
-        objects: for each output, whether it is of Python objects.
-        batch: whether the source makes batches, rather than samples.
+        name: its name in messages.
+        key: the name given by the user, if any.
+        kind: the kind of the user's source; None for an input that the user feeds.
+        num_outputs: the number of outputs, as given.
+        declared: the declared schema of each output.
+        layouts: the layout of each output; an empty string if none was given.
+        objects: for each output, whether it holds Python objects; empty if none does.
+        batch: whether the source returns batches rather than samples.
         parallel: whether worker processes call the source.
-        sharded: whether each of them walks through an iterable of its own.
-        length: how many samples, or batches, an epoch has, of all shards together; None if that is not known.
-        last_batch: what becomes of an incomplete batch.
-        shard: which part of the epoch is this process's; None: all of it.
-        rest: what becomes of what does not divide evenly among the shards.
-        arguments: all else that the user has said.
+        sharded: whether each worker iterates its own iterable.
+        length: samples or batches in an epoch, of all shards together; None if unknown.
+        last_batch: the treatment of an incomplete batch.
+        shard: the part of the epoch that this process delivers; None: all of it.
+        rest: the treatment of samples that do not divide evenly among the shards.
+        options: all options as given, with their defaults.
     """
 
     name: str
@@ -113,29 +97,29 @@ class ExternalSource(NamedTuple):
     last_batch: LastBatch
     shard: Shard | None
     rest: Rest
-    arguments: SourceArguments
+    options: SourceOptions
 
     @property
     def persists(self) -> bool:
-        """Whether an epoch begins where the one before has left off."""
+        """Whether an epoch continues where the one before has ended."""
         return self.kind is None or self.kind.persists
 
     @property
     def may_be_on_gpu(self) -> bool:
-        """Whether its arrays may be on the GPU already."""
-        return self.arguments.device == "gpu" and not self.parallel
+        """Whether the source may return arrays on the GPU."""
+        return self.options["device"] == "gpu" and not self.parallel
 
     @property
     def prefetch_queue_depth(self) -> int:
         """Batches computed ahead on top of the pipeline's own depth."""
-        return (self.arguments.prefetch_queue_depth or 1) if self.parallel else 0
+        return (self.options["prefetch_queue_depth"] or 1) if self.parallel else 0
 
     def is_object(self, output: int) -> bool:
-        """Whether an output is of Python objects."""
+        """Return whether an output holds Python objects."""
         return bool(self.objects) and self.objects[output]
 
     def sizes(self, batch_size: int) -> Sizes | None:
-        """The batches of an epoch, if their number is known."""
+        """Return the number and sizes of the batches of an epoch, if the number is known."""
         if self.length is None:
             return None
         if (division := self._division(batch_size)) is not None:
@@ -147,8 +131,13 @@ class ExternalSource(NamedTuple):
         return Sizes(full, batch_size) if self.last_batch is LastBatch.DROP or not rest else Sizes(full + 1, rest)
 
     def source(self, batch_size: int, seeds: tuple[int, int]) -> Source:
-        """What the engine calls."""
-        kind, arguments = self.kind, self.arguments
+        """Return the source as the engine calls it.
+
+        Args:
+            batch_size: samples in a batch.
+            seeds: the seed of the pipeline and the number of the source, for `SampleInfo.rng`.
+        """
+        kind, options = self.kind, self.options
         assert kind is not None
         batch = self.batch
         division = self._division(batch_size)
@@ -163,12 +152,12 @@ class ExternalSource(NamedTuple):
             self.num_outputs,
             batch=batch,
             in_order=kind.in_order,
-            concurrency=(arguments.concurrency or batch_size) if kind.is_async else None,
+            concurrency=(options["concurrency"] or batch_size) if kind.is_async else None,
             last_batch=self.last_batch,
             objects=self.objects,
-            on_error=arguments.on_error,
-            worker_setup=arguments.worker_setup,
-            worker_teardown=arguments.worker_teardown,
+            on_error=options["on_error"],
+            worker_setup=options["worker_setup"],
+            worker_teardown=options["worker_teardown"],
             seeds=seeds,
             takes_gpu=self.may_be_on_gpu,
             layouts=self.layouts,
@@ -176,7 +165,7 @@ class ExternalSource(NamedTuple):
         )
 
     def _division(self, batch_size: int) -> Division | None:
-        """What the shard has of an epoch whose length is known; None where there are no shards."""
+        """Return the shard's part of an epoch of known length; None without shards."""
         if self.shard is None or self.length is None:
             return None
         return Division(self.length, 1 if self.batch else batch_size, self.shard, self.rest)

@@ -1,10 +1,10 @@
-"""What a fork does not carry over: warnings for sources that hold such things.
+"""Warnings for sources that hold objects which do not survive a fork: locked locks, open files, connections, threads.
 
-A forked worker has its own copy of a lock, which nobody will ever unlock; a share in a file's position and in a connection;
-and none of the parent's threads. None of that need be wrong, but it often is, and shows as a hang or as mixed-up data.
+A forked worker has its own copy of a lock, which stays locked; it shares file positions and connections with the parent; and
+it has none of the parent's threads. The result is often a hang or mixed-up data.
 
-Nor does it carry over what a local class is. Objects of such a class come back from a worker by value, together with the
-class; they are objects of the program's own class only if cloudpickle has given that an identity before the fork.
+Local classes need care as well. Their objects come back from a worker by value, together with the class. They are instances
+of the program's own class only if cloudpickle has given the class an identity before the fork.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from dali_like.sources.introspection import parts_of
 if TYPE_CHECKING:
     from dali_like.sources.external_source import ExternalSource
 
-#: How deep into a source one looks, and at how many parts of each thing: enough for its attributes and their attributes.
+#: Depth of the search, and parts per object: enough for attributes and their attributes.
 _DEPTH = 3
 _PARTS = 200
 
 
 def warn_of_fork_hazards(sources: Iterable[ExternalSource]) -> None:
-    """Warn of what in sources will not work as expected in forked workers."""
+    """Warn of objects in sources that do not work as expected in forked workers."""
     for source in sources:
         assert source.kind is not None
         for hazard in fork_hazards(source.kind.callback):
             warn(
-                f"{source.name} does not fork well: {hazard}. Make it in the worker, at the first call, or use "
+                f"{source.name} does not fork well: {hazard}. Create it in the worker, at the first call, or use "
                 "py_start_method='spawn'",
                 RuntimeWarning,
             )
 
 
 def announce_local_classes(sources: Iterable[ExternalSource]) -> None:
-    """Give an identity to the local classes that sources may make objects of, before workers are forked."""
+    """Give an identity to the local classes of sources of Python objects, before workers are forked."""
     for source in sources:
         if any(source.objects) and source.kind is not None:
             announce_local_classes_of(source.kind.callback)
 
 
 def announce_local_classes_of(value: Any) -> None:
-    """Give an identity to the local classes that something may make objects of, before workers are forked."""
+    """Give an identity to the local classes that a value refers to, before workers are forked."""
     for kind in _local_classes(value, _DEPTH, set()):
-        with contextlib.suppress(Exception):  # one that cannot be pickled fails where its objects are
+        with contextlib.suppress(Exception):  # a class that cannot be pickled fails later, with its objects
             cloudpickle.dumps(kind)
 
 
@@ -66,14 +66,14 @@ def _local_classes(value: Any, depth: int, seen: set[int]) -> Iterator[type]:
         yield kind
     if depth and not isinstance(value, (type, types.ModuleType)):
         parts: list[tuple[str, Any]] = []
-        with contextlib.suppress(Exception):  # objects may say anything of themselves, or refuse to
+        with contextlib.suppress(Exception):  # attributes of user objects may raise anything
             parts = list(itertools.islice(parts_of(value), _PARTS))
         for step, part in parts:
             yield from _local_classes(part, depth - bool(step), seen)
 
 
 def fork_hazards(source: Any) -> list[str]:
-    """What in a source will not work as expected in a forked worker, each in a sentence."""
+    """Return the hazards of a source in a forked worker, one clause each."""
     return list(_search(source, "source", _DEPTH, set()))
 
 
@@ -84,7 +84,7 @@ def _search(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[str]:
     try:
         problem = _problem(value)
         parts = list(itertools.islice(parts_of(value), _PARTS))
-    except Exception:  # objects may say anything of themselves, or refuse to
+    except Exception:  # attributes of user objects may raise anything
         return
     if problem is not None:
         yield f"{path} is {problem}"
@@ -95,14 +95,14 @@ def _search(value: Any, path: str, depth: int, seen: set[int]) -> Iterator[str]:
 
 def _problem(value: Any) -> str | None:
     if isinstance(value, (type(threading.Lock()), type(threading.RLock()))):
-        # A lock of another thread cannot be told from one of this thread; a free one is harmless.
+        # The owner of a lock is unknown. A free lock is harmless.
         if isinstance(value, type(threading.Lock())) and value.locked():
-            return "a locked lock, which stays locked in the workers for ever"
+            return "a locked lock, which stays locked in the workers forever"
     elif isinstance(value, threading.Thread):
         if value.is_alive():
             return "a running thread, which does not run in the workers"
     elif isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
-        # Everybody shares these, knowingly.
+        # Sharing these is normal.
         streams = (sys.stdin, sys.stdout, sys.stderr, sys.__stdin__, sys.__stdout__, sys.__stderr__)
         if not value.closed and not any(value is stream for stream in streams):
             return "an open file, whose position all workers share"

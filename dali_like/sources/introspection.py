@@ -1,4 +1,4 @@
-"""Looking into a user's source: what it consists of, as far as pickle and fork are concerned."""
+"""The parts of a user's source, for messages about pickling and for warnings about forks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from types import CodeType, MemberDescriptorType
 from typing import Any
 
-#: The names of global variables in code that has been looked into: that takes long, and each epoch of a loader looks again.
+#: Cache of the names of global variables by code: each epoch of a loader asks again, and the search is slow.
 _names: weakref.WeakKeyDictionary[CodeType, tuple[str, ...]] = weakref.WeakKeyDictionary()
 
 
 def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """The parts of a value, each with what one appends to the value's name to get there."""
+    """Yield the parts of a value, each with the suffix to append to the name of the value."""
     if inspect.ismethod(value):
         yield ".__self__", value.__self__
     elif inspect.isfunction(value):
@@ -32,7 +32,7 @@ def parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         for name, default in (*zip(names[::-1], defaults[::-1], strict=False), *(value.__kwdefaults__ or {}).items()):
             yield f" -> {name}", default
     elif type(value).__module__.startswith("dali_like."):
-        # What a user's source is wrapped in, which is not for the user to know.
+        # A wrapper around the user's source: messages do not mention it.
         for part in value if isinstance(value, tuple) else getattr(value, "__dict__", {}).values():
             yield "", part
     elif isinstance(value, functools.partial):
@@ -65,7 +65,7 @@ def _attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _global_names(code: CodeType) -> tuple[str, ...]:
-    """The names of global variables in a function's code, and in that of the functions and classes in it."""
+    """Return the names of global variables used by code, including nested functions and classes."""
     if code not in _names:
         _names[code] = tuple(dict.fromkeys(_names_in(code)))
     return _names[code]

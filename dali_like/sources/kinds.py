@@ -1,8 +1,7 @@
-"""The kinds of sources that users give, made into the one kind that the engine knows.
+"""The kinds of user sources: callables, iterables and generator functions, and their conversion for the engine.
 
-What is a callable, what an iterable, and what may be done with each, follows ``nvidia.dali`` 1.53: an object that can be
-iterated is an iterable, even if it can be called; an array is an iterable of its rows; a generator function is called for
-its items.
+The distinction follows ``nvidia.dali`` 1.53: an object that can be iterated is an iterable, even if it can be called; an
+array is an iterable of its rows; a generator function is called for its items.
 """
 
 from __future__ import annotations
@@ -17,20 +16,20 @@ from dali_like.engine.worker.streams import Grouped, Stream, Walk
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.sources.sharding import Division, Padded
 
-#: What ``cycle`` may be, by what it means.
+#: The values of ``cycle``, with their normalized forms.
 _CYCLES: dict[Any, str | None] = {None: None, False: "no", "no": "no", True: "quiet", "quiet": "quiet", "raise": "raise"}
 
 
 class Kind(NamedTuple):
-    """What the engine is told of a user's source.
+    """A user's source, as the engine needs it.
 
     Attributes:
-        callback: what it calls.
+        callback: the function that the engine calls.
         in_order: see `dali_like.engine.worker.source.Source`.
-        persists: whether an epoch begins where the one before has left off.
+        persists: whether an epoch continues where the one before has ended.
         is_async: whether the callback is a coroutine function.
-        ignores_info: whether it is called without being told what to make.
-        length: how many samples or batches an epoch has; None if that is not known.
+        ignores_info: whether the user's function takes no argument.
+        length: samples or batches in an epoch; None if unknown.
     """
 
     callback: Callable[[Any], Any]
@@ -42,15 +41,15 @@ class Kind(NamedTuple):
 
 
 class Use(NamedTuple):
-    """How a source is to be used.
+    """The intended use of a source.
 
     Attributes:
-        label: how messages call it.
-        batch: batch by batch, or sample by sample.
+        label: name of the source in messages.
+        batch: whether it returns batches rather than samples.
         batch_info: whether a callable gets a BatchInfo rather than the number of the iteration.
-        parallel: in workers.
-        sharded: whether each worker walks through an iterable of its own.
-        cycle: what happens at the end of an iterable.
+        parallel: whether workers call it.
+        sharded: whether each worker iterates its own iterable.
+        cycle: the treatment of the end of an iterable; see `check_cycle`.
     """
 
     label: str
@@ -62,10 +61,10 @@ class Use(NamedTuple):
 
 
 def check_cycle(cycle: Any) -> str | None:
-    """``cycle`` in one of its schemas.
+    """Return the normalized form of ``cycle``: None, "no", "quiet" or "raise".
 
     Raises:
-        ArgumentError: it has none of them.
+        ArgumentError: `cycle` has another value.
     """
     try:
         return _CYCLES[cycle]
@@ -74,17 +73,17 @@ def check_cycle(cycle: Any) -> str | None:
 
 
 def kind_of(source: Any, use: Use) -> Kind:
-    """What a source is.
+    """Return the kind of a source.
 
     Raises:
-        ArgumentError, DefinitionError: it is nothing that can be used that way.
+        ArgumentError, DefinitionError: the source cannot be used that way.
     """
     if _is_generator_function(source) or is_iterable(source):
         return _iterable_kind(source, use)
     if use.cycle is not None:
         raise ArgumentError(f"{use.label}: `cycle` can only be specified if `source` is iterable")
     if use.sharded:
-        raise ArgumentError(f"{use.label}: sharded=True is for iterables; a callable is told what to make")
+        raise ArgumentError(f"{use.label}: sharded=True is for iterables: leave it out for a callable")
     if not callable(source):
         raise DefinitionError(
             f"{use.label}: the `source` must be callable, iterable or a parameterless generator function, not a "
@@ -98,32 +97,34 @@ def kind_of(source: Any, use: Use) -> Kind:
 
 
 def is_iterable(source: Any) -> bool:
-    """Whether a source is walked through rather than called."""
+    """Return whether a source is iterated rather than called."""
     kind = type(source)
     return isinstance(source, Iterable) or (hasattr(kind, "__getitem__") and not isinstance(source, type))
 
 
 def is_async(function: Any) -> bool:
-    """Whether a function, or an object that can be called, is a coroutine function."""
+    """Return whether a function or a callable object is a coroutine function."""
     while isinstance(function, functools.partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(_call_of(function))
 
 
 def _ways_out(iterable: Any) -> str:
-    """How workers can share the samples of an iterable all the same."""
+    """Return advice on dividing the samples of an iterable among workers, for a message."""
     if is_iterable(iterable) and callable(iterable):
-        return "It is walked through, since it has __iter__ or __getitem__; to have it called: source=yours.__call__"
+        return "It is iterated because it has __iter__ or __getitem__; to have it called, pass source=yours.__call__"
     if hasattr(iterable, "__getitem__") and hasattr(iterable, "__len__"):
-        return "To divide its samples among the workers: source=lambda info: dataset[info.idx_in_epoch], size=len(dataset)"
-    return "Or let each worker walk through samples of its own: sharded=True"
+        return (
+            "To divide its samples among the workers, pass source=lambda info: dataset[info.idx_in_epoch], size=len(dataset)"
+        )
+    return "Or let each worker iterate its own samples: pass sharded=True"
 
 
 def _iterable_kind(source: Any, use: Use) -> Kind:
     is_function = not is_iterable(source)
     what = "a generator function" if is_function else "an iterable"
     if is_function and not _accepts(inspect.signature(source), 0):
-        raise DefinitionError(f"{use.label} is a generator function with arguments; it is called without any")
+        raise DefinitionError(f"{use.label} is a generator function with arguments: bind them with functools.partial")
     if use.parallel and not use.batch and not use.sharded:
         raise DefinitionError(
             f"{use.label}: Parallel external source with {what} must be run in a batch mode (specify `batch=True` in the "
@@ -134,7 +135,7 @@ def _iterable_kind(source: Any, use: Use) -> Kind:
             f"{use.label}: Cannot cycle through a generator. If it comes from a generator function, pass that function "
             "instead"
         )
-    persists = use.cycle == "no" or _cannot_begin_anew(source)
+    persists = use.cycle == "no" or _cannot_restart(source)
     walk = Walk(source, is_function=is_function, endless=use.cycle == "quiet")
     length = None if persists or use.cycle == "quiet" else _length_of(source)
     owner = source if knows_its_state(source) else None
@@ -150,7 +151,7 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
         callback = callback if owner is None else Remembered(callback, owner)
         return Kind(callback, is_async=is_async(source), ignores_info=ignores_info, length=_length_of(source))
 
-    told = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
+    argument = "the SampleInfo" if not use.batch else "the BatchInfo" if use.batch_info else "the number of the batch"
     try:
         signature = inspect.signature(source)
     except (TypeError, ValueError):  # some built-in functions have none
@@ -159,23 +160,23 @@ def _callable_kind(source: Callable[..., Any], use: Use) -> Kind:
         return kind(_WithIteration(source) if use.batch and not use.batch_info else source)
     if not _accepts(signature, 0):
         raise DefinitionError(
-            f"{use.label} has the signature {signature}; a source is called with one positional argument, {told}"
+            f"{use.label} has the signature {signature}; a source is called with one positional argument, {argument}"
         )
     if use.parallel:
         raise DefinitionError(
-            f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {told}, so that each "
-            "worker can be told what to make"
+            f"{use.label} takes no argument; with parallel=True the source must accept exactly one, {argument}, because any "
+            "worker may compute any sample"
         )
     if is_async(source) and not use.batch:
         raise DefinitionError(
-            f"{use.label} takes no argument, and is a coroutine function; since several samples are made at once, it must "
-            f"be told which, by {told}"
+            f"{use.label} takes no argument and is a coroutine function; several calls run at once, so it must accept "
+            f"{argument}"
         )
     return kind(_IgnoreInfo(source), ignores_info=True)
 
 
 class _IgnoreInfo:
-    """A source that takes no argument, as one that does."""
+    """Adapts a source without arguments: ignores the argument."""
 
     def __init__(self, source: Callable[[], Any]) -> None:
         self.source = source
@@ -185,7 +186,7 @@ class _IgnoreInfo:
 
 
 class _WithIteration:
-    """A source that is given the number of the iteration, as one that is given the BatchInfo."""
+    """Adapts a source that takes the number of the iteration: passes it from the BatchInfo."""
 
     def __init__(self, source: Callable[[int], Any]) -> None:
         self.source = source
@@ -195,14 +196,14 @@ class _WithIteration:
 
 
 def grouped(kind: Kind, size: int, num_outputs: int | None, *, drop_last: bool) -> Kind:
-    """A kind of iterable of samples, as one of batches."""
+    """Group the samples of an iterable into batches."""
     assert isinstance(kind.callback, Stream)
     walk = Grouped(kind.callback.begin, size, num_outputs, drop_last=drop_last)
-    return Kind(Stream(walk, once=kind.persists), kind.in_order, kind.persists)
+    return Kind(Stream(walk, once=kind.persists), in_order=kind.in_order, persists=kind.persists)
 
 
 def padded(kind: Kind, division: Division) -> Kind:
-    """A kind that begins again where it is asked for more items than there are."""
+    """Repeat the first items of a source beyond the end of its epoch."""
     if isinstance(kind.callback, Stream):
         kind.callback.length = division.length
         return kind
@@ -210,7 +211,7 @@ def padded(kind: Kind, division: Division) -> Kind:
 
 
 def _knower(source: Any) -> Any:
-    """What knows the state of a callable: itself, or the object that it is a method of; None if nobody does."""
+    """Return the object with the state of a callable: itself, or the object of the method; None if there is none."""
     return next(filter(knows_its_state, (source, getattr(source, "__self__", None))), None)
 
 
@@ -219,15 +220,15 @@ def _is_generator_function(source: Any) -> bool:
 
 
 def _call_of(source: Any) -> Any:
-    """What runs when an object of a Python class is called."""
+    """Return the function behind a callable object."""
     return type(source).__dict__.get("__call__") or getattr(type(source), "__call__", None)  # noqa: B004
 
 
-def _cannot_begin_anew(source: Any) -> bool:
-    """Whether what has been taken from an iterable is gone.
+def _cannot_restart(source: Any) -> bool:
+    """Return whether an iterable cannot be iterated twice.
 
-    That holds for generators and for the iterators of the interpreter. One whose class has a method ``__iter__`` of its own
-    may well begin anew when it is asked for its iterator, as those in DALI's examples do.
+    That holds for generators and for the iterators of the interpreter. An iterator whose class defines ``__iter__`` may
+    restart there, as in DALI's examples.
     """
     if not isinstance(source, Iterator):
         return False

@@ -1,4 +1,4 @@
-"""Which of several processes this one is: as the user says, as the frameworks know, or as the launcher has said."""
+"""The rank of this process: given by the user, known to a framework, or set by the launcher."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dali_like.sources.sharding import ALONE, Rest, Shard
 
 __all__ = ["choose_shard", "detect_shard"]
 
-#: What launchers say of a process: its rank, and of how many. MPI comes before Slurm, which may have started ``mpirun``.
+#: Environment variables of launchers: rank and number of ranks. MPI comes before Slurm, which may have started ``mpirun``.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -23,16 +23,16 @@ _VARIABLES = (
 
 
 def choose_shard(shard: Any, shard_id: Any, num_shards: Any, rest: Any) -> tuple[Shard | None, Rest]:
-    """The shard that the arguments of a source name, None where they name none; and what becomes of what is left over.
+    """Return the shard of a source, or None; and the treatment of the samples left over.
 
     Args:
-        shard: "auto", for what `detect_shard` finds; or None.
-        shard_id, num_shards: which, of how many; or None.
+        shard: "auto", to use `detect_shard`; or None.
+        shard_id, num_shards: the number of the shard, and the number of shards; or None.
         rest: the value of a `Rest`; None: "drop".
 
     Raises:
-        ArgumentError: there is no such shard, or no such rest.
-        ArgumentClashError: only one of two numbers is given; or they are given, and "auto"; or there is a rest of nothing.
+        ArgumentError: a value is out of range or unknown.
+        ArgumentClashError: only one of the two numbers is given; or both and "auto"; or a rest without shards.
     """
     if (shard_id is None) != (num_shards is None):
         raise ArgumentClashError(f"shard_id and num_shards belong together; got {shard_id!r} and {num_shards!r}")
@@ -42,26 +42,26 @@ def choose_shard(shard: Any, shard_id: Any, num_shards: Any, rest: Any) -> tuple
         names = ", ".join(repr(member.value) for member in Rest)
         raise ArgumentError(f"shard_rest must be one of {names}, not {rest!r}")
     if shard is not None and shard_id is not None:
-        raise ArgumentClashError('shard="auto" finds out shard_id and num_shards; give either it or them')
+        raise ArgumentClashError('shard="auto" detects shard_id and num_shards: pass either it or them')
     chosen: Shard | None = None
     if shard is not None:
         chosen = detect_shard()
     elif shard_id is not None:
         chosen = _checked(not_negative("shard_id", shard_id), positive("num_shards", num_shards), "shard_id", "num_shards")
     elif rest is not None:
-        raise ArgumentClashError('shard_rest is for shards: give shard="auto", or shard_id and num_shards')
+        raise ArgumentClashError('shard_rest is for shards: pass shard="auto", or shard_id and num_shards')
     return chosen, Rest(rest or "drop")
 
 
 def detect_shard() -> Shard:
-    """Which rank this process is, and of how many.
+    """Return the rank of this process, and the number of ranks.
 
-    From torch.distributed, or else JAX, if this process has initialised them; else from the first pair of variables that the
-    environment has: RANK and WORLD_SIZE (torchrun), OMPI_COMM_WORLD_* (Open MPI), PMI_* (MPICH, Intel MPI), SLURM_PROCID and
-    SLURM_NTASKS (srun). Where there is nothing of all that, the process is alone.
+    The sources are, in this order: torch.distributed or JAX, if this process has initialized them; the environment variables
+    RANK and WORLD_SIZE (torchrun), OMPI_COMM_WORLD_* (Open MPI), PMI_* (MPICH, Intel MPI), SLURM_PROCID and SLURM_NTASKS
+    (srun). Without any of them, the process is the only rank.
 
     Raises:
-        ArgumentError: a variable is set, and its partner is not; or one is no number, or none that goes with the other.
+        ArgumentError: only one variable of a pair is set, or its value is not a number or out of range.
     """
     return _of_torch() or _of_jax() or _of_environment(os.environ) or ALONE
 
@@ -74,7 +74,7 @@ def _of_torch() -> Shard | None:
 
 
 def _of_jax() -> Shard | None:
-    """What ``jax.distributed.initialize`` was told. To ask ``jax.process_index`` would begin to use the GPUs."""
+    """Return the arguments of ``jax.distributed.initialize``. Calling ``jax.process_index`` would initialize the GPUs."""
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if getattr(state, "client", None) is None:
         return None
@@ -85,7 +85,7 @@ def _of_environment(variables: Mapping[str, str]) -> Shard | None:
     for rank, size in _VARIABLES:
         if rank in variables:
             if size not in variables:
-                raise ArgumentError(f'shard="auto": {rank} is set in the environment, and {size} is not')
+                raise ArgumentError(f'shard="auto": {rank} is set in the environment, and {size} is not: set both')
             return _checked(_number(rank, variables), _number(size, variables), rank, size)
     return None
 
@@ -94,7 +94,7 @@ def _number(name: str, variables: Mapping[str, str]) -> int:
     try:
         return int(variables[name])
     except ValueError:
-        raise ArgumentError(f'shard="auto": {name} in the environment is no number, but {variables[name]!r}') from None
+        raise ArgumentError(f'shard="auto": {name} in the environment should be a number, not {variables[name]!r}') from None
 
 
 def _checked(shard_id: int, num_shards: int, id_name: str, count_name: str) -> Shard:

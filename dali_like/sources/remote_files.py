@@ -1,8 +1,8 @@
-"""Files that lie elsewhere, for coroutine functions as sources: in an object store, on an HTTP server, on any file system.
+"""Remote files for coroutine functions as sources: in an object store, on an HTTP server, or on any file system.
 
-fsspec reads them, tenacity says when to try again, and diskcache keeps what has come, all in the process that asks: the
-sources' workers. A `RemoteFiles` is what they are told; connections are opened in each process when it first reads, belong
-to its event loop, and end with it.
+fsspec reads the files, tenacity schedules retries, and diskcache caches the contents, all in the process that reads: the
+workers. A `RemoteFiles` describes the store and travels to the workers. Each process opens its own connections at its first
+read; they belong to its event loop and end with it.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ __all__ = ["RemoteFiles", "is_transient"]
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("dali_like.remote")  # its documented name
 
-#: The longest waits before the second, third, ... attempt are this much, twice as much, ...; they are random below that.
+#: Upper bound of the random wait before the second attempt; it doubles with each attempt.
 _FIRST_WAIT_S = 0.2
 _LONGEST_WAIT_S = 20.0
-#: Request timeout, too early, too many requests; and what servers say when they are overloaded, or restarted.
+#: Request timeout, too early, too many requests; and the answers of overloaded or restarting servers.
 _TRANSIENT_STATUSES = {408, 425, 429, 500, 502, 503, 504}
-#: Errors about the file and not the way to it, though of a kind that may be transient. HTTP servers say so by the status.
+#: Subclasses of OSError that concern the file rather than the connection. HTTP servers use the status instead.
 _LASTING_ERRORS = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-#: Errors of connections that are none of Python's, by the module that defines them.
+#: Connection errors that are not built-in exceptions, by the module that defines them.
 _CONNECTION_ERRORS = {
     "aiohttp": ("ClientConnectionError", "ClientPayloadError"),
     "botocore.exceptions": ("ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseStreamingError"),
 }
-#: How long a process waits for another one that writes into the cache, before it does without.
+#: Time that a process waits for another writer of the cache, before it does without.
 _CACHE_TIMEOUT_S = 10.0
 
 
 class RemoteFiles:
-    """The files below a URL, to be read by a coroutine function that is a source::
+    """The files below a URL, for a coroutine function that is a source::
 
         files = RemoteFiles("s3://bucket/train", cache_dir="/local/cache", cache_bytes=200 << 30)
         names = files.names("*.jpg")
@@ -56,26 +56,26 @@ class RemoteFiles:
         async def source(info):
             return await files.read(names[info.idx_in_epoch])
 
-    What fails for want of a connection, or because the server is busy, is tried again, after random waits that get longer
-    ("full jitter", https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/); see `is_transient`.
+    Reads that fail because of a lost connection or a busy server are retried after random, increasing waits ("full jitter",
+    https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/); see `is_transient`.
 
-    The cache is a directory that all processes of this machine may share, those of other programs too. It keeps what comes
-    first, until it is full: where an epoch has more than fits, making room for each new file would cost one that the next
-    epoch wants as much. It takes what is in it for what is in the store, so change names where contents change.
+    The cache is a directory that all processes of this machine may share, including other programs. It keeps the first files
+    until it is full, and evicts none: in epochs larger than the cache, eviction would remove files that the next epoch needs
+    as much. Cached contents are never compared with the store: change the name of a file when its contents change.
 
     Args:
-        url: of the folder, as fsspec takes it: ``s3://bucket/folder``, ``https://host/folder``, ``/folder``, ...
-        storage_options: for fsspec's file system: credentials, endpoints and the like.
-        attempts: how often to try, from 1 on.
-        timeout_s: how long one attempt may take.
-        cache_dir: where to keep what has been read; None keeps nothing. It must be the user's own: who can write there can
-            run code here.
-        cache_bytes: how much may be kept. Each process may exceed it by the one file that it is writing.
+        url: URL of the folder for fsspec: ``s3://bucket/folder``, ``https://host/folder``, ``/folder``, ...
+        storage_options: options of fsspec's file system, such as credentials and endpoints.
+        attempts: number of attempts, at least 1.
+        timeout_s: time limit of one attempt, in seconds.
+        cache_dir: directory of the cache; None: no cache. It must belong to the user: programs that can write there can run
+            code here.
+        cache_bytes: size limit of the cache. Each process may exceed it by the file that it is writing.
 
     Raises:
-        MissingExtraError: fsspec, tenacity or diskcache is not installed, or what fsspec needs for such URLs.
-        ArgumentError: an argument is out of range, fsspec knows no such URLs, only one of those of the cache is given, or
-            the cache is damaged.
+        MissingExtraError: fsspec, tenacity, diskcache or the package that fsspec needs for the URL is not installed.
+        ArgumentError: an argument is out of range, fsspec does not know the protocol, only one argument of the cache is
+            given, or the cache is damaged.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class RemoteFiles:
         if not timeout_s > 0:
             raise ArgumentError(f"timeout_s must be a positive number of seconds, not {timeout_s!r}")
         if (cache_dir is None) != (cache_bytes is None):
-            raise ArgumentError("cache_dir and cache_bytes go together: where to keep files, and how many bytes of them")
+            raise ArgumentError("cache_dir and cache_bytes go together: pass both, or neither")
         optional("tenacity", "RemoteFiles", "remote")
         self.url = url.rstrip("/")
         self._options = dict(storage_options or {})
@@ -103,18 +103,18 @@ class RemoteFiles:
         self._sessions: dict[asyncio.AbstractEventLoop, _Session] = {}
 
     async def read(self, name: str, start: int | None = None, stop: int | None = None) -> NDArray[np.uint8]:
-        """A file, or a part of it.
+        """Return a file, or a part of it.
 
         Args:
-            name: of the file, below the URL.
-            start, stop: which bytes, from 0 on; None is the beginning, or the end.
+            name: name of the file, below the URL.
+            start, stop: range of bytes, from 0 on; None: the beginning, or the end.
 
         Returns:
-            The bytes, of shape (number of bytes,). They may not be written to.
+            The bytes, of shape (number of bytes,) and dtype uint8, read-only.
 
         Raises:
-            IncompleteReadError: there are fewer bytes than asked for, or the server does not serve parts.
-            Exception: what the store's file system raises, FileNotFoundError say; if it is transient, that of the last
+            IncompleteReadError: the file has fewer bytes, or the server does not serve parts.
+            Exception: an exception of the file system, such as FileNotFoundError; a transient one only after the last
                 attempt.
         """
         session = self._session()
@@ -126,10 +126,10 @@ class RemoteFiles:
         return np.frombuffer(data, np.uint8)
 
     def names(self, pattern: str = "*") -> list[str]:
-        """The names of the files below the URL, in order; for programs, not for coroutines.
+        """Return the sorted names of the files below the URL. For the main program, not for coroutines.
 
         Args:
-            pattern: which, as for a shell; ``**/*.jpg`` looks into folders, too.
+            pattern: a shell pattern; ``**/*.jpg`` includes subfolders.
         """
         loop = EventLoop()
         try:
@@ -144,7 +144,7 @@ class RemoteFiles:
         return found
 
     async def _insist(self, attempt: Any, what: str) -> Any:
-        """Try until it succeeds, or is in vain."""
+        """Retry an operation until it succeeds or fails for good."""
         import tenacity  # noqa: PLC0415
 
         retrying = tenacity.AsyncRetrying(
@@ -177,13 +177,13 @@ class RemoteFiles:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._cache is not None:
-            self._cache.close()  # it opens its database when it is unpickled, in a thread that will not use it
+            self._cache.close()  # unpickling opens its database, in a thread that will not use it
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether it may help to try again: a connection is lost or late, or the server is busy.
+    """Return whether a retry may help: the connection is lost or late, or the server is busy.
 
-    Not where the file is not there or may not be read, whatever else a server refuses, or what fsspec makes of an argument.
+    Missing files, missing permissions, other refusals of a server and wrong arguments are not transient.
     """
     transient: tuple[type[BaseException], ...] = (ConnectionError, TimeoutError, *_connection_errors())
     for each in _causes(error):
@@ -197,9 +197,9 @@ def is_transient(error: BaseException) -> bool:
 
 
 class _Session:
-    """The connections of an event loop, and a thread for its dealings with the cache.
+    """The connections of an event loop, and its thread for the cache.
 
-    It ends when the loop does: then loops close what generators are about.
+    It ends with the loop, which closes the asynchronous generator behind it.
     """
 
     def __init__(self, kind: type, options: dict[str, Any], cache: Any, sessions: dict[Any, _Session]) -> None:
@@ -213,7 +213,7 @@ class _Session:
         self._opened: tuple[Any, AsyncGenerator[Any, None]] | None = None
 
     async def read(self, url: str, start: int | None, stop: int | None) -> bytes:
-        """A file, or a part of it, from the store."""
+        """Return a file, or a part of it, from the store."""
         system = await self._system()
         data: bytes = await system._cat_file(system._strip_protocol(url), start=start, end=stop)
         if stop is not None and len(data) != stop - (start or 0):
@@ -221,19 +221,19 @@ class _Session:
         return data
 
     async def names(self, url: str, pattern: str) -> list[str]:
-        """The names of files."""
+        """Return the names of files."""
         system = await self._system()
         root = system._strip_protocol(url)
         found = await system._glob(f"{root}/{pattern}", detail=True)
         return sorted(name[len(root) + 1 :] for name, about in found.items() if about["type"] == "file")
 
     async def cached(self, key: str) -> bytes | None:
-        """What the cache has of a file. What has been damaged, as when the machine has lost its power, it has not."""
+        """Return the cached contents of a file; None if missing or damaged, for example by a power failure."""
         data, checksum = await self._ask(lambda: self._cache.get(key, tag=True), (None, None))
         return data if data is not None and zlib.crc32(data) == checksum else None
 
     async def keep(self, key: str, data: bytes, most_bytes: int | None) -> None:
-        """Let the cache have a file, if there is room for it."""
+        """Store a file in the cache, if there is room for it."""
 
         def keep() -> None:
             if self._cache.volume() + len(data) <= most_bytes:
@@ -242,7 +242,7 @@ class _Session:
         await self._ask(keep, None)
 
     async def _ask(self, question: Any, otherwise: T) -> T:
-        """Ask the cache; another process may hold it up for too long, the disk may be full, the database damaged."""
+        """Use the cache. Return `otherwise` if it is locked for too long or damaged, or the disk is full."""
         if self._thread is None:
             return otherwise
         import sqlite3  # noqa: PLC0415
@@ -256,12 +256,12 @@ class _Session:
         except (diskcache.Timeout, sqlite3.Error, OSError) as error:
             if not self._has_warned:
                 self._has_warned = True
-                logger.warning("doing without the cache in %s, for this file at least: %r", self._cache.directory, error)
+                logger.warning("reading without the cache in %s: %r", self._cache.directory, error)
             return otherwise
         return answer
 
     async def _system(self) -> Any:
-        """fsspec's file system, with its connections."""
+        """Return fsspec's file system, with open connections."""
         async with self._lock:
             if self._opened is None:
                 opening = self._open()
@@ -285,10 +285,11 @@ class _Session:
 
 
 def _kind_of(url: str) -> type:
-    """fsspec's class for a URL.
+    """Return fsspec's class for a URL.
 
     Raises:
-        MissingExtraError, ArgumentError: there is none.
+        MissingExtraError: the package for the protocol is not installed.
+        ArgumentError: fsspec does not know the protocol.
     """
     fsspec = optional("fsspec", "RemoteFiles", "remote")
     protocol = fsspec.core.split_protocol(url)[0] or "file"
@@ -302,14 +303,14 @@ def _kind_of(url: str) -> type:
 
 
 def _make_system(kind: Any, options: dict[str, Any]) -> Any:
-    """A file system for the running loop, of which nobody else has a copy."""
+    """Return a file system for the running loop alone, not one of fsspec's cached instances."""
     if not kind.async_impl:
         from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper  # noqa: PLC0415
 
         return AsyncFileSystemWrapper(kind(**options, skip_instance_cache=True), asynchronous=True)
     system = kind(**options, asynchronous=True, skip_instance_cache=True)
     if hasattr(system, "retries"):
-        system.retries = 1  # one place is enough to try again
+        system.retries = 1  # RemoteFiles retries already
     return system
 
 
@@ -319,19 +320,19 @@ def _open_cache(directory: Path) -> Any:
 
     cache = diskcache.Cache.__new__(diskcache.Cache)
     try:
-        # Nothing is ever thrown out, so that nothing is to be looked for either.
+        # No eviction; so the cache needs no search for files to evict.
         cache.__init__(str(directory), timeout=_CACHE_TIMEOUT_S, eviction_policy="none", cull_limit=0)
     except sqlite3.DatabaseError as error:
         raise ArgumentError(
             f"cache_dir: the cache in {directory} cannot be opened ({error}); if it is damaged, delete the folder"
         ) from error
     finally:
-        cache.close()  # databases that are open do not survive a fork, and one that is damaged is open as well
+        cache.close()  # an open database does not survive a fork; a damaged one is open, too
     return cache
 
 
 def _status_of(error: Any) -> int | None:
-    """The HTTP status that an exception is about, as aiohttp, botocore, requests and gcsfs have it."""
+    """Return the HTTP status of an exception of aiohttp, botocore, requests or gcsfs; None if it has none."""
     with contextlib.suppress(AttributeError, TypeError, KeyError):
         return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
     for owner, name in ((error, "status"), (getattr(error, "response", None), "status_code"), (error, "code")):
@@ -348,7 +349,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _connection_errors() -> tuple[type[BaseException], ...]:
-    """Those of modules that have been imported: others have raised nothing."""
+    """Return the connection errors of imported modules. Other modules cannot have raised any."""
     loaded: list[tuple[Any, tuple[str, ...]]]
     loaded = [(sys.modules[module], names) for module, names in _CONNECTION_ERRORS.items() if module in sys.modules]
     return tuple(getattr(module, name) for module, names in loaded for name in names if hasattr(module, name))

@@ -1,17 +1,17 @@
-"""Shards: which part of an epoch each of several processes has.
+"""Shards: the parts of an epoch that several processes deliver.
 
-To all ranks an epoch is the same sequence of positions, cut into batches. Of these, rank r of R takes the numbers r, R + r,
-2 R + r and so on. So what all ranks take in one iteration, the *global batch*, lies side by side::
+For all ranks an epoch is the same sequence of positions, cut into batches. Rank r of R takes the batches r, R + r, 2 R + r
+and so on. The batches of all ranks in one iteration, the *global batch*, are consecutive::
 
     positions   0 .. 3 | 4 .. 7 | 8 .. 11 | 12 .. 15 | 16 .. 19 | 20 .. 23      batches of 4, two ranks
     rank           0        1        0          1          0          1
     iteration  `------ 0 ------´ `------- 1 --------´ `------- 2 --------´
 
-Where a global batch begins depends on R times the batch size alone. So a program that goes on with another number of ranks,
+The beginning of a global batch depends only on R times the batch size. A program that resumes with another number of ranks,
 and keeps that product, sees the same global batches in the same order.
 
-What is here is arithmetic. Numbers of iterations and ranks may also be NumPy's arrays, which is how a simulation of
-thousands of ranks runs through the code that pipelines run through.
+This module is arithmetic. Numbers of iterations and ranks may also be NumPy arrays: a simulation of thousands of ranks uses
+the same code as pipelines.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ __all__ = ["ALONE", "Division", "Padded", "Rest", "Shard"]
 
 
 class Rest(enum.Enum):
-    """What becomes of the samples at the end of an epoch that make no whole global batch."""
+    """Treatment of the samples at the end of an epoch that do not fill a global batch."""
 
-    DROP = "drop"  #: they are left out: all ranks have as many full batches
-    PAD = "pad"  #: the first samples come again until it is full: all ranks have as many full batches
-    UNEVEN = "uneven"  #: they are delivered as they are: some ranks have a smaller batch than others there, or none
+    DROP = "drop"  #: they are left out: all ranks have equally many full batches
+    PAD = "pad"  #: the first samples are repeated until it is full: all ranks have equally many full batches
+    UNEVEN = "uneven"  #: they are delivered: some ranks have a smaller last batch than others, or none
 
 
 @dataclass(frozen=True)
@@ -40,34 +40,34 @@ class Shard:
     """One of the parts that an epoch is divided into.
 
     Attributes:
-        id: which one, from 0 on.
-        count: how many there are.
+        id: its number, from 0 on.
+        count: the number of shards.
     """
 
     id: Any = 0
     count: int = 1
 
     def batch(self, iteration: Any) -> Any:
-        """The number, among the batches of all shards, of the one that this shard takes in an iteration."""
+        """Return the number of this shard's batch in an iteration, among the batches of all shards."""
         return iteration * self.count + self.id
 
     def first(self, iteration: Any, size: int) -> Any:
-        """The position of the first sample of that batch, if batches have `size` samples."""
+        """Return the position of the first sample of that batch, if batches have `size` samples."""
         return self.batch(iteration) * size
 
 
-#: There is no other.
+#: The whole epoch.
 ALONE = Shard()
 
 
 class Division(NamedTuple):
-    """What a shard has of an epoch.
+    """One shard's part of an epoch.
 
     Attributes:
-        length: how many items the epoch has, of all shards together: samples, or whole batches.
-        size: items in a batch of one shard; where items are batches, 1.
-        shard: which part it is.
-        rest: what becomes of the last items.
+        length: items in the epoch, of all shards together: samples, or whole batches.
+        size: items in a batch of one shard; 1 if items are batches.
+        shard: the shard.
+        rest: the treatment of the last items.
     """
 
     length: int
@@ -76,7 +76,7 @@ class Division(NamedTuple):
     rest: Rest
 
     def sizes(self) -> Sizes:
-        """The batches of the shard: how many, and how many items the last one has."""
+        """Return the number of batches of the shard, and the number of items in the last one."""
         full, left = divmod(self.length, self.size * self.shard.count)
         if self.rest is Rest.UNEVEN:
             mine = min(left - self.shard.first(0, self.size), self.size)
@@ -84,12 +84,12 @@ class Division(NamedTuple):
         return Sizes(full + (self.rest is Rest.PAD and left > 0), self.size)
 
     def item(self, position: Any) -> Any:
-        """The item that stands at a position; beyond the end, the first ones come again."""
+        """Return the item at a position; with PAD, the first items are repeated beyond the end."""
         return position % self.length if self.rest is Rest.PAD else position
 
 
 class Padded:
-    """A callable that is asked for the first items again, where it would be asked for some beyond the end."""
+    """Calls a callback for the first items again, in place of items beyond the end of the epoch."""
 
     def __init__(self, callback: Callable[[Any], Any], division: Division) -> None:
         self._callback = callback

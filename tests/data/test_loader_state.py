@@ -502,46 +502,38 @@ REPORTED = {"worker": 0, "steps": 1, "ended": False, "of_iterator": True, "state
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        pytest.param([1], "this is not the state of a DataLoader", id="list"),
-        pytest.param({"epoch": 1}, "this is not the state of a DataLoader", id="foreign"),
-        pytest.param({**state_of(), "version": 99}, "this is not the state of a DataLoader", id="version"),
-        pytest.param({"version": 2}, "batch_size, generator, iterable, iterator, num_workers is missing", id="missing"),
+        pytest.param([1], "this is not a state of a DataLoader", id="list"),
+        pytest.param({"epoch": 1}, "this is not a state of a DataLoader", id="foreign"),
+        pytest.param({**state_of(), "version": 99}, "this is not a state of a DataLoader", id="version"),
         pytest.param(
-            state_of(dataset=Stream()),
-            "it is of a loader with an iterable dataset, and this loader has a map-style one",
-            id="iterable",
+            {"version": 2}, "the state has no 'batch_size', 'generator', 'iterable', 'iterator', 'num_workers'", id="missing"
         ),
+        pytest.param(state_of(dataset=Stream()), "it is of an iterable dataset, and this is a map-style one", id="iterable"),
         pytest.param(state_of(batch_size=3), "it counts batches of 3 samples, and this loader's have 2", id="batch size"),
-        pytest.param({**state_of(), "iterator": 5}, "a field of 'iterator' or 'generator' has a wrong type", id="iterator"),
-        pytest.param(
-            {**state_of(), "generator": 5}, "a field of 'iterator' or 'generator' has a wrong type", id="generator"
-        ),
-        pytest.param(with_changes(more=1), "a field of 'iterator' or 'generator' has a wrong type", id="more"),
-        pytest.param(with_changes(yielded=-1), "a field of 'iterator' or 'generator' has a wrong type", id="negative"),
-        pytest.param(with_changes(base_seed="a"), "a field of 'iterator' or 'generator' has a wrong type", id="seed"),
-        pytest.param(with_changes(ahead=3), "a field of 'iterator' or 'generator' has a wrong type", id="ahead"),
-        pytest.param(with_changes(ahead=[True]), "a field of 'iterator' or 'generator' has a wrong type", id="truth"),
-        pytest.param(with_changes(is_over="no"), "a field of 'iterator' or 'generator' has a wrong type", id="over"),
-        pytest.param(
-            with_changes(reported_states=[5]), "a field of 'iterator' or 'generator' has a wrong type", id="reported state"
-        ),
+        pytest.param({**state_of(), "iterator": 5}, "the state: iterator should be an object, not 5", id="iterator"),
+        pytest.param({**state_of(), "generator": 5}, "the state: generator should be an object, not 5", id="generator"),
+        pytest.param(with_changes(more=1), "iterator has the unknown entries 'more'", id="more"),
+        pytest.param(with_changes(yielded=-1), "iterator: yielded should be an integer from 0 on, not -1", id="negative"),
+        pytest.param(with_changes(base_seed="a"), "base_seed should be an integer", id="seed"),
+        pytest.param(with_changes(ahead=3), "ahead should be a list", id="ahead"),
+        pytest.param(with_changes(ahead=[True]), "ahead should be an integer from 0 on, not True", id="truth"),
+        pytest.param(with_changes(is_over="no"), "is_over should be true or false", id="over"),
+        pytest.param(with_changes(reported_states=[5]), "reported_states should be an object, not 5", id="reported state"),
         pytest.param(
             with_changes(reported_states=[{"worker": 0, "steps": -1}]),
-            "a field of 'iterator' or 'generator' has a wrong type",
+            "reported_states has no 'ended', 'of_iter",
             id="incomplete reported state",
         ),
         *(
             pytest.param(
                 with_changes(reported_states=[REPORTED | wrong]),
-                "a field of 'iterator' or 'generator' has a wrong type",
+                f"reported_states: {next(iter(wrong))} should be",
                 id=f"reported {next(iter(wrong))}",
             )
             for wrong in ({"worker": True}, {"steps": -1}, {"ended": 0}, {"of_iterator": None})
         ),
         *(
-            pytest.param(
-                with_changes(**wrong), "a field of 'iterator' or 'generator' has a wrong type", id=next(iter(wrong))
-            )
+            pytest.param(with_changes(**wrong), f"iterator: {next(iter(wrong))} should be", id=next(iter(wrong)))
             for wrong in (
                 *({"number": -1}, {"turn": 0.5}, {"steps": [-1]}, {"ended": ["0"]}, {"shared_seed": "a"}),
                 *({"generator": 5}, {"sampler": [1]}),

@@ -346,7 +346,7 @@ def test_what_is_no_state(state: Any) -> None:
 def test_a_state_of_batches_is_none_of_indices() -> None:
     state = iter(BatchSampler(SequentialSampler("abc"), 2, False)).state_dict()
 
-    with pytest.raises(CheckpointError, match="'total' should be of type int, and there is nothing"):
+    with pytest.raises(CheckpointError, match="the state has no 'total'"):
         iter(SequentialSampler("abc")).load_state_dict(state)
 
 
@@ -362,11 +362,11 @@ def test_a_dataset_of_another_length_is_noticed(kind: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("drawn", 4, "'drawn' should be from 0 to 3, and it is 4"),
-        ("taken", 33, "'taken' should be from 0 to 32, and it is 33"),
-        ("drawn", 0, "'taken' should be from 0 to 0, and it is 1"),
-        ("drawn", True, "'drawn' should be of type int, and there is True"),
-        ("generator", None, "'generator' should be of type Mapping, and there is None"),
+        ("drawn", 4, "drawn should be an integer from 0 to 3, not 4"),
+        ("taken", 33, "taken should be an integer from 0 to 32, not 33"),
+        ("drawn", 0, "taken should be an integer from 0 to 0, not 1"),
+        ("drawn", True, "drawn should be an integer from 0 to 3, not True"),
+        ("generator", None, "generator should be an object, not None"),
         ("generator", {"torch": "00"}, "its generator is not a PCG64 of NumPy"),
         ("generator", {"bit_generator": "MT19937"}, "its generator is not a PCG64 of NumPy"),
     ],
@@ -385,5 +385,5 @@ def test_no_more_can_have_been_taken_than_the_last_block_has() -> None:
     running = iter(sampler)
     running.take(LENGTH)
 
-    with pytest.raises(CheckpointError, match="'taken' should be from 0 to 11, and it is 12"):
+    with pytest.raises(CheckpointError, match="taken should be an integer from 0 to 11, not 12"):
         iter(sampler).load_state_dict({**running.state_dict(), "taken": 12})

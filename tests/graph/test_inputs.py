@@ -318,7 +318,7 @@ def test_unknown_names_are_refused(call: str, make: MakeInputs) -> None:
         "run": lambda: pipe.run(nobody=batch_of(0)),
     }
 
-    with pytest.raises(InputNameError, match="\"nobody\"; those with names: 'x', 'y'"):
+    with pytest.raises(InputNameError, match="\"nobody\"; the pipeline has: 'x', 'y'"):
         calls[call]()
 
 
@@ -354,7 +354,7 @@ def test_a_source_feeds_itself(make: MakeInputs) -> None:
 
 @pytest.mark.parametrize("what", [3, None, b"x"])
 def test_what_cannot_name_an_input(what: Any, make: MakeInputs) -> None:
-    with pytest.raises(ArgumentTypeError, match="an input is a DataNode or the name of one"):
+    with pytest.raises(ArgumentTypeError, match="an input is a DataNode or its name"):
         make().feed_input(what, batch_of(0))
 
 
@@ -362,7 +362,7 @@ def test_an_operator_is_no_input(make: MakeInputs) -> None:
     nodes: list[DataNode] = []
     pipe = make(lambda: nodes.append(fn.external_source(name="x").shape()) or nodes[0])
 
-    with pytest.raises(ArgumentTypeError, match="is no input"):
+    with pytest.raises(ArgumentTypeError, match="is not an input"):
         pipe.feed_input(nodes[0], batch_of(0))
 
 

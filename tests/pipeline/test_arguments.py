@@ -1,4 +1,4 @@
-"""The arguments of pipelines: their order and defaults, what is kept of them, what the properties show."""
+"""Arguments of pipelines: order, defaults, checks, and the properties that show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from dali_like import OperatorConcurrency, Pipeline, StreamPolicy, fn, pipeline_def, types
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, MissingExtraError
 
-#: What a pipeline shows of itself when it has been given nothing.
+#: The properties of a pipeline without arguments.
 DEFAULTS: dict[str, Any] = {
     "max_batch_size": None,
     "batch_size": None,
@@ -199,7 +199,7 @@ def test_choices_among_dalis_executors_change_nothing(argument: str, value: bool
 
 
 class TestWorkersOnRay:
-    """What is said before there is a cluster; for the rest see tests/on_ray."""
+    """Checks before there is a cluster; tests/on_ray has the others."""
 
     @pytest.mark.parametrize("options", [["num_cpus"], {1: 2}])
     def test_options_are_a_dict(self, options: Any) -> None:

@@ -145,7 +145,7 @@ def test_garbage_is_refused(data: Any) -> None:
     [
         ({"batch_size": 5}, "batch_size=5, not batch_size=4$"),
         ({"passed": [], "sources": []}, "0 sources, not 1"),
-        ({"passed": [3]}, "in the checkpoint, source 0 is an iterator; in this pipeline it is none"),
+        ({"passed": [3]}, "source 0 is an iterator in the checkpoint, and not in this pipeline"),
     ],
 )
 def test_checkpoint_of_another_pipeline_is_refused(change: dict[str, Any], words: str) -> None:
@@ -159,5 +159,5 @@ def test_source_that_is_not_told_where_to_go_on_is_pointed_out() -> None:
     pipe = Pipeline(4, enable_checkpointing=True, checkpoint=json.dumps(valid()))
     pipe.set_outputs(fn.external_source(lambda: np.zeros(1), batch=False))
 
-    with closing(pipe), pytest.warns(UserWarning, match="begins at its beginning"):
+    with closing(pipe), pytest.warns(UserWarning, match="starts at its beginning"):
         pipe.run()

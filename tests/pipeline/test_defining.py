@@ -238,7 +238,7 @@ def test_sinks_come_before_build() -> None:
     pipe.set_outputs(1)
     pipe.build()
 
-    with closing(pipe), pytest.raises(DefinitionError, match=r"add_sink\(\) comes before build"):
+    with closing(pipe), pytest.raises(DefinitionError, match=r"add_sink\(\) must be called before build"):
         pipe.add_sink(numbers())
 
 

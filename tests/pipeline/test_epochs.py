@@ -1,4 +1,4 @@
-"""Epochs: what callables are told about their samples, how an epoch ends, and how the next one begins."""
+"""Epochs: the arguments of callables, the end of an epoch, and the beginning of the next one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Source = Callable[[SampleInfo], NDArray[Any]]
 
 
 def epochs_of(length: int) -> Source:
-    """A source of epochs of `length` batches, whose samples are what it has been told about them."""
+    """A source of epochs of `length` batches. Each sample is the argument of its call."""
 
     def source(info: SampleInfo) -> NDArray[Any]:
         if info.iteration >= length:
@@ -37,7 +37,7 @@ def epochs_of(length: int) -> Source:
 
 
 def infos_of(epoch: int, iterations: Sequence[int], batch_size: int = 4) -> list[list[SampleInfo]]:
-    """What `epochs_of` delivers: the batches of these iterations of an epoch."""
+    """The result of `epochs_of` for these iterations of an epoch."""
     return [
         [SampleInfo(iteration * batch_size + i, i, iteration, epoch) for i in range(batch_size)] for iteration in iterations
     ]

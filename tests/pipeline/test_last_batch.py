@@ -1,4 +1,4 @@
-"""The end of an epoch: how long it is, and what becomes of the samples of a batch that it leaves incomplete."""
+"""The length of an epoch, and the treatment of its incomplete last batch."""
 
 from __future__ import annotations
 
@@ -567,7 +567,7 @@ def test_inputs_and_constants_do_not_count() -> None:
         assert len(pipe) == 2
 
 
-# What cannot be
+# Refused arguments
 
 
 @pytest.mark.parametrize("policy", ["dropped", "", 3, True])
@@ -589,7 +589,7 @@ def test_sizes_that_are_none_are_refused(size: Any) -> None:
 
 
 def test_an_iterator_that_goes_on_has_no_size() -> None:
-    with pytest.raises(ArgumentError, match="an iterator goes on from one epoch to the next"):
+    with pytest.raises(ArgumentError, match="an iterator cannot restart"):
         fn.external_source(source=iter([1, 2]), batch=False, size=2)
 
 

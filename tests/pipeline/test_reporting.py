@@ -1,4 +1,4 @@
-"""What pipelines say of themselves."""
+"""The properties and descriptions of pipelines: outputs, memory, graph."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_no_shared_memory_without_workers(state: str, make_pipeline: MakePipelin
 
 @pytest.fixture
 def pipe() -> Pipeline:
-    """Two outputs of one source, one of which goes through an operator, and a constant."""
+    """Two outputs of one source, the second behind an operator, and a constant."""
     image, label = fn.external_source(
         source=lambda info: (np.zeros((2, 3)), np.zeros(1)), num_outputs=2, batch=False, parallel=True
     )

@@ -1,4 +1,4 @@
-"""Pipelines as text: what comes back, and that nothing else is believed."""
+"""Serialized pipelines: the loaded pipeline is the same, and wrong texts are refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def text_of(*outputs: Any, **options: Any) -> bytes:
 
 @pytest.fixture
 def inputs(monkeypatch: pytest.MonkeyPatch) -> list[InputSpec]:
-    """What loaded pipelines need inputs for; these become sources that give their number."""
+    """The inputs of loaded pipelines. They become sources that return their number."""
     specs: list[InputSpec] = []
 
     def make_input(spec: InputSpec) -> list[DataNode]:
@@ -277,7 +277,7 @@ def test_a_pipeline_that_has_been_built_does_not_become_another() -> None:
     with closing(pipeline_of(1)) as pipe:
         pipe.build()
 
-        with pytest.raises(DefinitionError, match="comes before build"):
+        with pytest.raises(DefinitionError, match="must be called before build"):
             pipe.deserialize_and_build(text_of(2))
         assert pipe.run()[0].at(0) == 1
 
@@ -331,7 +331,7 @@ def test_wrong_calls(call: Callable[[], Any], error: type[Exception], words: str
     [b"", b"abc", b"\x80\x04.", "null", "[]", "{}", '{"format": "another"}', b"\xff\xfe", "[" * 100_000, "1" * 10_000],
 )
 def test_what_is_no_pipeline(text: str | bytes) -> None:
-    with pytest.raises(SerializationError, match="this is no serialised pipeline") as caught:
+    with pytest.raises(SerializationError, match="this is not a serialized pipeline") as caught:
         Pipeline.deserialize(text)
 
     assert isinstance(caught.value, RuntimeError)
@@ -364,28 +364,28 @@ def changed(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (changed("version", to=2), "version 2 of the format is not known"),
+        (changed("version", to=2), "has version 2 of the format; this version"),
         (changed("version", to=None), "version None"),
         (changed("nodes", to={}), "the document: nodes should be a list"),
         (changed("nodes", 0, to=[]), "node 0 should be an object"),
-        (changed("nodes", 0, "kind", to="pickle"), "kinds source, constant and operator, not 'pickle'"),
+        (changed("nodes", 0, "kind", to="pickle"), "kind should be one of source, constant, operator, not 'pickle'"),
         (changed("nodes", 0, "kind", to=None), "node 0: kind should be a string"),
         (changed("arguments", to=[]), "arguments should be an object"),
-        (changed("arguments", "py_num_workers", to=3), "py_num_workers are not known"),
-        (changed("arguments", "__class__", to=3), "__class__ are not known"),
+        (changed("arguments", "py_num_workers", to=3), "unknown entries py_num_workers"),
+        (changed("arguments", "__class__", to=3), "unknown entries __class__"),
         (changed("arguments", "stream_policy", to="mro"), "stream_policy should be one of SINGLE, PER_BACKEND"),
         (changed("arguments", "output_dtype", to=["FLOAT", 3]), "output_dtype should be one of UINT8"),
         (changed("arguments", "output_dtype", to="__init__"), "output_dtype should be one of UINT8"),
         (changed("outputs", to=None), "outputs should be a list"),
         (changed("outputs", to=[0, 0]), "outputs should be a list, not 0"),
-        (changed("outputs", to=[[0, 0, 0]]), r"outputs: \[0, 0, 0\] is not the number of a node"),
-        (changed("outputs", to=[[0, 0, "cpu", 0]]), r"\[0, 0, 'cpu', 0\] is not the number of a node"),
-        (changed("outputs", to=[[9, 0]]), r"\[9, 0\] is not the number"),
-        (changed("outputs", to=[[0, 2]]), r"\[0, 2\] is not the number"),
+        (changed("outputs", to=[[0, 0, 0]]), r"outputs: \[0, 0, 0\] should be the numbers of an earlier node"),
+        (changed("outputs", to=[[0, 0, "cpu", 0]]), r"\[0, 0, 'cpu', 0\] should be the numbers of an earlier node"),
+        (changed("outputs", to=[[9, 0]]), r"\[9, 0\] should be the numbers"),
+        (changed("outputs", to=[[0, 2]]), r"\[0, 2\] should be the numbers"),
         (changed("outputs", to=[[-1, 0]]), "should be an integer from 0 on, not -1"),
         (changed("outputs", to=[[0, True]]), "should be an integer from 0 on, not True"),
         (changed("outputs", to=[["0", 0]]), "should be an integer from 0 on, not '0'"),
-        (changed("sinks", to=[[0]]), r"sinks: \[0\] is not"),
+        (changed("sinks", to=[[0]]), r"sinks: \[0\] should be the numbers"),
         (changed("nodes", SOURCE, "name", to=3), "node 0: name should be a string"),
         (changed("nodes", SOURCE, "num_outputs", to=3), "an entry for each output"),
         (changed("nodes", SOURCE, "num_outputs", to=-1), "num_outputs should be an integer from 0 on"),
@@ -393,16 +393,19 @@ def changed(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         (changed("nodes", SOURCE, "dtypes", to=["INT64", "void"]), "dtypes should be one of UINT8"),
         (changed("nodes", SOURCE, "ndims", to=[1.5, None]), "ndims should be an integer"),
         (changed("nodes", SOURCE, "batch", to=1), "batch should be true or false, not 1"),
-        (changed("nodes", CONSTANT, "dtype", to="OBJECT"), "node 1 is no constant"),
-        (changed("nodes", CONSTANT, "shape", to=[3]), "node 1 is no constant: cannot reshape"),
-        (changed("nodes", CONSTANT, "shape", to=[2**70]), "node 1 is no constant"),
-        (changed("nodes", CONSTANT, "shape", to=[1] * 100 + [2]), "node 1 is no constant"),
+        (changed("nodes", CONSTANT, "dtype", to="OBJECT"), "node 1 is not a valid constant"),
+        (changed("nodes", CONSTANT, "shape", to=[3]), "node 1 is not a valid constant: cannot reshape"),
+        (changed("nodes", CONSTANT, "shape", to=[2**70]), "node 1 is not a valid constant"),
+        (changed("nodes", CONSTANT, "shape", to=[1] * 100 + [2]), "node 1 is not a valid constant"),
         (changed("nodes", CONSTANT, "shape", to=[-1]), "shape should be an integer from 0 on"),
         (changed("nodes", CONSTANT, "layout", to="HW"), "'HW' cannot describe 1-dimensional data"),
-        (changed("nodes", CONSTANT, "data", to="!!!!"), "node 1 is no constant"),
-        (changed("nodes", CONSTANT, "data", to="!AQA="), "node 1 is no constant"),
+        (changed("nodes", CONSTANT, "data", to="!!!!"), "node 1 is not a valid constant"),
+        (changed("nodes", CONSTANT, "data", to="!AQA="), "node 1 is not a valid constant"),
         (changed("nodes", CONSTANT, "data", to=[1, 0]), "data should be a string"),
-        (changed("nodes", SHAPE, "inputs", to=[[2, 0]]), r"node 2: inputs: \[2, 0\] is not the number of a node before"),
+        (
+            changed("nodes", SHAPE, "inputs", to=[[2, 0]]),
+            r"node 2: inputs: \[2, 0\] should be the numbers of an earlier node",
+        ),
         (changed("nodes", SHAPE, "inputs", to=[]), "refuses its arguments"),
         (changed("nodes", SHAPE, "arguments", to={"dtype": "object"}), "refuses its arguments"),
         (changed("nodes", SHAPE, "arguments", to={"device": "tpu"}), "refuses its arguments"),

@@ -1,4 +1,4 @@
-"""Wrong input: a clear error of its own type, of the same text whatever the start method, and right batches after it."""
+"""Wrong input: a clear error of its own type, with the same text for every start method, and right batches after it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def assert_words(error: BaseException, *words: str) -> None:
         assert word in full_text(error)
 
 
-# What a callable may not return
+# Results that a callable may not return
 
 
 class Wrong(NamedTuple):
-    """A wrong sample: how a callable makes it, the class of the error, and what the message says."""
+    """A wrong sample: a callable that returns it, the class of the error, and words of its message."""
 
     make: Callable[[], Any]
     error: type[Exception]
@@ -151,7 +151,7 @@ def test_wrong_sample_in_the_first_batch(case: str, way: str, make_pipeline: Mak
 @pytest.mark.parametrize("odd", [np.int32, np.float64])
 @in_both_places
 def test_first_sample_of_all_is_the_odd_one(odd: Any, way: str, make_pipeline: MakePipeline) -> None:
-    """A batch that was never delivered does not say what the next ones must be."""
+    """An undelivered batch does not fix the schema of the next ones."""
 
     def source(info: SampleInfo) -> NDArray[Any]:
         return np.full(3, info.idx_in_epoch, odd if info.idx_in_epoch == 0 else np.float32)
@@ -241,7 +241,7 @@ def test_wrong_outputs_are_an_error_and_later_batches_are_right(case: str, way: 
     assert_words(info.value, *words, "external_source 'pairs'", "sample 3 of iteration 1")
 
 
-# What was declared
+# Declarations
 
 
 @pytest.mark.parametrize("dtype", [types.FLOAT, np.float32, "float32", np.dtype("f4"), [types.FLOAT]])
@@ -296,7 +296,7 @@ def test_layout_of_the_wrong_length(way: str, make_pipeline: MakePipeline) -> No
     assert pipe.run()[0].shape() == [(4, 4, 3)] * 4
 
 
-# What cannot be a source
+# Unsuitable sources
 
 
 def unsuitable_sources() -> dict[str, tuple[Any, tuple[str, ...]]]:
@@ -376,7 +376,7 @@ def test_nothing_is_no_source_for_workers() -> None:
 
 
 class Called:
-    """A source of which some give the class."""
+    """A source with __call__; users sometimes pass the class."""
 
     def __call__(self, info: SampleInfo) -> NDArray[Any]:
         return np.zeros(1)
@@ -472,7 +472,7 @@ def test_flag_of_external_source_is_true_or_false(name: str) -> None:
         fn.external_source(source=lambda info: np.zeros(1), batch=False, **{name: "no"})
 
 
-# What cannot travel to spawned workers
+# Sources that cannot travel to spawned workers
 
 
 class WithLock:
@@ -489,7 +489,7 @@ class WithLock:
 
 
 def unpicklable_sources() -> dict[str, tuple[Any, str]]:
-    """Each with the path to what refuses."""
+    """Sources, each with the path to the part that refuses to be pickled."""
     lock = threading.Lock()
     holder = WithLock(lock=threading.Lock())
 

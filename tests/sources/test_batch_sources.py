@@ -1,4 +1,4 @@
-"""Sources that make batches: what they are told, what a batch may be, what is refused and in which words."""
+"""Sources of batches: their arguments, allowed results, and refused results with their messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ending(make: Callable[[int], Any], length: int) -> Callable[[int], Any]:
     return source
 
 
-# What it is told
+# Arguments of the callable
 
 
 def test_callable_is_told_the_number_of_the_batch(way: str) -> None:
@@ -131,7 +131,7 @@ def test_batches_are_made_ahead_by_both_depths(depth: int, tmp_path: Path) -> No
         assert sorted(map(int, os.listdir(tmp_path))) == list(range(depth + 3))
 
 
-# What a batch may be
+# Allowed batches
 
 
 class WithArray:
@@ -162,7 +162,7 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-#: What stands for an array of samples, as a whole.
+#: Stands for an array of samples as a whole.
 WHOLE: dict[str, Callable[[NDArray[Any]], Any]] = {
     "array": lambda array: array,
     "in Fortran's order": np.asfortranarray,
@@ -202,7 +202,7 @@ def test_batch_may_be(form: str, way: str) -> None:
 @pytest.mark.parametrize("form", WHOLE)
 @in_both_places
 def test_array_stays_one_array(form: str, way: str) -> None:
-    """From the first batch on, of which nothing was known."""
+    """From the first batch on, before the schema is known."""
     sizes = [3, 4, 1, 4]
 
     with pipeline_of((ending(lambda number: WHOLE[form](batch_of(number, sizes[number])), 4), {}), way=way) as pipe:
@@ -419,11 +419,11 @@ def test_want_of_memory_costs_nothing_but_an_error(way: str) -> None:
     assert way != "serial" or calls == sorted(set(calls))  # those that found no memory are not made again
 
 
-# What is refused
+# Refused results
 
 
 class Wrong(NamedTuple):
-    """What a source returns, and what is then raised: its class, a builtin that it also is, and words in its message."""
+    """A result of a source, and the exception that follows: its class, a builtin base, and words of its message."""
 
     batch: Callable[[], Any]
     error: type[Exception]
@@ -619,7 +619,7 @@ def test_exception_at_the_end_of_another_source_is_dropped(way: str) -> None:
 
 
 def failing(*numbers: int) -> Callable[[int], Any]:
-    """Two outputs, and some batches of which the first output is good, though different, and the second is not."""
+    """Two outputs. In some batches the first output is valid, though different, and the second is not."""
 
     def source(number: int) -> Any:
         if number in numbers:
@@ -647,7 +647,7 @@ def test_skipping_beyond_the_end_finds_nothing(way: str) -> None:
 @pytest.mark.parametrize("form", ["array", "list"])
 @in_both_places
 def test_replacement_is_what_is_delivered(form: str, way: str) -> None:
-    """All of it, and nothing of what had been made of the batch in its place."""
+    """The whole replacement, and nothing of the batch that it replaces."""
 
     def replacement(info: BatchInfo, error: Exception) -> Any:
         assert isinstance(error, errors.SampleTypeError)

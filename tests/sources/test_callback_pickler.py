@@ -35,7 +35,7 @@ Source = Callable[[SampleInfo], Any]
 
 
 def sent(value: Any) -> Any:
-    """A value after its travel. This process stands for the worker: what is by name in it is the same object."""
+    """A value after pickling and unpickling. This process stands for the worker, so objects sent by name are identical."""
     pickled = dumps({"source": value}, "the source")
     return pickle.loads(pickled.data, buffers=pickled.buffers)[0]
 
@@ -46,7 +46,7 @@ def first_batch(pipe: Pipeline) -> list[Any]:
 
 
 def run_program(folder: Path, text: str) -> str:
-    """What a program prints, all of which is in ``__main__``."""
+    """The output of a program, with everything defined in ``__main__``."""
     file = folder / "program.py"
     file.write_text(textwrap.dedent(text))
     package = str(Path(dali_like.__file__).resolve().parents[1])
@@ -76,7 +76,7 @@ def generic_in_this_module(value: Any) -> str:
 
 
 def helpers() -> dict[str, Callable[[int], int]]:
-    """Functions that double a number with what pickle knows by name only, and workers cannot import."""
+    """Functions that double a number, with objects that pickle sends by name and workers cannot import."""
 
     @functools.cache
     def cached(number: int) -> int:
@@ -327,7 +327,7 @@ class TestPickleByValue:
         assert isinstance(info.value, TypeError)
 
 
-# What cannot travel
+# Objects that cannot travel
 
 
 class Refusing:
@@ -451,7 +451,7 @@ def test_name_in_the_main_program_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Shifting:
-    """A pickler with keyword arguments, which show in what it reads."""
+    """A pickler whose results show its keyword arguments."""
 
     @staticmethod
     def dumps(value: Any, add: int = 0) -> bytes:

@@ -1,4 +1,4 @@
-"""1,024 ranks of 16 workers, of which 768 go on in the middle of an epoch: every sample comes once.
+"""1,024 ranks of 16 workers; 768 ranks resume in the middle of an epoch: every sample is delivered once.
 
 Which positions a rank has, where the tasks of its workers begin, and which sample stands at a position, is computed by the
 very functions that pipelines use. Ranks and iterations are arrays here.
@@ -110,7 +110,7 @@ def test_the_batches_of_ten_thousand_million_samples_lie_side_by_side() -> None:
 
 
 def test_of_ten_thousand_million_samples_anyone_is_where_its_position_says() -> None:
-    """Who has it follows from its position, and from the test before that nobody else has."""
+    """Its rank follows from its position; the test before shows that no other rank has it."""
     length = 10**10
     epoch = Epoch(length, Rest.UNEVEN, change=70_000)
     order = Permutation(length, seed=1, epoch=2)

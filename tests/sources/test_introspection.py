@@ -1,4 +1,4 @@
-"""Looking into what users give: for what does not fork, and for what cannot be pickled."""
+"""The parts of user sources, as searched for fork hazards and pickling errors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ from dali_like import Pipeline, get_worker_info
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.errors import ArgumentError, IncompleteReadError, MissingExtraError
 from dali_like.remote import RemoteFiles, is_transient
-from dali_like.sources import remote_files as remote
 from examples import remote_source
 from tests.conftest import in_both_places
 from tests.http_store import HttpStore, http_store
@@ -39,7 +38,7 @@ def store() -> Iterator[HttpStore]:
 
 @pytest.fixture(autouse=True)
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr(remote_files, "_FIRST_WAIT_S", 0.001)
 
 
 def read(files: RemoteFiles, name: str, *part: int) -> bytes:
@@ -142,7 +141,7 @@ class TestAttempts:
     def test_waits_are_random_and_get_longer_up_to_a_limit(self, store: HttpStore, monkeypatch: pytest.MonkeyPatch) -> None:
         import tenacity  # noqa: PLC0415
 
-        monkeypatch.setattr(remote, "_LONGEST_WAIT_S", 0.006)
+        monkeypatch.setattr(remote_files, "_LONGEST_WAIT_S", 0.006)
         ranges: list[tuple[float, float]] = []
 
         def uniform(low: float, high: float) -> float:
@@ -201,7 +200,7 @@ class TestCache:
             return len(store.requests) - before
 
         assert epoch() == 12
-        # It keeps what came first, and so helps every epoch that is read in the same order, too.
+        # The cache keeps the first files, so every later epoch in the same order finds them.
         assert [epoch(), epoch()] == [8, 8]
         assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 500_000
 
@@ -254,7 +253,7 @@ class TestCache:
     ) -> None:
         import diskcache  # noqa: PLC0415
 
-        monkeypatch.setattr(remote, "_CACHE_TIMEOUT_S", 0.01)
+        monkeypatch.setattr(remote_files, "_CACHE_TIMEOUT_S", 0.01)
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
 
         with diskcache.Cache(str(tmp_path)) as other, other.transact():
@@ -272,7 +271,7 @@ class TestCache:
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)
 
         assert read(files, "01.bin") == CONTENTS["01.bin"]
-        assert f"doing without the cache in {tmp_path}" in caplog.text
+        assert f"reading without the cache in {tmp_path}" in caplog.text
 
     def test_whose_database_is_damaged_is_done_without(self, store: HttpStore, tmp_path: Path) -> None:
         files = RemoteFiles(store.url, cache_dir=tmp_path, cache_bytes=1 << 20)

@@ -43,7 +43,7 @@ def batches() -> Iterator[Any]:
     yield from map(batch, range(5))
 
 
-#: What makes five batches, and what is to be said of it.
+#: Sources of five batches, with their options.
 SOURCES: dict[str, tuple[Any, dict[str, int]]] = {
     "callable": (batch, {"size": 5}),
     "generator function": (batches, {}),
@@ -167,7 +167,7 @@ def test_parts_make_the_whole(length: int, ranks: int, rest: Rest) -> None:
         assert len(positions) == sum(counts) * size
 
 
-# What depends on the position
+# Values that depend on the position
 
 
 def noisy(info: SampleInfo) -> Any:
@@ -197,7 +197,7 @@ def test_random_numbers_belong_to_the_position(threads: int) -> None:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """An environment of which no launcher has said anything, in a process that has initialised no framework."""
+    """An environment without launcher variables, in a process that has not initialized a framework."""
     for prefix in ("", "OMPI_COMM_WORLD_", "PMI_"):
         for name in ("RANK", "WORLD_SIZE", "SIZE"):
             monkeypatch.delenv(prefix + name, raising=False)
@@ -256,7 +256,7 @@ def test_frameworks_that_are_not_initialised_say_nothing(environment: pytest.Mon
     ("variables", "message"),
     [
         ({"RANK": "1"}, "RANK is set in the environment, and WORLD_SIZE is not"),
-        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK in the environment is no number, but 'one'"),
+        ({"RANK": "one", "WORLD_SIZE": "2"}, "RANK in the environment should be a number, not 'one'"),
         ({"PMI_RANK": "2", "PMI_SIZE": "2"}, "PMI_RANK must be from 0 to PMI_SIZE - 1, which is 1, not 2"),
     ],
     ids=str,
@@ -279,22 +279,22 @@ def test_a_source_asks_which(environment: pytest.MonkeyPatch) -> None:
     assert epochs_of(pipe, 1) == [[[3, 4, 5], [9, 10, 11]]]
 
 
-# What is refused, or pointed out
+# Refused arguments, and warnings
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"shard": "yes"}, 'shard must be "auto" or None'),
-        ({"shard": "auto", "shard_id": 0, "num_shards": 2}, "give either it or them"),
+        ({"shard": "auto", "shard_id": 0, "num_shards": 2}, "pass either it or them"),
         ({"shard_id": 0}, "shard_id and num_shards belong together; got 0 and None"),
         ({"shard_id": 2, "num_shards": 2}, "shard_id must be from 0 to num_shards - 1, which is 1, not 2"),
         ({"shard_id": -1, "num_shards": 2}, "shard_id must be an integer from 0 on"),
         ({"shard_id": 0, "num_shards": 0}, "num_shards must be a positive integer"),
         ({"shard_rest": "pad"}, "shard_rest is for shards"),
         ({"shard_id": 0, "num_shards": 2, "shard_rest": "cut"}, "must be one of 'drop', 'pad', 'uneven', not 'cut'"),
-        ({"shard_id": 0, "num_shards": 2, "last_batch_policy": "fill"}, "leave last_batch_policy out"),
-        ({"shard_id": 0, "num_shards": 2}, "give size=, or the source a __len__"),
+        ({"shard_id": 0, "num_shards": 2, "last_batch_policy": "fill"}, "use shard_rest for the last samples"),
+        ({"shard_id": 0, "num_shards": 2}, "pass size=, use a source that has __len__"),
         ({"shard_id": 0, "num_shards": 2, "shard_rest": "pad"}, "shard_rest='pad'"),
     ],
     ids=str,
@@ -316,7 +316,7 @@ def test_callables_of_a_pipeline_have_one_shard(other: dict[str, int]) -> None:
     second = fn.external_source(sample, batch=False, size=12, **other)
     pipe.set_outputs(first, second)
 
-    with pytest.raises(ArgumentClashError, match="must be told of the same shard"):
+    with pytest.raises(ArgumentClashError, match="must have the same shard"):
         pipe.build()
 
 
@@ -333,5 +333,5 @@ class Samples:
 def test_samples_that_get_lost_unsaid_are_pointed_out() -> None:
     pipe = rank_of(Samples(), 0, 2, batch=False)
 
-    with closing(pipe), pytest.warns(UserWarning, match="2 ranks take 6 at once: the last 5 of each epoch are left out"):
+    with closing(pipe), pytest.warns(UserWarning, match="2 ranks take 6 at once: the last 5 of each epoch are dropped"):
         pipe.build()

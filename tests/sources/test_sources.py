@@ -1,4 +1,4 @@
-"""Sources: what may be one, what a sample may be, and that batches arrive as the callable made them, whatever their shapes.
+"""Sources: allowed sources and samples; batches arrive as the callable returned them, with any shapes.
 
 Callables are made in functions, as users make them in notebooks, so that spawned workers get them by value. What a batch
 should be is always computed here, by calling the source for each of its samples.
@@ -30,7 +30,7 @@ MakePipeline = Callable[..., Pipeline]
 
 
 def expected_samples(source: Callable[[SampleInfo], Any], iteration: int, batch_size: int = 4) -> list[NDArray[Any]]:
-    """What a batch of the first epoch should be, sample by sample."""
+    """The expected samples of a batch of the first epoch."""
     infos = [SampleInfo(iteration * batch_size + i, i, iteration, 0) for i in range(batch_size)]
     return [np.array(source(info)) for info in infos]
 
@@ -46,7 +46,7 @@ def assert_samples(batch: TensorListCPU, expected: Sequence[NDArray[Any]]) -> No
 
 
 def assert_epoch(pipe: Pipeline, source: Callable[[SampleInfo], Any], iterations: int, batch_size: int = 4) -> None:
-    """The first batches of a pipeline with one output are what its source makes."""
+    """The first batches of a pipeline with one output are the batches of its source."""
     for iteration in range(iterations):
         (batch,) = pipe.run()
         assert_samples(batch, expected_samples(source, iteration, batch_size))
@@ -62,7 +62,7 @@ def lies_in_shared_memory(array: NDArray[Any], pipe: Pipeline) -> bool:
     return space.address <= address_of(array) and address_of(array) + array.nbytes <= space.address + space.size
 
 
-# What may be a source
+# Kinds of sources
 
 
 def make_callables() -> dict[str, Callable[[SampleInfo], NDArray[Any]]]:
@@ -195,7 +195,7 @@ def test_source_without_argument_loses_no_sample_when_samples_grow(make_pipeline
     assert firsts == list(range(24))
 
 
-# What may be a sample
+# Kinds of samples
 
 
 NO_ARRAYS = (DALIDataType.NO_TYPE, DALIDataType.OBJECT)

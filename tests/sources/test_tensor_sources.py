@@ -1,4 +1,4 @@
-"""Sources in the main process that return tensors: the layouts of these are those of the batch."""
+"""Sources in the main process that return tensors: the batch has the layouts of the tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLANES = np.arange(2 * 3 * 5, dtype=np.uint8).reshape(2, 3, 5)
 
 
 def pipeline_of(source: Any, **options: Any) -> Pipeline:
-    """A pipeline of a source, and of an operator for which it matters which dimensions are those of an image."""
+    """A pipeline of a source, and of an operator that depends on the dimensions of an image."""
     pipe = Pipeline(batch_size=2, prefetch_queue_depth=1)
     with pipe:
         planes = fn.external_source(source, **options)

@@ -1,0 +1,64 @@
+"""Traces of pipelines: the main process, the workers and the GPU."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dali_like.engine.pool.assembler import Assembler
+from dali_like.engine.pool.batch import Batch
+from dali_like.monitor.trace import Trace, count_nothing, details_of_key
+from dali_like.monitor.trace_records import BUILD, WAIT
+from dali_like.monitor.tracer import track_of_thread
+
+if TYPE_CHECKING:
+    from dali_like.pipeline.pipeline import Pipeline
+    from dali_like.pipeline.runtime import Runtime
+
+
+class PipelineTrace(Trace):
+    """A trace of a pipeline. Entering it builds the pipeline, and records that; see `dali_like.monitor.trace`."""
+
+    def __init__(self, pipe: Pipeline, path: str | os.PathLike[str] | None, *, nvtx: bool = False) -> None:
+        super().__init__(path, nvtx=nvtx)
+        self._pipe = pipe
+
+    def begin(self) -> None:
+        pipe, begin_ns = self._pipe, time.monotonic_ns()
+        pipe.build()
+        self.tracer.add(track_of_thread(), BUILD, begin_ns, time.monotonic_ns(), {})
+        pipe._monitor.begin_trace(self, "pipeline")
+        runtime = pipe._runtime
+        assert runtime is not None
+        count = self._follow(runtime)
+        self.tracer.replace(pipe, "_take", lambda take: functools.partial(self.calls.call, count, take))
+
+    def end(self) -> None:
+        self._pipe._monitor.end_trace(self.records)
+
+    def _follow(self, runtime: Runtime) -> Callable[[], None]:
+        """Record a runtime. Return a function that counts its batches."""
+        tracer, executor = self.tracer, runtime.executor
+        assert executor is not None
+        assert runtime.inline_pool is not None
+        tracer.watch(executor, "_wait_for", WAIT)
+        tracer.watch(executor, "_compute", "operators" if executor.has_threads else "begin copies", _details_of_work)
+        tracer.watch(runtime.inline_pool, "_compute", "serial source", _details_of_source)
+        if runtime.gpu_pool is not None:
+            tracer.watch(runtime.gpu_pool, "submit", "GPU source", details_of_key)
+        if runtime.device is not None:
+            tracer.watch_copies(runtime.device)
+        if runtime.process_pool is None:
+            return count_nothing
+        return self.follow_pool(runtime.process_pool)[1]
+
+
+def _details_of_source(batch: Batch, assembler: Assembler, *_: Any) -> dict[str, Any]:
+    return {"source": assembler.source.name, **details_of_key(batch.key)}
+
+
+def _details_of_work(work: Any, *_: Any) -> dict[str, Any]:
+    return work.batch_id._asdict()  # type: ignore[no-any-return]
