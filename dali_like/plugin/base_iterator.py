@@ -203,7 +203,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
                 self._pipelines.drop()
         elif self._begun or self._ended:
             self._restart_pipelines()
-            self._progress.begin_anew()
+            self._progress.restart()
             self._begun = self._ended = False
 
     def checkpoints(self) -> list[bytes]:
@@ -240,7 +240,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         if len(saved) != len(self._pipelines):
             raise CheckpointError(f"the state is of an iterator over {len(saved)} pipelines, not {len(self._pipelines)}")
         self._pipelines.load(saved)
-        self._progress.begin_anew()
+        self._progress.restart()
         self._begun = self._ended = self._began_within = False
         self._restore()
         if self._prepares:

@@ -80,7 +80,7 @@ class EpochProgress:
         """Begin the next epoch after a complete one, with the samples carried over."""
         self._first = self._count = self._carried
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Begin the next epoch without samples carried over."""
         self._first = self._count = 0
 
