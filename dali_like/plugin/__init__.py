@@ -1,4 +1,7 @@
-"""Iterators over pipelines for training loops, with DALI's arguments."""
+"""Iterators over pipelines for training loops, with DALI's arguments.
+
+The names of this package deliver NumPy arrays. `pytorch` and `jax` have iterators for these frameworks.
+"""
 
 from __future__ import annotations
 

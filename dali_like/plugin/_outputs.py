@@ -1,4 +1,4 @@
-"""Outputs of pipelines as what frameworks take: single tensors, and memory that they may take over by DLPack."""
+"""Convert outputs of pipelines for frameworks: to single tensors, and to memory that DLPack can share."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from dali_like.tensors import TensorCPU, TensorListCPU
 
 
 def dense(name: str, output: TensorListCPU) -> TensorCPU:
-    """A batch as one tensor, which is a view of it.
+    """Return a batch as one tensor, a view of shape (samples, ...).
 
     Raises:
-        RaggedError: its samples have different shapes.
+        RaggedError: the samples have different shapes.
     """
     try:
         return output.as_tensor()
     except RaggedError:
         shapes = sorted(set(output.shape()))
         raise RaggedError(
-            f"the samples of output {name!r} have {len(shapes)} different shapes, from {shapes[0]} to {shapes[-1]}, and do "
-            "not make one array. Give them one shape in the pipeline, or take them as a list, by a DALIRaggedIterator"
+            f"the samples of output {name!r} have {len(shapes)} different shapes, from {shapes[0]} to {shapes[-1]}, and "
+            "cannot form one array. Give them one shape in the pipeline, or use DALIRaggedIterator to get a list"
         ) from None
 
 
 def exportable(tensor: Any) -> Any:
-    """An object with ``__dlpack__`` over the memory of a tensor, or of a copy where frameworks could not take it over.
+    """Return an object with ``__dlpack__`` over a tensor's memory, or over a copy that every framework accepts.
 
-    A tensor on a GPU is one by itself. Of one in host memory, frameworks are to have memory that may be written to, since
-    PyTorch knows no other, and without gaps, which JAX does not take; for negative strides, PyTorch ends the process.
-    Pipelines deliver such memory only where an input has been fed with ``no_copy=True``.
+    A tensor on a GPU is returned as it is. A tensor in host memory is copied if it is read-only, which PyTorch does not
+    support, or has gaps, which JAX rejects. Negative strides would abort the process in PyTorch. Such memory only comes from
+    inputs fed with ``no_copy=True``.
     """
     if not isinstance(tensor, TensorCPU):
         return tensor

@@ -1,4 +1,4 @@
-"""The pipelines of an iterator, which advance together: each step takes one batch of each."""
+"""The pipelines of an iterator, advanced in step from the main process."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from dali_like.tensors import TensorListCPU
 
 
 class Pipelines:
-    """One or more pipelines that have the same batch size. What some have given for a step is kept when another one raises.
+    """Pipelines of the same batch size. Each step takes one batch of each.
+
+    If a pipeline raises, the batches that others have returned for the step are kept for the next attempt.
 
     Args:
-        given: a pipeline, or a list of them.
+        given: a pipeline, or a list of pipelines.
         names: a name for each output.
 
     Attributes:
-        are_checkpointed: whether they can say where they are.
+        are_checkpointed: whether all pipelines have ``enable_checkpointing``.
 
     Raises:
-        ArgumentTypeError, IteratorArgumentError: these are no pipelines, or none that go together.
+        ArgumentTypeError: an element is not a pipeline.
+        IteratorArgumentError: there is none, or their batch sizes or their ``enable_checkpointing`` differ.
     """
 
     def __init__(self, given: Any, names: Sequence[str]) -> None:
         self._pipelines = _checked_pipelines(given)
         self._names = names
         self.are_checkpointed = _checked_checkpointing(self._pipelines)
-        self._gathered: list[Sequence[Any]] = []  # for the next step
-        self._initial_checkpoints: list[Checkpoint] | None = None  # before the first step, which has been gathered
+        self._gathered: list[Sequence[Any]] = []  # outputs for the next step
+        self._initial_checkpoints: list[Checkpoint] | None = None  # from before a prepared first step
 
     def __iter__(self) -> Iterator[Pipeline]:
         return iter(self._pipelines)
@@ -41,35 +44,35 @@ class Pipelines:
 
     @property
     def batch_size(self) -> int:
-        """Samples in a full batch of one of them."""
+        """Number of samples in a full batch of one pipeline."""
         return self._pipelines[0].max_batch_size or 0
 
     @property
     def step_size(self) -> int:
-        """Samples in full batches of all."""
+        """Number of samples in the full batches of all pipelines."""
         return len(self._pipelines) * self.batch_size
 
     def build(self) -> None:
-        """Build them. All workers are forked before any of the pipelines uses CUDA or threads."""
+        """Build the pipelines. All workers are forked before any pipeline uses CUDA or threads."""
         for pipe in self._pipelines:
             pipe.start_py_workers()
         for pipe in self._pipelines:
             pipe.build()
 
     def prepare(self) -> None:
-        """Have the first step ready, if there is one. `checkpoints` are still those from before it."""
+        """Gather the first step, if the epoch has one. `checkpoints` still returns the state before it."""
         if self.are_checkpointed:
             self._initial_checkpoints = self._current_checkpoints()
-        with contextlib.suppress(StopIteration):  # which will be raised again when somebody asks for the batch
+        with contextlib.suppress(StopIteration):  # `take` raises it again
             self._gather()
 
     def take(self) -> list[Sequence[TensorListCPU]]:
-        """The next batch of each.
+        """Return the next batch of each pipeline.
 
         Raises:
-            StopIteration: one of them has ended its epoch.
-            OutputMapError: one has not as many outputs as there are names.
-            Exception: what `Pipeline.run` raises.
+            StopIteration: a pipeline has ended its epoch.
+            OutputMapError: a pipeline has more or fewer outputs than there are names.
+            Exception: any error of `Pipeline.run`.
         """
         self._gather()
         outputs, self._gathered = self._gathered, []
@@ -77,38 +80,40 @@ class Pipelines:
         return outputs
 
     def drop(self) -> None:
-        """Leave a step out, unless the epoch ends here anyway."""
+        """Skip a step, unless the epoch ends here."""
         with contextlib.suppress(StopIteration):
             self._gather()
         self._gathered.clear()
 
     def reset(self) -> None:
-        """Let the next step be the first of an epoch."""
+        """Begin the next epoch of each pipeline."""
         self._forget_step()
         for pipe in self._pipelines:
             pipe.reset()
 
     def checkpoints(self) -> list[Checkpoint]:
-        """Where they are, as far as steps have been taken."""
+        """Return the position of each pipeline, after the last step that `take` has returned."""
         return self._current_checkpoints() if self._initial_checkpoints is None else self._initial_checkpoints
 
     def load(self, checkpoints: Sequence[Checkpoint]) -> None:
-        """Go on from where they were."""
+        """Resume each pipeline from its checkpoint."""
         self._forget_step()
         for pipe, checkpoint in zip(self._pipelines, checkpoints, strict=True):
             pipe.load_state_dict(checkpoint.to_dict())
 
     @property
     def restored(self) -> list[Checkpoint | None]:
-        """What each goes on from."""
+        """The checkpoint that each pipeline resumes from; None: the beginning."""
         return [pipe._restored for pipe in self._pipelines]
 
     def _gather(self) -> None:
-        """Have a batch of each."""
+        """Run the pipelines that have no batch yet for this step."""
         for pipe in self._pipelines[len(self._gathered) :]:
             outputs = pipe.run()
             if len(outputs) != len(self._names):
-                raise OutputMapError(f"output_map must name {len(outputs)} outputs of a pipeline, not {self._names!r}")
+                raise OutputMapError(
+                    f"output_map must have {len(outputs)} names, one per output of a pipeline, not {self._names!r}"
+                )
             self._gathered.append(outputs)
 
     def _forget_step(self) -> None:
@@ -126,7 +131,7 @@ def _checked_pipelines(given: Any) -> list[Pipeline]:
     for pipe in pipelines:
         if not isinstance(pipe, Pipeline):
             raise ArgumentTypeError(
-                f"pipelines must be pipelines, not {pipe!r}; call a function under pipeline_def to have one"
+                f"pipelines must be Pipeline objects, not {pipe!r}; call a function decorated with pipeline_def to get one"
             )
     sizes = {pipe.max_batch_size for pipe in pipelines}
     if len(sizes) > 1:
@@ -138,6 +143,6 @@ def _checked_checkpointing(pipelines: list[Pipeline]) -> bool:
     enabled = {bool(pipe.enable_checkpointing) for pipe in pipelines}
     if len(enabled) > 1:
         raise IteratorArgumentError(
-            "pipelines must have the same enable_checkpointing; some of these have it, some have not"
+            "pipelines must have the same enable_checkpointing; pass enable_checkpointing=True to all of them, or to none"
         )
     return enabled == {True}

@@ -1,19 +1,20 @@
-"""What the iterators of all frameworks have in common: how they take batches of pipelines, and what an epoch is.
+"""Base class of the iterators for all frameworks. It runs in the main process and defines an epoch of an iterator.
 
-Pipelines have epochs of their own, which their sources end. Without a size, they are the iterator's epochs too.
+The sources of a pipeline end its epochs. Without a size, the iterator has the same epochs.
 
-With a size, the iterator takes the batches of the pipelines as one stream, their epochs one behind the other, and ends an
-epoch of its own after so many samples. The next one goes on in the stream. But if the pipelines begin and end an epoch
-within one of the iterator, they have fewer samples than the size says, and the iterator's epoch ends with theirs.
+With a size, the iterator chains the epochs of the pipelines into one stream and ends its own epoch after `size` samples. The
+next epoch continues in the stream. If the pipelines begin and end an epoch within one epoch of the iterator, they have fewer
+samples than `size`, and the iterator's epoch ends with theirs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from dali_like.common.checks import is_int
+from dali_like.common.extras import optional
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -21,9 +22,9 @@ from dali_like.errors import (
     IteratorArgumentError,
     OutputMapError,
 )
+from dali_like.monitor.loops import LoopMeter
 from dali_like.pipeline.checkpoints import Checkpoint, IteratorPosition
 from dali_like.pipeline.pipeline import Pipeline
-from dali_like.plugin._bars import EpochBar
 from dali_like.plugin._pipelines import Pipelines
 from dali_like.plugin.epoch_progress import EpochProgress, LastBatchPolicy
 from dali_like.tensors import TensorListCPU
@@ -32,7 +33,7 @@ __all__ = ["BaseIterator", "LastBatchPolicy"]
 
 
 class _Samples(Protocol):
-    """One output of a batch, in whatever form: something of which the first samples can be taken."""
+    """One output of a batch, in the form of a framework. A slice returns its first samples."""
 
     def __getitem__(self, samples: slice, /) -> Any: ...
 
@@ -42,38 +43,38 @@ Batch = TypeVar("Batch")
 
 
 class BaseIterator(ABC, Generic[Value, Batch]):
-    """Iterates over the batches of one or more pipelines, epoch by epoch.
+    """Iterate over the batches of one or more pipelines, epoch by epoch.
 
-    The plugin of a framework derives from it. It defines `_convert` and, for other batches than lists of dicts, `_combine`.
+    The iterators of each framework derive from this class. They define `_convert` and, unless a batch is a list of dicts,
+    `_combine`. The arguments follow ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
 
     Args:
-        pipelines: a pipeline, or a list of them that have the same batch size. They advance together: each step takes one
-            batch of each. They are built here, and still to be closed by whoever has made them.
+        pipelines: a pipeline, or a list of pipelines of the same batch size. They advance together: each step takes one
+            batch of each. The iterator builds them. The caller closes them.
         output_map: a name for each output of the pipelines.
-        size: samples in an epoch, of all pipelines together. -1: as many as there are until a pipeline ends its epoch; with
-            a size, one that the pipelines begin and end within that ends it too.
-        reader_name: there are no readers; only None is allowed.
-        auto_reset: True or "yes": the next epoch begins at the end of each. False, None or "no": it begins with `reset`, or
-            when the next ``for`` loop does; until then ``next`` raises StopIteration.
-        fill_last_batch: an older name, which wins over `last_batch_policy`: True is FILL, False is PARTIAL.
-        dynamic_shape: without effect: shapes may change from batch to batch.
-        last_batch_padded: whether samples of a full last batch beyond the size are padding. If not, FILL counts them for the
-            next epoch.
-        last_batch_policy: what becomes of the last batch. Without a size: only DROP has an effect.
-        prepare_first_batch: take the first batch right now, so that the workers begin, and what is wrong shows. An epoch
-            without batches is no error, neither then nor later.
-        progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Needs tqdm
-            (extra ``dali_like[progress]``).
+        size: samples in an epoch, over all pipelines together. -1: the epoch ends when the first pipeline ends its own. With
+            a size, an epoch also ends if the pipelines begin and end one of theirs within it.
+        reader_name: only None is allowed, since pipelines have no readers.
+        auto_reset: True or "yes": the end of an epoch begins the next one. False, None or "no": `reset` or the next ``for``
+            loop begins it. Until then ``next`` raises StopIteration.
+        fill_last_batch: older form of `last_batch_policy`, over which it takes precedence: True is FILL, False is PARTIAL.
+        dynamic_shape: ignored. Shapes may change from batch to batch.
+        last_batch_padded: whether the samples of a full last batch beyond `size` are padding. If not, FILL counts them as
+            samples of the next epoch.
+        last_batch_policy: the treatment of the last batch. Without a size, FILL and PARTIAL are the same.
+        prepare_first_batch: take the first batch in the constructor, so that workers start and errors show early. An epoch
+            without batches is no error.
+        progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Requires
+            ``pip install 'dali_like[progress]'``.
 
     Raises:
-        IteratorArgumentError: an argument has a value that is not allowed.
-        ArgumentTypeError: an argument has a type that is not allowed.
-        ArgumentClashError: a reader is named, or an epoch is so small that DROP leaves nothing of it.
-        OutputMapError: `output_map` does not give a name to each output of the pipelines, or the same one to two.
-        MissingExtraError: there is no tqdm for a progress bar.
-        CheckpointError: the pipelines go on from what `checkpoints` of iterators with other sizes have returned, or from
-            different places.
-        Exception: what `Pipeline.build` raises, and `Pipeline.run` for the first batch.
+        IteratorArgumentError: the value of an argument is not allowed.
+        ArgumentTypeError: the type of an argument is not allowed.
+        ArgumentClashError: `reader_name` is given, or DROP leaves no batch in an epoch of `size` samples.
+        OutputMapError: `output_map` has a duplicate, or another length than the outputs of the pipelines.
+        MissingExtraError: `progress` is True and tqdm is not installed.
+        CheckpointError: the checkpoints of the pipelines are from an iterator of another size, or from different moments.
+        Exception: any error of `Pipeline.build`, and of `Pipeline.run` for the first batch.
     """
 
     def __init__(
@@ -93,8 +94,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     ) -> None:
         if reader_name:
             raise ArgumentClashError(
-                f"there is no reader named {reader_name!r}: pipelines have sources instead. Leave reader_name out; epochs "
-                "are those of the sources, or have the size that you give"
+                f"there is no reader named {reader_name!r}: pipelines have sources instead of readers, which end an epoch. "
+                "Remove reader_name, or replace it by size="
             )
         self.output_map = _checked_output_map(output_map)
         self._pipelines = Pipelines(pipelines, self.output_map)
@@ -104,11 +105,14 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         step = self._pipelines.step_size
         self._progress = EpochProgress(self._size, self._policy, last_batch_padded, step)
         if self._progress.is_complete:
-            raise ArgumentClashError(f"with DROP, nothing is left of an epoch of {size} samples: a full batch has {step}")
-        self._begun = False  # whether the user has asked for something of this epoch
-        self._ended = False  # whether the user has seen its end
-        self._goes_on = False  # whether it began within an epoch of the pipelines
-        self._bar = EpochBar([pipe._meter for pipe in self._pipelines]) if progress else None
+            raise ArgumentClashError(
+                f"LastBatchPolicy.DROP leaves no batch in an epoch of {size} samples: a full batch has {step}. Pass a "
+                "larger size, or FILL or PARTIAL"
+            )
+        self._begun = False  # whether the user has requested a batch of this epoch
+        self._ended = False  # whether the user has seen the end of this epoch
+        self._began_within = False  # whether this epoch began within an epoch of the pipelines
+        self._bar = _EpochBar([pipe._meter for pipe in self._pipelines]) if progress else None
         self._restore()
         self._pipelines.build()
         self._prepares = prepare_first_batch
@@ -117,50 +121,50 @@ class BaseIterator(ABC, Generic[Value, Batch]):
 
     @abstractmethod
     def _convert(self, name: str, output: TensorListCPU) -> Value:
-        """Make of an output what is to be delivered, and can be sliced by samples."""
+        """Return an output in the form of the framework. Slicing it must select samples."""
 
     def _combine(self, batches: list[dict[str, Value]]) -> Batch:
-        """Make of what each pipeline has given, by name, what is to be delivered.
+        """Return the batch for the user, from one dict of converted outputs per pipeline.
 
-        At the end of an epoch under PARTIAL, the last pipelines may be missing.
+        With PARTIAL, the last batch of an epoch may lack the last pipelines.
         """
         return cast(Batch, batches)
 
     @property
     def batch_size(self) -> int:
-        """Samples in a full batch of one pipeline."""
+        """Number of samples in a full batch of one pipeline."""
         return self._pipelines.batch_size
 
     @property
     def size(self) -> int:
-        """Samples in an epoch; -1 where the pipelines end it."""
+        """Number of samples in an epoch; -1 if the pipelines end it."""
         return self._size
 
     def __len__(self) -> int:
-        """The number of batches in this epoch; when it has ended, in the next.
+        """Return the number of batches in this epoch, or in the next one if this epoch has ended.
 
-        Without a size, it is that of the pipelines, for which a last batch that DROP leaves out counts.
+        Without a size, this is the length of the shortest pipeline, and a last batch dropped by DROP counts.
 
         Raises:
-            TypeError: there is no size, and a source does not say how long its epochs are.
+            TypeError: there is no size, and a source has no known length.
         """
         if self._size < 0:
             return min(map(len, self._pipelines))
         return self._progress.num_batches(of_next=self._ended)
 
     def __iter__(self) -> Self:
-        """The iterator itself. An epoch that is over is followed by the next one; one that is not goes on."""
+        """Return the iterator. Begin the next epoch if this one has ended; otherwise continue this one."""
         if self._ended or self._progress.is_complete:
             self.reset()
         return self
 
     def __next__(self) -> Batch:
-        """The next batch.
+        """Return the next batch.
 
         Raises:
             StopIteration: the epoch has ended.
-            Exception: what `Pipeline.run` raises. The next call goes on with the next batch; what other pipelines have
-                already given for this one is not lost.
+            Exception: any error of `Pipeline.run`. The next call continues with the next batch of that pipeline. It keeps
+                the batches that other pipelines have already returned for this step.
         """
         self._begun = True
         if self._bar is not None:
@@ -180,62 +184,64 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         return batch
 
     def next(self) -> Batch:
-        """The next batch, as ``next(iterator)``."""
+        """Return the next batch, as ``next(iterator)``."""
         return next(self)
 
     def reset(self) -> None:
-        """Begin the next epoch, whether or not this one has ended. Without effect if nothing has been taken from it yet.
+        """Begin the next epoch, even if this one has not ended. No effect before the first batch of an epoch.
 
-        An epoch that is cut short is followed by the next one of the pipelines.
+        A reset within an epoch also begins the next epoch of the pipelines.
         """
         if self._bar is not None:
             self._bar.end()
         if self._progress.is_complete:
-            drops_one = self._progress.drops_one
+            must_drop = self._progress.must_drop
             self._progress.begin_next()
             self._begun = self._ended = False
-            self._goes_on = True
-            if drops_one:
+            self._began_within = True
+            if must_drop:
                 self._pipelines.drop()
         elif self._begun or self._ended:
             self._restart_pipelines()
-            self._progress.begin_anew()
+            self._progress.restart()
             self._begun = self._ended = False
 
     def checkpoints(self) -> list[bytes]:
-        """`state_dict` as text, one for each pipeline, for ``Pipeline(checkpoint=...)``: DALI's way to go on.
+        """Return the state as text for each pipeline, for ``Pipeline(checkpoint=...)``, as DALI's iterators do.
 
         Raises:
-            ArgumentClashError: the pipelines were made without ``enable_checkpointing``.
+            ArgumentClashError: the pipelines were created without ``enable_checkpointing``.
         """
         return [checkpoint.dumps() for checkpoint in self._take_checkpoints()]
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the iterator and its pipelines are, as what JSON consists of: an equal iterator goes on with the next batch.
+        """Return the position of the iterator and its pipelines as a JSON-serializable dict.
 
-        What may be different there, and what is in it, says `Pipeline.state_dict`. With a size, the ranks must be as many.
+        An equal iterator resumes from it with the next batch. `Pipeline.state_dict` describes the content, and the options
+        that may differ on resuming. With a size, the number of ranks must be the same.
 
         Raises:
-            ArgumentClashError: the pipelines were made without ``enable_checkpointing``.
-            CheckpointError: JSON cannot hold the state of a source.
+            ArgumentClashError: the pipelines were created without ``enable_checkpointing``.
+            CheckpointError: the state of a source is not JSON-serializable.
         """
         return {"pipelines": [checkpoint.to_dict() for checkpoint in self._take_checkpoints()]}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Go on from a state that `state_dict` has returned. At any time; see `Pipeline.load_state_dict`.
+        """Resume from a state that `state_dict` has returned. Allowed at any time; see `Pipeline.load_state_dict`.
 
         Raises:
-            CheckpointError: it is no state, or one of another iterator; or an iterator would have to go back.
+            CheckpointError: the argument is not a state, or the state of another iterator; or a source would have to move
+                its iterator backward.
         """
-        words = state_dict.get("pipelines") if isinstance(state_dict, Mapping) else None
-        if not isinstance(words, list):
-            raise CheckpointError("this is no state of an iterator over pipelines")
-        saved = [Checkpoint.from_dict(each) for each in words]
+        states = state_dict.get("pipelines") if isinstance(state_dict, Mapping) else None
+        if not isinstance(states, list):
+            raise CheckpointError("this is not a state of an iterator over pipelines; pass the result of its state_dict()")
+        saved = [Checkpoint.from_dict(each) for each in states]
         if len(saved) != len(self._pipelines):
             raise CheckpointError(f"the state is of an iterator over {len(saved)} pipelines, not {len(self._pipelines)}")
         self._pipelines.load(saved)
-        self._progress.begin_anew()
-        self._begun = self._ended = self._goes_on = False
+        self._progress.restart()
+        self._begun = self._ended = self._began_within = False
         self._restore()
         if self._prepares:
             self._pipelines.prepare()
@@ -246,29 +252,29 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         saved = self._pipelines.checkpoints()
         if self._size < 0:
             return saved
-        position = IteratorPosition(self._size, *self._progress.position, self._goes_on, self._ended)
+        position = IteratorPosition(self._size, *self._progress.position, self._began_within, self._ended)
         return [checkpoint.with_iterator(position) for checkpoint in saved]
 
     def _restore(self) -> None:
-        """Go on from where an iterator was whose checkpoints the pipelines go on from."""
+        """Restore the position of the iterator from the checkpoints that the pipelines resume from."""
         restored = self._pipelines.restored
         positions = {None if checkpoint is None else checkpoint.iterator for checkpoint in restored}
         if positions == {None}:
             known = [checkpoint for checkpoint in restored if checkpoint is not None]
             self._begun = any(checkpoint.iteration > 0 for checkpoint in known)
-            self._ended = any(checkpoint.ended for checkpoint in known)  # one is enough to end the epoch of all
+            self._ended = any(checkpoint.ended for checkpoint in known)  # one pipeline ends the epoch of all
             return
         position = positions.pop()
         if positions or position is None:
-            raise CheckpointError("the pipelines go on from checkpoints that are not of one iterator at one moment")
+            raise CheckpointError("the checkpoints of the pipelines are not from one iterator at one moment")
         if position.size != self._size:
-            raise CheckpointError(f"the checkpoints are of an iterator with size={position.size}, not {self._size}")
+            raise CheckpointError(f"the checkpoints are from an iterator with size={position.size}, not {self._size}")
         self._progress.position = position.first, position.count
         self._begun = position.count > position.first
-        self._goes_on, self._ended = position.persists, position.ended
+        self._began_within, self._ended = position.persists, position.ended
 
     def _take(self) -> list[Sequence[TensorListCPU]]:
-        """What the pipelines give for the next batch that is to be delivered."""
+        """Return the outputs of each pipeline for the next batch to deliver."""
         while not self._progress.is_complete:
             outputs = self._next_step()
             if self._policy is LastBatchPolicy.DROP and any(_length(output) < self.batch_size for output in outputs):
@@ -278,16 +284,16 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         raise StopIteration
 
     def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> Batch:
-        room = self._progress.room
+        deliverable = self._progress.deliverable
         self._progress.add(sum(map(_length, outputs)))
         batches = []
         for output in outputs:
             batch = {name: self._convert_any(name, data) for name, data in zip(self.output_map, output, strict=True)}
-            if room < _length(output):
-                batch = {name: value[:room] for name, value in batch.items()}
+            if deliverable < _length(output):
+                batch = {name: value[:deliverable] for name, value in batch.items()}
             batches.append(batch)
-            room -= _length(output)
-            if room <= 0:
+            deliverable -= _length(output)
+            if deliverable <= 0:
                 break
         return self._combine(batches)
 
@@ -295,19 +301,72 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         return output if isinstance(output, list) else self._convert(name, output)  # Python objects stay as they are
 
     def _next_step(self) -> list[Sequence[TensorListCPU]]:
-        """The next batch of each pipeline."""
+        """Return the next batch of each pipeline, and chain their epochs where this epoch spans two of them."""
         try:
             return self._pipelines.take()
         except StopIteration:
-            if not self._goes_on:
+            if not self._began_within:
                 raise
         self._restart_pipelines()
         return self._pipelines.take()
 
     def _restart_pipelines(self) -> None:
-        """Let the next step be the first of an epoch of the pipelines."""
-        self._goes_on = False
+        """Begin the next epoch of the pipelines."""
+        self._began_within = False
         self._pipelines.reset()
+
+
+class _EpochBar:
+    """Progress bar of tqdm for each epoch, with the share of the time that the loop waits for batches.
+
+    Args:
+        loops: the meter of each pipeline's loop.
+
+    Raises:
+        MissingExtraError: tqdm is not installed.
+    """
+
+    def __init__(self, loops: list[LoopMeter]) -> None:
+        tqdm = optional("tqdm.auto", "progress=True", "progress").tqdm
+        # An interval of 0 disables the monitor thread of tqdm, which would redraw stalled bars.
+        self._bar_class: Any = type("EpochTqdm", (tqdm,), {"monitor_interval": 0})
+        self._loops = loops
+        self._bar: Any = None
+        self._wait_ns = self._work_ns = 0
+
+    def begin(self, length: Callable[[], int]) -> None:
+        """Draw a bar at the first request of an epoch. No effect at later ones.
+
+        Args:
+            length: returns the number of batches in the epoch, or raises TypeError if it is unknown.
+        """
+        if self._bar is not None:
+            return
+        try:
+            total = length()
+        except TypeError:
+            total = None
+        self._wait_ns, self._work_ns = self._times()
+        self._bar = self._bar_class(total=total, unit="batch")
+
+    def advance(self) -> None:
+        """Count a delivered batch."""
+        self._bar.set_postfix_str(f"waiting {self._wait_share():.0%}", refresh=False)
+        self._bar.update()
+
+    def end(self) -> None:
+        """Close the bar: the epoch has ended, or a reset has cut it short."""
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            bar.close()
+
+    def _times(self) -> tuple[int, int]:
+        return sum(loop.wait.total_ns for loop in self._loops), sum(loop.work.total_ns for loop in self._loops)
+
+    def _wait_share(self) -> float:
+        wait_ns, work_ns = self._times()
+        wait_ns, work_ns = wait_ns - self._wait_ns, work_ns - self._work_ns
+        return wait_ns / max(wait_ns + work_ns, 1)
 
 
 def _length(outputs: Sequence[TensorListCPU]) -> int:
@@ -318,7 +377,7 @@ def _checked_output_map(output_map: Any) -> list[str]:
     if isinstance(output_map, str) or not all(isinstance(name, str) for name in output_map):
         raise ArgumentTypeError(f"output_map must be a list of names, not {output_map!r}")
     if len(set(output_map)) < len(output_map):
-        raise OutputMapError(f"output_map must give each output another name, not {output_map!r}")
+        raise OutputMapError(f"output_map must give each output a different name, not {output_map!r}")
     return list(output_map)
 
 
@@ -327,7 +386,7 @@ def _checked_size(size: Any) -> int:
         raise ArgumentTypeError(f"size must be an integer, not {size!r}")
     if size < -1 or size == 0:
         raise IteratorArgumentError(
-            f"size must be the number of samples in an epoch, or -1 to leave it to the source, not {size}"
+            f"size must be the number of samples in an epoch, or -1 to let the sources end it, not {size}"
         )
     return int(size)
 

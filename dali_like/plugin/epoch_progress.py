@@ -1,4 +1,4 @@
-"""How far an epoch is that ends after a number of samples, and what becomes of its last batch: counting, no more."""
+"""Count the samples of an iterator's epoch, and apply its policy for the last batch. Runs in the main process."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ __all__ = ["LastBatchPolicy", "EpochProgress"]
 
 
 class LastBatchPolicy(Enum):
-    """What becomes of the last batch of an epoch whose size is no multiple of the batch size.
+    """Treatment of the last batch of an epoch whose size is not a multiple of the batch size.
 
-    The iterator only ever leaves samples out. It makes none up: a batch that its source has made shorter stays so.
+    Iterators only leave samples out. They never pad a short batch of a source. Follows
+    ``nvidia.dali.plugin.base_iterator.LastBatchPolicy`` 1.53.
     """
 
-    #: It is delivered whole, with samples of the next epoch, which is so much shorter unless `last_batch_padded`.
+    #: Deliver the batch with samples of the next epoch. That epoch gets shorter by them, unless `last_batch_padded` is set.
     FILL = 0
-    #: It is not delivered. Neither is any other batch that is not full.
+    #: Leave the batch out, and any other batch that is not full.
     DROP = 1
-    #: It is delivered without the samples beyond the size.
+    #: Deliver the batch without the samples beyond the size.
     PARTIAL = 2
 
 
 class EpochProgress:
-    """How far an epoch is that ends after a number of samples.
+    """Number of samples taken in an epoch of fixed size.
 
     Args:
-        size: samples in an epoch; -1: it does not end by their number.
-        policy: what becomes of the last batch.
-        padded: whether samples of the last batch beyond the size are padding.
-        step: samples in a full batch of all pipelines.
+        size: samples in an epoch; -1: their number does not end an epoch.
+        policy: the treatment of the last batch.
+        padded: whether the samples of the last batch beyond the size are padding.
+        step: samples in the full batches of all pipelines.
     """
 
     def __init__(self, size: int, policy: LastBatchPolicy, padded: bool, step: int) -> None:
@@ -39,36 +40,36 @@ class EpochProgress:
         self._cuts = policy is LastBatchPolicy.PARTIAL
         self._carries_over = policy is LastBatchPolicy.FILL and not padded
         self._step = step
-        self._first = 0  # samples that the epoch before has taken of this one
+        self._first = 0  # samples of this epoch that the previous one has taken
         self._count = 0
 
     @property
     def is_complete(self) -> bool:
-        """Whether the epoch has had all of its batches."""
+        """Whether all batches of the epoch have been taken."""
         return 0 < self._size < self._count + (self._step if self._drops else 1)
 
     @property
-    def drops_one(self) -> bool:
-        """Whether what is left of a complete epoch is a batch to be dropped."""
+    def must_drop(self) -> bool:
+        """Whether a complete epoch still has samples in the stream, in a batch that DROP leaves out."""
         return self._count < self._size
 
     @property
-    def left(self) -> int:
-        """How many samples are still to come."""
+    def samples_left(self) -> int:
+        """Number of samples until the end of the epoch."""
         return self._size - self._count if self._size > 0 else sys.maxsize
 
     @property
-    def room(self) -> int:
-        """How many samples of the next batch are to be delivered, at most."""
-        return self.left if self._cuts else sys.maxsize
+    def deliverable(self) -> int:
+        """Maximum number of samples to deliver from the next batch."""
+        return self.samples_left if self._cuts else sys.maxsize
 
     def add(self, samples: int) -> None:
-        """Note what has been taken."""
+        """Count samples taken from the pipelines."""
         self._count += samples
 
     @property
     def position(self) -> tuple[int, int]:
-        """How many samples the epoch before has taken of this one; how many have been taken altogether."""
+        """Number of samples of this epoch that the previous one has taken, and number taken in total."""
         return self._first, self._count
 
     @position.setter
@@ -76,15 +77,15 @@ class EpochProgress:
         self._first, self._count = position
 
     def begin_next(self) -> None:
-        """Begin the next epoch, after a complete one."""
+        """Begin the next epoch after a complete one, with the samples carried over."""
         self._first = self._count = self._carried
 
-    def begin_anew(self) -> None:
-        """Begin the next epoch with nothing carried over."""
+    def restart(self) -> None:
+        """Begin the next epoch without samples carried over."""
         self._first = self._count = 0
 
     def num_batches(self, of_next: bool) -> int:
-        """How many batches this epoch has, or the next one."""
+        """Return the number of batches in this epoch, or in the next one."""
         if self._drops:
             return self._size // self._step
         return math.ceil((self._size - (self._carried if of_next else self._first)) / self._step)

@@ -17,14 +17,13 @@ __all__ = ["DALIGenericIterator", "DALIRaggedIterator", "LastBatchPolicy"]
 
 
 class DALIGenericIterator(BaseIterator[NDArray[Any], list[dict[str, NDArray[Any]]]]):
-    """Delivers batches as a list with a dict for each pipeline: the name of each output, and its samples as one array.
+    """Deliver batches as a list of dicts, one per pipeline: {name of output: array of shape (samples, ...)}.
 
-    The arrays are views of the batch, which is not overwritten as long as one of them is held; of one on the GPU, they are
-    copies. The samples of an output must
-    have one shape in each batch; where they have not, ``next`` raises `RaggedError`, that batch is lost, and
-    `DALIRaggedIterator` is the one to use.
+    Arrays are views of the batch, which is not overwritten while an array is alive. Outputs on a GPU are copied.
 
-    Arguments and errors are those of `BaseIterator`. They follow ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
+    Arguments and errors: see `BaseIterator`. In addition, ``next`` raises `RaggedError` if the samples of an output have
+    different shapes. That batch is lost. Use `DALIRaggedIterator` for such outputs. Follows
+    ``nvidia.dali.plugin.pytorch.DALIGenericIterator`` 1.53.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -43,18 +42,17 @@ class DALIGenericIterator(BaseIterator[NDArray[Any], list[dict[str, NDArray[Any]
 
 
 class DALIRaggedIterator(RaggedIterator[list[dict[str, Any]]]):
-    """As `DALIGenericIterator`, for outputs whose samples may have different shapes: such an output is a list of arrays.
+    """Like `DALIGenericIterator`, for samples of different shapes: a list of arrays per output, one per sample.
 
-    An output is always the one or always the other, whatever the shapes in a batch happen to be.
+    `output_types` alone decides the form of an output, not the shapes in a batch.
 
-    Arguments and errors are those of `BaseIterator`, and one more. They follow
-    ``nvidia.dali.plugin.pytorch.DALIRaggedIterator`` 1.53.
+    Other arguments and errors: see `BaseIterator`. Follows ``nvidia.dali.plugin.pytorch.DALIRaggedIterator`` 1.53.
 
     Args:
         output_types: for each output, `DENSE_TAG` for one array, or `SPARSE_LIST_TAG` for a list. None: all are dense.
 
     Raises:
-        IteratorArgumentError: `output_types` does not say one of the two for each output.
+        IteratorArgumentError: `output_types` does not have one of the two tags for each output.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def

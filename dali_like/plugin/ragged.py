@@ -1,4 +1,4 @@
-"""What the iterators of all frameworks over outputs of different shapes have in common."""
+"""Base class of the iterators over outputs with samples of different shapes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["RaggedIterator"]
 
 
 class RaggedIterator(BaseIterator[Any, Batch]):
-    """Iterates over batches of which some outputs are one array, and others a list of arrays.
+    """Iterate over batches; each output is one array, or a list with one array per sample.
 
-    The plugin of a framework defines `_dense` and `_list`, and may add to `_TAGS`.
+    The iterators of each framework define `_dense` and `_list`, and may add to `_TAGS`.
 
-    Arguments and errors are those of `BaseIterator`, and one more.
+    Other arguments and errors: see `BaseIterator`.
 
     Args:
         output_types: one of the tags for each output. None: all are dense.
 
     Raises:
-        IteratorArgumentError: `output_types` does not have one of them for each output.
+        IteratorArgumentError: `output_types` does not have one of the tags for each output.
     """
 
     DENSE_TAG: ClassVar[str] = "dense"
@@ -72,11 +72,11 @@ class RaggedIterator(BaseIterator[Any, Batch]):
 
     @abstractmethod
     def _dense(self, name: str, output: TensorListCPU) -> Any:
-        """Make one array of an output."""
+        """Return an output as one array."""
 
     @abstractmethod
     def _list(self, output: TensorListCPU) -> list[Any]:
-        """Make a list of arrays of an output."""
+        """Return an output as a list of arrays."""
 
     def _convert(self, name: str, output: TensorListCPU) -> Any:
         return self._dense(name, output) if self._types[name] == self.DENSE_TAG else self._list(output)

@@ -1,6 +1,6 @@
-"""These tests open the page of ``dali-like view`` in a browser: ``make browser`` runs them, and ``make test`` does not.
+"""Tests of the page of ``dali-like view`` in a browser. ``make browser`` runs them; ``make test`` does not.
 
-They need Chromium, as of Debian's package ``chromium``; DALI_LIKE_BROWSER names another program of that kind.
+They require Chromium, for example Debian's package ``chromium``. DALI_LIKE_BROWSER names another Chromium-based program.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dali_like.monitor.server import PageServer
 
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _DEADLINE_S = 120
-#: As the page's clock goes: it runs ahead while the page waits for nothing but time.
+#: In the page's virtual time, which runs ahead while the page only waits for timers.
 _BUDGET_MS = 60_000
 
 Serve = Callable[[Mapping[str, Any]], PageServer]
@@ -29,7 +29,7 @@ class Browser:
     """Chromium without a window.
 
     Args:
-        program: where it is.
+        program: path of the browser.
         folder: for its profile.
     """
 
@@ -37,7 +37,7 @@ class Browser:
         self._command = [
             program,
             "--headless",
-            "--no-sandbox",  # which needs rights that containers seldom have
+            "--no-sandbox",  # the sandbox needs rights that containers rarely have
             "--disable-gpu",
             "--disable-dev-shm-usage",
             "--no-first-run",
@@ -47,11 +47,11 @@ class Browser:
         ]
 
     def dom(self, url: str) -> str:
-        """The page as it is when it has been drawn."""
+        """Return the HTML of the page after it has been drawn."""
         return self._run("--dump-dom", url)
 
     def screenshot(self, url: str, path: Path, width: int, height: int) -> None:
-        """A picture of the page."""
+        """Save a picture of the page."""
         self._run(f"--screenshot={path}", f"--window-size={width},{height}", url)
 
     def _run(self, *arguments: str) -> str:
@@ -61,7 +61,7 @@ class Browser:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Browser:
-    """A browser, or the test is skipped."""
+    """Start a browser, or skip the test if none is installed."""
     program = os.environ.get("DALI_LIKE_BROWSER") or next(filter(None, map(shutil.which, _BROWSERS)), None)
     if program is None:
         pytest.skip(f"there is no browser: none of {', '.join(_BROWSERS)} is installed")
@@ -70,7 +70,7 @@ def browser(tmp_path: Path) -> Browser:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves the page with some data."""
+    """``serve(data)``: serve the page with some data."""
     running: list[tuple[PageServer, threading.Thread]] = []
 
     def begin(data: Mapping[str, Any]) -> PageServer:

@@ -1,4 +1,4 @@
-"""The page of ``dali-like view``, as a browser shows it."""
+"""The page of ``dali-like view`` in a browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NASTY = '<img src=x onerror="document.title=1">'
 
 
 def trace_of(batches: int = 20, source: str = "external_source of photos") -> Records:
-    """Two workers, of which one is slower, and a loop that waits for them at the beginning."""
+    """Return a trace of two workers, one of them slower, and a loop that waits for them at the beginning."""
     records = Records(begin_ns=0, end_ns=batches * 10 * _MS)
     main = Track(MAIN, "main thread")
     for i in range(batches):
@@ -56,7 +56,7 @@ def data_of(records: Records, name: str = "run.json") -> dict[str, Any]:
 
 
 def live_data(wobble: float = 0.0) -> dict[str, Any]:
-    """A pipeline that makes 400 samples in each quarter of a second, of which the loop waits for a fifth."""
+    """Return snapshots of a pipeline: every 250 ms, 400 more samples and 50 ms more of waiting."""
     times = itertools.count()
 
     def vary(i: int, speed: float) -> float:
@@ -90,12 +90,12 @@ def live_data(wobble: float = 0.0) -> dict[str, Any]:
 
 
 def text_of(html: str) -> str:
-    """What one reads."""
+    """Return the visible text of a page."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
 
 
 def table_of(html: str, name: str) -> list[list[str]]:
-    """The rows of a table."""
+    """Return the rows of a table."""
     [table] = re.findall(rf'<table id="{name}">(.*?)</table>', html, re.DOTALL)
     rows = re.findall(r"<tr>(.*?)</tr>", table.partition("<tbody>")[2], re.DOTALL)
     return [[text_of(cell).strip() for cell in re.findall(r"<td[^>]*>(.*?)</td>", row, re.DOTALL)] for row in rows]
@@ -158,7 +158,7 @@ def test_without_the_token_nothing_is_shown(browser: Browser, serve: Serve) -> N
 
 @pytest.mark.parametrize("kind", ["trace", "live"])
 def test_a_screenshot_can_be_taken(browser: Browser, serve: Serve, tmp_path: Path, kind: str) -> None:
-    """With DALI_LIKE_SCREENSHOTS, it goes to docs/pictures."""
+    """Set DALI_LIKE_SCREENSHOTS to save the pictures in docs/pictures."""
     server = serve(data_of(trace_of()) if kind == "trace" else live_data(wobble=1.0))
     folder = Path("docs/pictures") if os.environ.get("DALI_LIKE_SCREENSHOTS") else tmp_path
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""``dali-like bench`` and ``dali-like tune``: what is measured, what is chosen, what is printed."""
+"""``dali-like bench`` and ``dali-like tune``: measurements, chosen settings, and printed tables."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ made = serial()
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A module called ``a_program`` in the current folder."""
+    """Create the module ``a_program`` in the current folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     path = tmp_path / "a_program.py"
@@ -73,7 +73,7 @@ def options_of(*arguments: str) -> argparse.Namespace:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, seconds: float = SECONDS) -> tuple[int, str, str]:
-    """The exit status of a subcommand, and what it has printed."""
+    """Run a subcommand. Return its exit status, stdout and stderr."""
     status = cli.main([*arguments, "--seconds", str(seconds)])
     return status, *capsys.readouterr()
 
@@ -132,7 +132,7 @@ def test_arguments_are_read_as_python_writes_them_and_else_as_text() -> None:
 
 
 def made_by(source: Any, worker: int, num_workers: int, count: int, **options: Any) -> list[Any]:
-    """What one of some bare loops calls a source with, in `count` steps."""
+    """Return the arguments that one of several bare loops passes to a source in `count` steps."""
     called: list[Any] = []
 
     @pipeline_def(batch_size=BATCH, num_threads=1)
@@ -339,7 +339,7 @@ def test_a_pipeline_without_batches_cannot_be_tried() -> None:
 def test_bench_prints_a_line_for_each_number_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "bench", "a_program:parallel", "--workers", "2,1")
     lines = out.splitlines()
-    assert (status, err) == (0, "")  # no bar, since this is no terminal
+    assert (status, err) == (0, "")  # no progress bar without a terminal
     assert lines[0].split("   ")[0] == "workers"
     assert [line.split()[0] for line in lines[1:3]] == ["1", "2"]
     assert re.search(r"py_num_workers=[12], on \d+ CPUs", out)
@@ -400,7 +400,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[dict[str, Any]], Outcome]], list[dict[str, Any]]]:
-    """Puts a function of the settings in the place of what is measured; the settings that were tried."""
+    """Replace measurements by a function of the settings. The returned list collects the tried settings."""
 
     def replace(outcome_of: Callable[[dict[str, Any]], Outcome]) -> list[dict[str, Any]]:
         tried: list[dict[str, Any]] = []
@@ -488,7 +488,7 @@ def test_tune_is_not_misled_by_one_trial_that_was_fast(measured: Measured, capsy
 
     assert status == 0
     assert "Repeated trials differ by up to 5%." in out
-    assert "py_num_workers=1" in out.splitlines()[-1]  # within what repeated trials differ by
+    assert "py_num_workers=1" in out.splitlines()[-1]  # the difference is within that of repeated trials
     rates[1] = [92, 90, 90]
     taken.clear()
     assert "py_num_workers=2" in best_of(capsys)

@@ -1,4 +1,4 @@
-"""The ``dali-like`` command: which subcommands there are, and what becomes of their results and errors."""
+"""The ``dali-like`` command: its subcommands, exit statuses and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Install = Callable[[Callable[[argparse.Namespace], int]], None]
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Make the only subcommand one that is called ``count``, with an argument ``--up-to``."""
+    """Replace all subcommands by one called ``count``, with an argument ``--up-to``."""
 
     def install(run: Callable[[argparse.Namespace], int]) -> None:
         module = ModuleType("dali_like.cli.count", "Counts.\n\nSlowly.")

@@ -1,4 +1,4 @@
-"""``dali-like doctor``: what is found in machines, kernels and installations of several kinds, and how it is told."""
+"""``dali-like doctor``: findings on simulated machines, kernels and installations, and the report."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_files(root: Path, files: dict[str, str]) -> None:
 
 @pytest.fixture
 def set_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
-    """``set_limit(which, soft)``: as far as `resource.getrlimit` says it."""
+    """``set_limit(which, soft)``: change the result of `resource.getrlimit`, not the limit itself."""
 
     def set_limit(which: int, soft: int) -> None:
         real = resource.getrlimit
@@ -47,7 +47,7 @@ def set_limit(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
 
 @pytest.fixture
 def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
-    """``report(checks, *arguments)``: the exit status, and what is printed."""
+    """``report(checks, *arguments)``: run the command with these checks. Return its exit status and output."""
 
     def report(checks: list[findings.Check], *arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(doctor, "CHECKS", checks)
@@ -67,7 +67,7 @@ def house(*others: findings.Check) -> list[findings.Check]:
     ]
 
 
-def test_report_has_what_calls_for_action_the_worst_first(report: Callable[..., tuple[int, str]]) -> None:
+def test_report_lists_findings_that_need_action_the_worst_first(report: Callable[..., tuple[int, str]]) -> None:
     status, text = report(house(lambda: findings.failure("door", "none", "make one")))
 
     lines = text.splitlines()
@@ -77,10 +77,10 @@ def test_report_has_what_calls_for_action_the_worst_first(report: Callable[..., 
     assert len(lines) == 8
 
 
-def test_report_says_so_where_there_is_nothing_to_do(report: Callable[..., tuple[int, str]]) -> None:
+def test_report_says_that_no_action_is_needed(report: Callable[..., tuple[int, str]]) -> None:
     status, text = report(house()[:2])
 
-    assert (status, text.splitlines()[0]) == (0, "There is nothing to do.")
+    assert (status, text.splitlines()[0]) == (0, "No action is needed.")
 
 
 def test_whole_report_has_a_line_for_each_finding_and_one_for_its_remedy(report: Callable[..., tuple[int, str]]) -> None:
@@ -120,7 +120,7 @@ def test_a_check_that_breaks_down_is_a_failure_and_the_others_go_on(report: Call
 
 
 def test_all_is_well_here() -> None:
-    """Where these tests run, so does the library."""
+    """The library works on any machine that runs these tests."""
     found = [finding for check in (*machine.CHECKS, *kernel.CHECKS) for finding in doctor.examine([check])]
 
     assert [finding for finding in found if finding.verdict is Verdict.FAILURE] == []
@@ -171,7 +171,7 @@ def test_memory(kib: int, verdict: str, tmp_path: Path) -> None:
 
 
 def test_size_of_shared_memory_folder_does_not_matter(tmp_path: Path) -> None:
-    assert machine.shared_memory_folder(tmp_path).verdict == "ok"  # there is none
+    assert machine.shared_memory_folder(tmp_path).verdict == "ok"  # this root has no /dev/shm
 
 
 @pytest.mark.parametrize(("soft", "verdict"), [(64, "warning"), (1 << 20, "ok"), (UNLIMITED, "ok")])
@@ -230,7 +230,7 @@ def test_kernels(version: str, verdict: str, tmp_path: Path) -> None:
     assert machine.sandbox(tmp_path).verdict == verdict
 
 
-# What the engine needs of the kernel
+# System calls that the engine needs
 
 
 def refuse(*_: Any, **__: Any) -> Any:
@@ -298,7 +298,7 @@ def test_requirements_are_read_from_metadata() -> None:
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The versions that are installed, by name."""
+    """Replace the installed versions, by name."""
     versions: dict[str, str] = {}
 
     def version(name: str) -> str:
@@ -332,7 +332,7 @@ def test_peers_are_named(installed: dict[str, str]) -> None:
 
 
 def library(version: int) -> Callable[[str], Any]:
-    """Gives a driver for a version of CUDA."""
+    """Return a loader of a driver library for a version of CUDA."""
 
     def get_version(pointer: Any) -> int:
         ctypes.cast(pointer, ctypes.POINTER(ctypes.c_int)).contents.value = version
@@ -396,7 +396,7 @@ def test_cupy(
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimulatedDevice]:
-    """The GPU that is found."""
+    """Make the checks find a simulated GPU."""
     simulated = SimulatedDevice()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: name)
     with substitute(lambda number: simulated):

@@ -28,7 +28,7 @@ MakePipeline = Callable[..., Pipeline]
 
 @contextlib.contextmanager
 def viewing(*arguments: str) -> Iterator[str]:
-    """Lets ``dali-like view`` run until Ctrl-C, which it has to take as a wish to end; the address that it has printed."""
+    """Run ``dali-like view``, yield the address that it prints, and end it with Ctrl-C, which must give status 0."""
     command = [sys.executable, "-m", "dali_like", "view", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:
         try:
@@ -41,7 +41,7 @@ def viewing(*arguments: str) -> Iterator[str]:
 
 
 def get(url: str, name: str) -> Any:
-    """What the page at `url` asks for."""
+    """Fetch a resource of the page at `url`, with the page's token."""
     page, _, token = url.strip().partition("#token=")
     request = urllib.request.Request(page + name, headers={"Authorization": f"Bearer {token}"})
     with urllib.request.urlopen(request, timeout=60) as answer:

@@ -1,4 +1,4 @@
-"""Statistics that nothing has measured, for tests of what is made of them."""
+"""Made-up statistics, for tests of diagnosis and reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dali_like.monitor.statistics import (
 
 
 def everything(num_sources: int = 1, num_workers: int = 2) -> Statistics:
-    """Statistics of which nothing is missing."""
+    """Return statistics with all optional parts."""
     source = SourceStatistics(
         "external_source of a_function_with_quite_a_long_name",
         batches=100,

@@ -1,4 +1,4 @@
-"""The bottleneck is named rightly: in statistics that are made up, and in loops that are held up on purpose."""
+"""The diagnosis names the bottleneck, in made-up statistics and in loops with a deliberate one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BATCHES = 100
 
 
 def loop(wait_ms: float, work_ms: float, for_workers: bool = True, batches: int = BATCHES) -> LoopStatistics:
-    """A loop whose batches are all alike."""
+    """Return the statistics of a loop with equal times for each batch."""
     wait = Durations.of([wait_ms / 1e3] * batches)
     waited_s = wait.total_s + 0.5 if for_workers else 0.0
     return LoopStatistics(batches + 1, 0, 0, 0.5, wait, Durations.of([work_ms / 1e3] * batches), waited_s)
@@ -39,7 +39,7 @@ def loop(wait_ms: float, work_ms: float, for_workers: bool = True, batches: int 
 def source(
     busy_ms: float, place: str = "workers", cpu: float = 1.0, callback: float = 1.0, **given: Any
 ) -> SourceStatistics:
-    """A source of which a batch takes so long, with the share of the CPU, and that of the callback."""
+    """Return the statistics of a source, given the time per batch and the shares of CPU time and of the callback."""
     busy_s = busy_ms / 1e3 * BATCHES
     calls = Durations.of([busy_ms / 64e3] * 64 * BATCHES)
     return SourceStatistics(
@@ -67,7 +67,7 @@ def diagnosis_of(statistics: Statistics) -> Diagnosis:
     return found
 
 
-# Made up
+# Made-up statistics
 
 
 def test_of_few_batches_nothing_is_said() -> None:
@@ -125,7 +125,7 @@ def test_a_callback_in_the_main_process_is_to_go_to_workers() -> None:
     found = diagnosis_of(Statistics(settings=settings(), loop=loop(80, 20, False), sources=(source(80, "main process"),)))
 
     assert found.bottleneck is Bottleneck.CALLBACK
-    assert found.changes == {"py_num_workers": 4}  # which keep up with the loop
+    assert found.changes == {"py_num_workers": 4}  # enough to keep up with the loop
     assert "parallel=True and py_num_workers=4" in found.advice
     assert found.speedup == pytest.approx(5)
 
@@ -217,7 +217,7 @@ def test_more_workers_do_not_help_where_other_processes_have_the_cpus() -> None:
 
 
 def test_so_it_is_where_workers_wait_for_cpus() -> None:
-    """More workers than CPUs: each has a part of one."""
+    """There are more workers than CPUs, so each gets part of one."""
     found = diagnosis_of(Statistics(settings=settings(8, cpus=2), loop=loop(40, 10), sources=(source(390, cpu=0.25),)))
 
     assert found.bottleneck is Bottleneck.CALLBACK
@@ -405,7 +405,7 @@ def test_so_is_a_dataset_without_samples(workers: int) -> None:
     assert "empty: dataset list." in diagnosis_of(loader.statistics()).sentence
 
 
-# In earnest
+# Real pipelines and loaders
 
 
 def sleep_1_ms(info: Any) -> Any:
@@ -414,7 +414,7 @@ def sleep_1_ms(info: Any) -> Any:
 
 
 def finds(bottleneck: Bottleneck, monitored: Pipeline | DataLoader[Any], run: Callable[[], Any]) -> Diagnosis:
-    """Wait until that is what is found to hold a run up. Other programs may hold up one or the other run."""
+    """Repeat a run until the diagnosis finds a bottleneck. Other programs may slow down single runs."""
 
     def diagnosis() -> Diagnosis | None:
         before = monitored.statistics()

@@ -1,4 +1,4 @@
-"""A function that is called with statistics from time to time."""
+"""Hooks: functions that the library calls with statistics at intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running pipeline shows to other programs, and the server that shows it to a browser."""
+"""Statistics that a running pipeline publishes to other programs, and the server for the browser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MakePipeline = Callable[..., Pipeline]
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each batch be shown, however soon after another."""
+    """Publish after every batch, without the minimum interval."""
     monkeypatch.setattr(live, "_PERIOD_NS", 0)
 
 
@@ -43,7 +43,7 @@ def mine(name: str | None = None) -> list[live.Live]:
 def test_a_published_pipeline_shows_its_statistics(make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(number)
     pipe.publish("train")
-    for _ in range(6):  # the last call shows what there was before
+    for _ in range(6):  # each call publishes the state before it
         pipe.run()
     [shown] = mine()
     what = shown.read()
@@ -185,7 +185,7 @@ def test_what_is_not_there_cannot_be_chosen() -> None:
 def test_a_text_that_changes_while_it_is_read_is_read_again(
     make_pipeline: MakePipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer is stopped in the middle of a change, and goes on while the reader waits."""
+    """The writer stops in the middle of a change and continues while the reader waits."""
     pipe = make_pipeline(number, "serial")
     pipe.publish("train")
     [shown] = mine()
@@ -205,7 +205,7 @@ def test_a_text_that_changes_while_it_is_read_is_read_again(
 
 @pytest.fixture
 def server() -> Iterator[PageServer]:
-    """Serves some data, and the page."""
+    """Run a server with some data and the page."""
     made = PageServer({"about.json": lambda: {"kind": "trace"}, "trace.json": b"[]", "ended.json": _ended})
     thread = threading.Thread(target=made.serve_forever)
     thread.start()
@@ -220,7 +220,7 @@ def _ended() -> Any:
 
 
 def ask(server: PageServer, path: str, token: str | None = None, **headers: str) -> tuple[int, bytes, Any]:
-    """The status of an answer, its content, and its headers."""
+    """Send a request. Return the status, body and headers of the response."""
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     with closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)) as connection:
@@ -250,7 +250,7 @@ def test_the_token_does_not_count_in_the_address(server: PageServer) -> None:
 
 
 def test_requests_by_another_name_are_refused(server: PageServer) -> None:
-    """As of a site whose name has come to stand for this machine."""
+    """This prevents DNS rebinding: another site's name may resolve to this machine."""
     assert ask(server, "/", Host=f"example.org:{server.server_port}")[0] == 403
     assert ask(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
 

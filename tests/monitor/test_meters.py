@@ -1,4 +1,4 @@
-"""Meters: what is measured of the tasks of a source, and how it is counted."""
+"""Meters: measured and sampled times of the tasks of a source, and their counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """A clock that stands still but for what a test lets pass."""
+    """Clock that only a test advances."""
 
     def __init__(self) -> None:
         self.now_ns = 1
@@ -40,7 +40,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """In the place of the system's clocks."""
+    """Replace the system's clocks."""
     clock = Clock()
     monkeypatch.setattr(meters, "monotonic_ns", clock)
     monkeypatch.setattr(meters, "thread_time_ns", clock)
@@ -48,7 +48,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Worker:
-    """Computes tasks, each of some samples that take as long as is said."""
+    """Computes tasks with given times per sample."""
 
     def __init__(self, clock: Clock, meter: Meter) -> None:
         self._clock = clock
@@ -107,7 +107,7 @@ def test_whatever_is_measured_has_a_bin(ns: int) -> None:
     assert 0 <= bin_of(ns) < NUM_BINS
 
 
-# What is counted
+# Counts
 
 
 def test_tasks_and_the_time_they_take_are_counted(worker: Worker) -> None:
@@ -127,7 +127,7 @@ def test_slow_calls_are_all_measured(worker: Worker) -> None:
 
 
 def test_of_fast_calls_those_of_one_task_count_for_many(worker: Worker) -> None:
-    num_tasks = 255  # the last of which is measured
+    num_tasks = 255  # the last one is measured
     for _ in range(num_tasks):
         worker.compute(1 * US, 2 * US)
 
@@ -166,12 +166,12 @@ def test_calls_that_become_slow_are_all_measured_from_the_next_task_on(worker: W
 
 
 def test_calls_that_become_slow_by_little_are_noticed_too(worker: Worker) -> None:
-    for _ in range(4):  # of which the last is not measured, and the two after it would not be
+    for _ in range(4):  # the last is not measured, and the next two would not be
         worker.compute(1 * US)
     worker.compute(250 * US)
     worker.compute(250 * US)
 
-    assert worker.reading.counts[bin_of(250 * US)] == 1 + 2  # the two before it were not measured
+    assert worker.reading.counts[bin_of(250 * US)] == 1 + 2  # the last two calls before it were not measured
 
 
 def test_the_time_of_operators_is_not_that_of_the_callback(worker: Worker) -> None:
@@ -252,17 +252,17 @@ def test_the_time_in_which_there_is_no_cpu_is_measured(
     delays = iter([100 * MS, 130 * MS, 135 * MS])
     monkeypatch.setattr(meters, "delayed_ns", lambda: next(delays))
     clock.now_ns = meters._ASK_EVERY_NS
-    for _ in range(11):  # of which the system is asked at the first, the sixth and the last
+    for _ in range(11):  # the meter reads the delay at the first, the sixth and the last
         worker.compute(meters._ASK_EVERY_NS // 5)
 
-    assert worker.reading.delayed_ns == 35 * MS  # what was before the first is not the meter's
+    assert worker.reading.delayed_ns == 35 * MS  # without the delay before the first reading
 
 
 def test_the_system_tells_it() -> None:
     assert meters.delayed_ns() >= 0
 
 
-# The slowest
+# The slowest samples
 
 
 def test_the_slowest_calls_are_told_by_their_samples(worker: Worker) -> None:
@@ -315,13 +315,13 @@ def test_a_call_that_raises_is_not_measured() -> None:
     assert sum(meter.reading.counts) == 0
 
 
-# Whoever takes the place of a worker, and workers that are elsewhere
+# Replacements of workers, and workers on other machines
 
 
 def test_a_worker_that_takes_the_place_of_another_goes_on_counting(clock: Clock) -> None:
     first = Meter()
     Worker(clock, first).compute(*[2 * MS] * 8)
-    watch = first.begin()  # and dies
+    watch = first.begin()  # and the worker dies
     assert watch is not None
 
     second = Worker(clock, Meter(first.words))
@@ -350,7 +350,7 @@ def test_what_has_been_taken_is_not_taken_again(clock: Clock) -> None:
     elsewhere = Worker(clock, there)
     elsewhere.compute(*[5 * MS] * 8)
     there.take()
-    for ns in (1 * MS, 6 * MS):  # quicker and slower than what was slowest
+    for ns in (1 * MS, 6 * MS):  # below and above the slowest call so far
         elsewhere.compute(ns)
         here = Meter()
         here.merge(there.take())
@@ -367,7 +367,7 @@ def test_a_meter_is_as_old_as_the_first_worker_that_has_had_it(clock: Clock) -> 
     clock.now_ns = 23
 
     assert Meter(meter.words).reading.made_ns == 17
-    meter.merge(elsewhere.take())  # whose clock is another one
+    meter.merge(elsewhere.take())  # from a machine with another clock
     assert meter.reading.made_ns == 17
 
 

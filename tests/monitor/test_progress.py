@@ -1,4 +1,4 @@
-"""Progress bars: those of the iterators, and those that others draw around what has a length."""
+"""Progress bars of the iterators, and tqdm around loaders and pipelines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MakePipeline = Callable[..., Pipeline]
 
 
 class Bar:
-    """What is used of tqdm."""
+    """Stand-in for tqdm, with the methods that the library uses."""
 
     bars: list[Bar]
     monitor_interval = 10
@@ -41,7 +41,7 @@ class Bar:
 
 @pytest.fixture
 def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
-    """All bars that are drawn."""
+    """Replace tqdm. The returned list collects all bars."""
     module: Any = type(sys)("tqdm.auto")
     module.tqdm = type("tqdm", (Bar,), {"bars": []})
     monkeypatch.setitem(sys.modules, "tqdm.auto", module)
@@ -50,7 +50,7 @@ def bars(monkeypatch: pytest.MonkeyPatch) -> list[Bar]:
 
 @pytest.fixture
 def ten(make_pipeline: MakePipeline) -> Pipeline:
-    """A pipeline whose epochs have ten samples, in batches of four."""
+    """Return a pipeline with epochs of ten samples, in batches of four."""
     options = {"size": 10, "last_batch_policy": "partial"}
     return make_pipeline(lambda info: np.array(info.idx_in_epoch), "serial", source_options=options)
 
@@ -114,12 +114,12 @@ def test_without_tqdm_the_extra_is_named(ten: Pipeline, monkeypatch: pytest.Monk
         DALIGenericIterator(ten, ["index"], progress=True)
 
 
-# The real ones
+# The real tqdm
 
 
 @pytest.fixture(scope="module")
 def real_tqdm() -> Any:
-    """The real one, without its thread. Its lock stays, and on Python 3.14 multiprocessing's resource tracker with it."""
+    """The real tqdm without its thread. Its lock remains, and on Python 3.14 also multiprocessing's resource tracker."""
     tqdm = pytest.importorskip("tqdm").tqdm
     tqdm.get_lock()
     return type("Bar", (tqdm,), {"monitor_interval": 0})

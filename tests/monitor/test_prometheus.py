@@ -1,4 +1,4 @@
-"""The text that Prometheus reads."""
+"""Statistics in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(r'(# (HELP|TYPE) \w+ .+|\w+(\{\w+="[^"\n]*"(,\w+="[^"\n]*")*\
 
 
 def values_of(page: str) -> dict[str, float]:
-    """All samples by their names and labels."""
+    """Return all samples of a page, by name and labels."""
     lines = [line for line in page.splitlines() if not line.startswith("#")]
     names = [line.rpartition(" ")[0] for line in lines]
     assert len(set(names)) == len(names)

@@ -1,4 +1,4 @@
-"""What docs/statistics.md shows runs; others' loggers are played by stand-ins."""
+"""The programs of docs/statistics.md run, with stand-ins for the loggers of other libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STATISTICS = DOCS / "statistics.md"
 
 @pytest.fixture
 def program(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[dict[str, Any]]:
-    """What the page's program has made."""
+    """Run the page's program. Return its variables."""
     names: dict[str, Any] = {"__name__": "statistics", "folder": str(tmp_path)}
     exec(compile(program_of(STATISTICS, "python"), STATISTICS, "exec"), names)
     yield names
@@ -84,7 +84,7 @@ def test_prometheus(program: dict[str, Any], tmp_path: Path, monkeypatch: pytest
     assert [path.name for path in tmp_path.iterdir()] == ["dali_like.prom"]
 
 
-# What is logged, and what the page tells
+# Logged names, and names on the page
 
 
 def test_scalars_are_numbers_of_a_part_of_the_time() -> None:
@@ -102,6 +102,6 @@ def test_every_field_is_told_on_the_page(name: str) -> None:
     kind, text = getattr(statistics, name), STATISTICS.read_text("utf-8")
     names = getattr(kind, "__dataclass_fields__", None) or kind._fields
     properties = [name for name, value in vars(kind).items() if isinstance(value, property)]
-    names = [name for name in (*names, *properties) if name != "counts"]  # which the others are made of
+    names = [name for name in (*names, *properties) if name != "counts"]  # the other properties derive from `counts`
 
     assert [name for name in names if f"`{name}" not in text and f".{name}" not in text] == []

@@ -1,4 +1,4 @@
-"""One screen of text: what holds a loop up, and the figures."""
+"""The report: the bottleneck of a loop and its figures, on one screen of text."""
 
 from __future__ import annotations
 

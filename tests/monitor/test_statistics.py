@@ -1,4 +1,4 @@
-"""What pipelines say of their sources, workers and loops."""
+"""Statistics of pipelines: sources, workers and loops."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.conftest import in_both_places, wait_until
 
 MakePipeline = Callable[..., Pipeline]
 BATCHES = 6
-#: How long the slow sample takes. Others of the few that a test makes may take longer where the machine is busy, but not so
-#: many that it is none of the slowest of its source.
+#: Time of the slow sample. On a busy machine some other samples may take longer, but not so many that this one drops out of
+#: the slowest of its source.
 SLOW_S = 0.2
 
 
@@ -39,13 +39,13 @@ def dense(info: SampleInfo) -> Any:
 
 
 def sleepy(info: SampleInfo, slow: int = 5) -> Any:
-    """One sample takes long, the others a little."""
+    """Return a sample after a short time; take longer for the sample `slow`."""
     time.sleep(SLOW_S if info.idx_in_epoch == slow else 0.001)
     return dense(info)
 
 
 def slow_call(source: SourceStatistics, sample: int) -> SlowCall:
-    """What is said of a sample that is one of the slowest."""
+    """Return the record of a sample among the slowest of a source."""
     [call] = [call for call in source.slowest if call.sample == sample]
     assert call.duration_ns >= SLOW_S * 10**9
     return call
@@ -131,7 +131,7 @@ def test_errors_are_counted(make_pipeline: MakePipeline, way: str) -> None:
 
     loop = pipe.statistics().loop
     assert (loop.errors, loop.batches) == (2, 2)
-    assert loop.work.count == 0  # what a loop does about an error is not its work on a batch
+    assert loop.work.count == 0  # handling an error is not work on a batch
 
 
 # Sources
@@ -215,7 +215,7 @@ def test_coroutines_are_measured_while_others_run(make_pipeline: MakePipeline, w
 
     assert source.concurrency == 8
     assert source.callback.median_s >= 0.009
-    assert source.callback.total_s > source.busy_s  # several at a time
+    assert source.callback.total_s > source.busy_s  # several calls at a time
     assert source.callback_s <= source.busy_s
 
 
@@ -274,7 +274,7 @@ def test_occupied_slots_are_told() -> None:
         assert (ring().making, ring().held, len(held)) == (0, 3, 3)
         assert ring().slots == ring().making + ring().ready + ring().held + ring().free
         assert pipe.statistics().settings.prefetch == 4
-        assert 0 < ring().mean_ready <= 5  # one more than usual is begun while the loop waits
+        assert 0 < ring().mean_ready <= 5  # the pipeline begins one more batch while the loop waits
 
         held.clear()
         assert (ring().making, ring().ready, ring().held, ring().free) == (0, 4, 0, 3)
@@ -323,7 +323,7 @@ def test_what_a_worker_has_measured_survives_it(make_pipeline: MakePipeline, tmp
 
     assert statistics.worker_restarts == 1
     assert statistics.workers[0].tasks >= 2 * BATCHES
-    assert statistics.sources[0].callback.count >= 4 * BATCHES - 2  # of the task that was lost, nothing is known
+    assert statistics.sources[0].callback.count >= 4 * BATCHES - 2  # the lost task is not counted
     assert slow_call(statistics.sources[0], 5)
 
 
@@ -386,7 +386,7 @@ def test_threads_of_this_process_have_no_memory_of_their_own() -> None:
     assert (with_thread.worker_bytes, with_thread.forkserver_bytes) == ((), 0)
 
 
-# A part of the time, and afterwards
+# Statistics since an earlier moment, and after the end
 
 
 @in_both_places

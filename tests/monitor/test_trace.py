@@ -1,4 +1,4 @@
-"""Traces: what is recorded of a pipeline or a loader, its workers and its GPU, and what the file says."""
+"""Traces: records of pipelines and loaders, of their workers and GPUs, and the content of the file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tasks_of(records: Records) -> list[Span]:
 
 
 def samples_of(records: Records) -> list[int]:
-    """The samples of the first epoch that workers have made."""
+    """Return the samples of the first epoch that workers have computed."""
     tasks = [span.details for span in tasks_of(records) if span.details["epoch"] == 0]
     bounds = [tuple(map(int, details["samples"].split(" to "))) for details in tasks]
     return sorted(sample for first, last in bounds for sample in range(first, last + 1) if sample < BATCHES * BATCH)
@@ -126,7 +126,7 @@ def test_workers_note_nothing_before_a_trace_nor_after_it(make_pipeline: MakePip
 def write_records(
     count: int, *, task_size: int = 1, batch_size: int = 1 << 20, space: SharedSpace | None = None
 ) -> TaskLogs:
-    """The log of a worker that has computed the first tasks of a batch."""
+    """Return the log of a worker that has computed the first `count` tasks of a batch."""
     space = space or SharedSpace.create()
     space.allocate(control_bytes(1, 1))
     header = [0] * HEADER_WORDS
@@ -164,7 +164,7 @@ def test_records_of_an_earlier_trace_are_not_read() -> None:
     space = SharedSpace.create()
     write_records(5, space=space)
     logs = TaskLogs(space, 1)
-    for _ in range(2):  # that they are wanted may be said again
+    for _ in range(2):  # enabling twice has no further effect
         logs.want(1)
     assert not logs.read()
     assert not logs.num_lost
@@ -224,7 +224,7 @@ def test_the_main_thread_runs_waits_within_and_steps_between(make_pipeline: Make
             pass
     records = trace.records
     runs, steps = spans_of(records, "run"), spans_of(records, "step")
-    assert len(runs) == len(steps) == BATCHES + 1  # the last raises StopIteration
+    assert len(runs) == len(steps) == BATCHES + 1  # the last call raises StopIteration
     ends = [time for run, step in zip(runs, steps, strict=True) for time in (*run[2:4], *step[2:4])]
     assert ends == sorted(ends)
     waits = spans_of(records, "wait")
@@ -257,7 +257,7 @@ def test_operators_in_threads_have_tracks_of_their_own() -> None:
             pass
     pipe.close()
     spans = spans_of(trace.records, "operators")
-    assert sorted(span.details["iteration"] for span in spans) == list(range(BATCHES))  # two threads end as they come
+    assert sorted(span.details["iteration"] for span in spans) == list(range(BATCHES))  # two threads finish in any order
     assert MAIN_THREAD not in {span.track for span in spans}
 
 
@@ -342,7 +342,7 @@ def test_a_copy_takes_as_long_as_the_gpu_says() -> None:
     device.launch(lambda: None, device.stream)
     device.upload(target.address, source.__array_interface__["data"][0], 8)
     tracer.read()
-    assert not tracer.records.spans  # the GPU has not come to it
+    assert not tracer.records.spans  # the GPU has not reached the copy yet
     device.run()
     tracer.read()
     [span] = tracer.records.spans

@@ -839,7 +839,7 @@ def test_an_iterator_over_another_number_of_pipelines_is_refused() -> None:
 
     with pytest.raises(CheckpointError, match="over 1 pipelines, not 2"):
         iterator.load_state_dict(state)
-    with pytest.raises(CheckpointError, match="no state of an iterator"):
+    with pytest.raises(CheckpointError, match="not a state of an iterator"):
         iterator.load_state_dict({})
 
     close(iterator)

@@ -1,4 +1,4 @@
-"""Iterators over pipelines: what they deliver, when an epoch ends, and what becomes of its last batch."""
+"""Iterators over pipelines: batches, epochs, last batches, and checkpoints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ FILL, DROP, PARTIAL = LastBatchPolicy.FILL, LastBatchPolicy.DROP, LastBatchPolic
 
 
 def numbers(length: int | None = None, first: int = 0) -> Callable[..., Any]:
-    """A source of epochs of `length` samples, or of one without an end: `first`, ..., and 1000 more in each epoch."""
+    """Return a source of the numbers `first`, `first` + 1, ..., plus 1000 per epoch.
+
+    Args:
+        length: samples in an epoch. None: an epoch without end.
+    """
 
     def source(info: Any) -> Any:
         if length is not None and info.idx_in_epoch >= length:
@@ -42,11 +46,11 @@ def numbers(length: int | None = None, first: int = 0) -> Callable[..., Any]:
 
 
 class ScriptedPipeline(Pipeline):
-    """A pipeline that computes nothing, and can do all that an iterator makes use of.
+    """Pipeline without sources that follows a script, with all methods that an iterator uses.
 
     Args:
-        epochs: what each epoch consists of, the last one again and again: lengths of batches, and exceptions.
-        samples: makes the array of a batch of its numbers, which are as those of `numbers`.
+        epochs: a script for each epoch, with lengths of batches, and exceptions. The last script repeats.
+        samples: converts the numbers of a batch, which count as in `numbers`, to its array.
     """
 
     def __init__(
@@ -69,13 +73,13 @@ class ScriptedPipeline(Pipeline):
         return self._epochs[min(self._position[0], len(self._epochs) - 1)]
 
     def start_py_workers(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def build(self) -> None:
-        """Nothing to build."""
+        """Do nothing."""
 
     def run(self) -> tuple[TensorListCPU, ...]:
-        """The next of the script."""
+        """Return the next batch of the script, or raise its exception."""
         epoch, iteration = self._position
         if iteration == len(self._script):
             raise StopIteration
@@ -96,13 +100,13 @@ class ScriptedPipeline(Pipeline):
 
 
 def plain(batch: Any) -> Any:
-    """A batch as lists of numbers; that of one pipeline without the list around it."""
+    """Return a batch as lists of numbers. The batch of a single pipeline has no outer list."""
     values = [[np.asarray(sample).tolist() for sample in pipeline["x"]] for pipeline in batch]
     return values[0] if len(values) == 1 else values
 
 
 def epoch_of(iterator: Any) -> list[Any]:
-    """The batches of a ``for`` loop over an iterator, which must end."""
+    """Return the batches of a ``for`` loop over an iterator. Fail if the loop does not end."""
     batches: list[Any] = []
     for batch in iterator:
         batches.append(plain(batch))
@@ -111,12 +115,12 @@ def epoch_of(iterator: Any) -> list[Any]:
 
 
 def consecutive(first: int, *lengths: int) -> list[list[int]]:
-    """Batches of consecutive numbers."""
+    """Return batches of consecutive numbers."""
     starts = np.cumsum([first, *lengths]).tolist()
     return [list(range(start, start + length)) for start, length in zip(starts, lengths, strict=False)]
 
 
-# What is delivered
+# Delivered batches
 
 
 def test_batch_is_a_list_with_a_dict_for_each_pipeline(way: str, make_pipeline: MakePipeline) -> None:
@@ -171,7 +175,7 @@ def test_frameworks_convert_outputs_and_combine_pipelines() -> None:
 
 
 def ragged(batch: Any) -> list[Any]:
-    """Samples that are as long as their number says, modulo 3."""
+    """Return samples whose length is their number modulo 3."""
     return [np.zeros(number % 3, np.int64) for number in batch]
 
 
@@ -338,7 +342,7 @@ def test_drop_leaves_out_batches_that_are_not_full() -> None:
 def epochs(
     pipelines: Any, size: int, policy: LastBatchPolicy, *, padded: bool = False, number: int = 3, **options: Any
 ) -> list[Any]:
-    """Some epochs of an iterator with a size."""
+    """Return the first epochs of an iterator with a size."""
     iterator = DALIGenericIterator(pipelines, ["x"], size, last_batch_policy=policy, last_batch_padded=padded, **options)
     return [epoch_of(iterator) for _ in range(number)]
 
@@ -346,7 +350,7 @@ def epochs(
 @pytest.mark.parametrize(
     ("policy", "padded", "expected"),
     [
-        # The fourth and last sample of the third batch, 11, and the one before it belong to the second epoch.
+        # The last two samples of the third batch, 10 and 11, belong to the second epoch.
         (FILL, False, [consecutive(0, 4, 4, 4), consecutive(12, 4, 4), consecutive(20, 4, 4, 4)]),
         (FILL, True, [consecutive(0, 4, 4, 4), consecutive(12, 4, 4, 4), consecutive(24, 4, 4, 4)]),
         (PARTIAL, False, [consecutive(0, 4, 4, 2), consecutive(12, 4, 4, 2), consecutive(24, 4, 4, 2)]),
@@ -373,7 +377,7 @@ def test_size_of_full_batches_is_cut_by_no_policy(policy: LastBatchPolicy) -> No
 
 
 def test_size_below_the_batch_size_carries_over() -> None:
-    # One batch of 4 is more than one epoch of 3 samples: 1, then 2, then 0 samples of the next are taken with it.
+    # A batch of 4 exceeds an epoch of 3 samples. It takes 1, then 2, then 0 samples of the next epoch.
     pipe = ScriptedPipeline([4] * 100)
 
     assert epochs(pipe, 3, FILL, number=4) == [consecutive(first, 4) for first in (0, 4, 8, 12)]
@@ -382,7 +386,7 @@ def test_size_below_the_batch_size_carries_over() -> None:
 @pytest.mark.parametrize(
     ("size", "policy", "expected"),
     [
-        # Of each epoch and batch: how many samples each of the two pipelines gives.
+        # For each epoch and batch: the numbers of samples from the two pipelines.
         (10, FILL, [[[4, 4], [4, 4]], [[4, 4]], [[4, 4]]]),
         (10, PARTIAL, [[[4, 4], [2]], [[4, 4], [2]], [[4, 4], [2]]]),
         (14, PARTIAL, [[[4, 4], [4, 2]], [[4, 4], [4, 2]], [[4, 4], [4, 2]]]),
@@ -414,7 +418,7 @@ def test_epoch_goes_on_in_the_next_one_of_the_pipelines() -> None:
 
 
 def test_no_more_than_one_epoch_of_the_pipelines_is_begun() -> None:
-    # That with the number 1000 is the first that the second epoch begins; it ends, and so it does not begin another.
+    # The second epoch begins the pipeline's epoch of number 1000. When that one ends, so does the iterator's epoch.
     pipe = ScriptedPipeline([4, 4, 4, 4], [4], [4, 4, 4])
 
     assert epochs(pipe, 12, FILL) == [
@@ -647,7 +651,7 @@ def test_size_and_batch_size(size: int) -> None:
 
 
 def places_of(iterator: Any) -> list[tuple[int, int]]:
-    """Where the pipelines are, as the iterator's state has it."""
+    """Return epoch and iteration of each pipeline, from the iterator's state."""
     return [(state["epoch"], state["iteration"]) for state in iterator.state_dict()["pipelines"]]
 
 
@@ -685,7 +689,7 @@ def test_checkpoint_behind_an_epoch_without_batches() -> None:
 
 
 def going_on(length: int | None, checkpoints: Sequence[Any], **options: Any) -> Any:
-    """An iterator over a pipeline for each checkpoint, of sources of `length` numbers."""
+    """Return an iterator over one pipeline per checkpoint, with sources of `length` numbers."""
 
     def pipeline(first: int, checkpoint: Any) -> Pipeline:
         pipe = Pipeline(4, enable_checkpointing=True, checkpoint=checkpoint)
@@ -718,7 +722,7 @@ def test_iterators_go_on_from_their_checkpoints(length: int | None, size: int, p
 
 
 def take(iterator: Any, steps: int) -> list[Any]:
-    """Call ``next`` so many times; the end of an epoch is None, and the next one is begun behind it."""
+    """Call ``next`` `steps` times. The end of an epoch gives None, and the next epoch begins."""
     taken: list[Any] = []
     for _ in range(steps):
         try:
@@ -755,9 +759,9 @@ def test_checkpoints_of_iterators_that_count_in_another_way() -> None:
 
     with pytest.raises(CheckpointError, match="size=12, not 8"):
         going_on(None, one.checkpoints(), size=8)
-    with pytest.raises(CheckpointError, match="not of one iterator at one moment"):
+    with pytest.raises(CheckpointError, match="not from one iterator at one moment"):
         going_on(None, [*one.checkpoints(), *other.checkpoints()], size=12)
-    with pytest.raises(CheckpointError, match="not of one iterator at one moment"):
+    with pytest.raises(CheckpointError, match="not from one iterator at one moment"):
         going_on(None, [*one.checkpoints(), None], size=12)
 
 
@@ -778,7 +782,7 @@ def test_no_pipelines(value: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"pipelines": numbers()}, ArgumentTypeError, "must be pipelines, not .*call a function under pipeline_def"),
+        ({"pipelines": numbers()}, ArgumentTypeError, "must be Pipeline objects, not .*decorated with pipeline_def"),
         (
             {"pipelines": [ScriptedPipeline([4]), ScriptedPipeline([4], batch_size=3)]},
             IteratorArgumentError,
@@ -791,9 +795,9 @@ def test_no_pipelines(value: Any) -> None:
         ),
         ({"output_map": "x"}, ArgumentTypeError, "list of names, not 'x'"),
         ({"output_map": [1]}, ArgumentTypeError, r"list of names, not \[1\]"),
-        ({"output_map": ["x", "x"]}, OutputMapError, r"another name, not \['x', 'x'\]"),
-        ({"output_map": []}, OutputMapError, r"must name 1 outputs? .*, not \[\]"),
-        ({"output_map": ["x", "y"]}, OutputMapError, r"must name 1 outputs? .*, not \['x', 'y'\]"),
+        ({"output_map": ["x", "x"]}, OutputMapError, r"different name, not \['x', 'x'\]"),
+        ({"output_map": []}, OutputMapError, r"must have 1 names, .*, not \[\]"),
+        ({"output_map": ["x", "y"]}, OutputMapError, r"must have 1 names, .*, not \['x', 'y'\]"),
         *(({"size": size}, IteratorArgumentError, f"not {size}") for size in (0, -2)),
         *(({"size": size}, ArgumentTypeError, "integer, not") for size in (10.0, "10", True, None)),
         *(({"auto_reset": value}, IteratorArgumentError, f"auto_reset.*not {value!r}") for value in (0, 1, "maybe")),

@@ -1,7 +1,7 @@
-"""Looks at the machine and the installation, and says what to do where something is amiss.
+"""Checks the machine and the installation, and suggests remedies.
 
-It shows what calls for action, the worst first, and with --verbose all that it has found. The exit status is 1 if anything
-has failed. Warnings are about speed, or about what may fail later; notes are about what not everybody needs.
+The report lists findings that need action, the worst first. With --verbose it also lists the others. The exit status is 1 if
+a check has failed. Warnings concern speed and later failures. Notes concern optional components.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure
 
 __all__ = ["CHECKS", "add_arguments", "examine", "run"]
 
-#: All there are, in the order of the report. Those of the GPU are last, since others fork.
+#: All checks, in the order of the report. Checks of the GPU come last: other checks fork, which is not possible after CUDA.
 CHECKS: tuple[Check, ...] = (*machine.CHECKS, *kernel.CHECKS, *libraries.CHECKS, *worker_start.CHECKS, *gpu.CHECKS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """See `dali_like.cli.Command`."""
-    parser.add_argument("--verbose", action="store_true", help="show what is well, too, and what nobody needs to do")
+    """Declare the arguments; see `dali_like.cli.Command`."""
+    parser.add_argument("--verbose", action="store_true", help="also show passed checks and absent optional components")
     parser.add_argument("--json", action="store_true", help="print all findings as JSON, for programs")
 
 
 def run(options: argparse.Namespace) -> int:
-    """See `dali_like.cli.Command`."""
+    """Run all checks and print the report; see `dali_like.cli.Command`."""
     found = list(examine(CHECKS))
     print(_as_json(found) if options.json else _as_text(found, shows_all=options.verbose))
     return int(any(finding.verdict is Verdict.FAILURE for finding in found))
 
 
 def examine(checks: Iterable[Check]) -> Iterator[Finding]:
-    """What each check finds, one after the other."""
+    """Run checks in order, and yield the finding of each. An exception of a check becomes a failure."""
     for check in checks:
         try:
             yield check()
-        except Exception as error:  # one that cannot be made keeps none of the others from it
-            yield failure(_name(check), f"could not be looked at: {type(error).__name__}: {error}", "please report this")
+        except Exception as error:  # the other checks still run
+            yield failure(_name(check), f"the check raised {type(error).__name__}: {error}", "please report this")
 
 
 def _name(check: Check) -> str:
@@ -51,8 +51,8 @@ def _name(check: Check) -> str:
 def _as_text(found: Sequence[Finding], *, shows_all: bool) -> str:
     order = list(Verdict)
     worst_first = sorted(found, key=lambda finding: -order.index(finding.verdict))
-    shown = [finding for finding in worst_first if shows_all or finding.calls_for_action]
-    lines = [_line(finding) for finding in shown] or ["There is nothing to do."]
+    shown = [finding for finding in worst_first if shows_all or finding.needs_action]
+    lines = [_line(finding) for finding in shown] or ["No action is needed."]
     rest = "" if len(shown) == len(found) else "; --verbose shows all"
     return "\n".join([*lines, "", f"{_summary(found)}{rest}"])
 

@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The result of a check: a finding and its verdict."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How good that is."""
+    """Severity of a finding, in ascending order."""
 
     OK = "ok"
-    #: Something that not everybody needs is not there.
+    #: An optional component is absent.
     NOTE = "note"
-    #: It works, but more slowly, or not for long.
+    #: The component works, but is slow or may fail later.
     WARNING = "warning"
-    #: It does not work.
+    #: The component does not work.
     FAILURE = "failure"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check has found.
+    """Result of a check.
 
     Attributes:
-        subject: what has been looked at.
-        verdict: how good it is.
-        found: what is there.
-        remedy: what to do about it; empty where there is nothing to do.
+        subject: the component or limit that was checked.
+        verdict: the severity.
+        found: the observed state, in one line.
+        remedy: the suggested action; empty if no action is needed.
     """
 
     subject: str
@@ -36,30 +36,30 @@ class Finding:
     remedy: str = ""
 
     @property
-    def calls_for_action(self) -> bool:
-        """Whether something can be done, or does not work."""
+    def needs_action(self) -> bool:
+        """Whether the finding is a warning or a failure, or has a remedy."""
         return self.verdict in (Verdict.WARNING, Verdict.FAILURE) or bool(self.remedy)
 
 
-#: Looks at one thing. What it raises is a failure of what it looks at.
+#: Checks one component. An exception counts as a failure of that component.
 Check = Callable[[], Finding]
 
 
 def ok(subject: str, found: str) -> Finding:
-    """There is nothing to do."""
+    """Return a finding that needs no action."""
     return Finding(subject, Verdict.OK, found)
 
 
 def note(subject: str, found: str, remedy: str = "") -> Finding:
-    """Something that not everybody needs is not there. Without a remedy, nobody needs to do anything about it."""
+    """Return the finding that an optional component is absent. Give a remedy if users may want to install it."""
     return Finding(subject, Verdict.NOTE, found, remedy)
 
 
 def warning(subject: str, found: str, remedy: str) -> Finding:
-    """It works, but more slowly, or not for long."""
+    """Return the finding that a component is slow or may fail later."""
     return Finding(subject, Verdict.WARNING, found, remedy)
 
 
 def failure(subject: str, found: str, remedy: str) -> Finding:
-    """It does not work."""
+    """Return the finding that a component does not work."""
     return Finding(subject, Verdict.FAILURE, found, remedy)

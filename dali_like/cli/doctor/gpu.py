@@ -1,6 +1,6 @@
-"""The GPU: its driver, and what batches go there by. Without one, nothing of this is needed.
+"""Checks of the GPU: the driver, CuPy, and page-locked copies. A missing GPU is only a note.
 
-It is touched last of all: a process that has used CUDA cannot be forked, which other checks do.
+They run last, because other checks fork, and a process that has used CUDA must not fork.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dali_like.errors import DeviceError
 _DRIVER = "libcuda.so.1"
 _SUCCESS = 0
 _INSTALL = "pip install 'dali_like[cuda13]', or [cuda12] for a driver of CUDA 12"
-#: What is said where nothing is to be done.
+#: The consequence of a missing GPU, driver or CuPy.
 _ON_CPU = "batches stay on the CPU"
 _NBYTES = 16 << 20
 
@@ -35,25 +35,25 @@ Find = Callable[[str], Any]
 
 
 def driver(find: Find = found_library, root: Path = Path("/")) -> Finding:
-    """NVIDIA's driver, and which CUDA it is for.
+    """Check NVIDIA's driver, and report the CUDA version that it supports.
 
     Args:
-        find: gives a library, or None.
-        root: where /proc is found.
+        find: loads a shared library by name, or returns None.
+        root: the folder that contains proc/.
     """
     cuda = _cuda_of_driver(find)
     if cuda is None:
-        return note("NVIDIA driver", f"none: {_ON_CPU}; in a container it takes docker run --gpus all")
+        return note("NVIDIA driver", f"none: {_ON_CPU}; containers need docker run --gpus all")
     for_cuda = f"for CUDA up to {cuda[0]}.{cuda[1]}"
     try:
         version = re.search(r"Kernel Module.*?\s(\d[\d.]+)", (root / "proc/driver/nvidia/version").read_text())
-    except OSError:  # under WSL
+    except OSError:  # WSL has no such file
         version = None
     return ok("NVIDIA driver", f"{version[1]}, {for_cuda}" if version else for_cuda)
 
 
 def devices(count: Callable[[], int] = count_accelerators, find: Find = found_library) -> Finding:
-    """The GPUs that this process may use."""
+    """Count the GPUs that this process may use."""
     num_devices, named = count(), visible_devices()
     found = str(num_devices or "none")
     if named is not None:
@@ -62,18 +62,20 @@ def devices(count: Callable[[], int] = count_accelerators, find: Find = found_li
         return ok("GPUs", found)
     if find(_DRIVER) is None:
         return note("GPUs", f"{found}: {_ON_CPU}")
-    return warning("GPUs", f"{found}, though there is a driver", "look at nvidia-smi and CUDA_VISIBLE_DEVICES")
+    return warning("GPUs", f"{found}, although a driver is installed", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
 
 
 def cupy(find: Find = found_library) -> Finding:
-    """CuPy, by which batches go to a GPU. It is not imported for this."""
+    """Check that one CuPy package is installed, for a CUDA version that the driver supports. Does not import CuPy."""
     names = sorted({name for name in metadata.packages_distributions().get("cupy", ()) if name.startswith("cupy")})
     found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
     cuda = _cuda_of_driver(find)
     if not names:
         return note("CuPy", f"not installed: {_ON_CPU}") if cuda is None else warning("CuPy", "not installed", _INSTALL)
     if len(names) > 1:
-        return failure("CuPy", f"{found}: these overwrite each other", f"pip uninstall {' '.join(names)}; then {_INSTALL}")
+        return failure(
+            "CuPy", f"{found}: these packages overwrite each other", f"pip uninstall {' '.join(names)}; then {_INSTALL}"
+        )
     built_for = re.search(r"cuda(\d+)", names[0])
     if built_for is not None and cuda is not None and int(built_for[1]) > cuda[0]:
         return failure("CuPy", f"{found}, and the driver is for CUDA {cuda[0]}", f"update the driver, or {_INSTALL}")
@@ -81,27 +83,27 @@ def cupy(find: Find = found_library) -> Finding:
 
 
 def page_locking(count: Callable[[], int] = count_accelerators) -> Finding:
-    """Whether memory of batches can be page-locked, and comes back from the GPU as it went there."""
+    """Check that batch memory can be page-locked, and that a copy to the GPU and back preserves it."""
     subject = "page-locking"
     if not count() or importlib.util.find_spec("cupy") is None:
-        return note(subject, "not tried: that takes a GPU and CuPy")
+        return note(subject, "not tried: this needs a GPU and CuPy")
     space = SharedSpace.create(limit_bytes=2 * _NBYTES)
     sent, came_back = (space.array(space.take(_NBYTES, _NBYTES), (_NBYTES,), np.dtype(np.uint8)) for _ in range(2))
     sent[:] = np.resize(np.arange(251), _NBYTES)
     try:
         with contextlib.closing(open_device(0)) as device:
             refusal = _there_and_back(device, sent, came_back)
-    except Exception as error:  # of CuPy, or of CUDA: that is the finding
-        return failure(subject, f"{type(error).__name__}: {error}", "look at nvidia-smi, and at cupy.show_config()")
+    except Exception as error:  # any error of CuPy or CUDA is the finding
+        return failure(subject, f"{type(error).__name__}: {error}", "check nvidia-smi and cupy.show_config()")
     if not np.array_equal(sent, came_back):
-        return failure(subject, "a batch came back from the GPU as another", "look at nvidia-smi, and at the kernel's log")
+        return failure(subject, "a copy to GPU 0 and back changed the data", "check nvidia-smi and the kernel log (dmesg)")
     if refusal is not None:
-        return warning(subject, str(refusal), "copies are slower; raise `ulimit -l`, or end programs that lock memory")
+        return warning(subject, str(refusal), "copies are slower: raise `ulimit -l`, or end programs that lock memory")
     return ok(subject, f"{_NBYTES >> 20} MiB locked, copied to GPU 0 and back")
 
 
 def _there_and_back(device: Device, sent: Any, came_back: Any) -> DeviceError | None:
-    """Copy an array to a GPU and back, page-locked where that is not refused; the refusal."""
+    """Copy an array to a GPU and back. Return the error if page-locking failed; the copy is done in any case."""
     source, target = (int(array.__array_interface__["data"][0]) for array in (sent, came_back))
     refusal = None
     try:
@@ -120,7 +122,10 @@ def _there_and_back(device: Device, sent: Any, came_back: Any) -> DeviceError | 
 
 
 def _cuda_of_driver(find: Find) -> tuple[int, int] | None:
-    """Which CUDA the driver is for, see ``cuDriverGetVersion``, which initialises nothing; None: there is no driver."""
+    """Return the CUDA version that the driver supports, or None without a driver.
+
+    ``cuDriverGetVersion`` does not initialize CUDA.
+    """
     library, version = find(_DRIVER), ctypes.c_int()
     if library is None or library.cuDriverGetVersion(ctypes.byref(version)) != _SUCCESS:
         return None

@@ -1,6 +1,6 @@
-"""What the engine needs of the kernel, tried: each check does once what workers do for every task, or at their start.
+"""Checks of the system calls that the engine needs. Each check makes the calls once, as workers do.
 
-Sandboxes that stand in for a kernel, seccomp filters and old kernels may lack one or another, see memfd_create(2),
+Old kernels and sandboxes such as gVisor may lack some calls, and seccomp filters may refuse them. See memfd_create(2),
 splice(2), pidfd_open(2), madvise(2) and PR_SET_PDEATHSIG(2const).
 """
 
@@ -27,21 +27,21 @@ _DEADLINE_MS = 10_000
 
 
 def anonymous_memory() -> None:
-    """The memory that batches lie in: sealed, given memory, and without it again."""
+    """Check the shared space of batches: seal an anonymous file, allocate a page and free it."""
     space = SharedSpace.create(limit_bytes=1 << 20)
     if fcntl.fcntl(space.fd, fcntl.F_GET_SEALS) != _SEALS:
         raise OSError("seals are not kept")
     offset = space.take(PAGE_BYTES, PAGE_BYTES)
     space.bytes[offset] = 1
     if space.used_bytes < PAGE_BYTES:
-        raise OSError("posix_fallocate puts no memory there")
+        raise OSError("posix_fallocate allocates no memory")
     space.free(offset, PAGE_BYTES)
     if space.used_bytes or space.bytes[offset]:
-        raise OSError("MADV_REMOVE gives no memory back")
+        raise OSError("MADV_REMOVE frees no memory")
 
 
 def taking_tasks() -> None:
-    """A worker takes a task: from a pipe into its own cell of a mapped file."""
+    """Check that a worker can take a task: move it from a pipe into the worker's cell of a mapped file."""
     file = os.memfd_create("dali_like_doctor", os.MFD_CLOEXEC)
     read, write = os.pipe()
     try:
@@ -58,10 +58,10 @@ def taking_tasks() -> None:
 
 
 def watching_processes() -> None:
-    """One process notices that another has ended, and the kernel ends the children of a process with it."""
+    """Check that a process gets notified of a child's exit, and that the kernel can kill children with their parent."""
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     with warnings.catch_warnings():
-        # Python 3.12 warns of forks with threads about, as BLAS may have started; the child runs nothing of theirs.
+        # Python 3.12 warns of a fork with threads, which BLAS may have started. The child does not use them.
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if child == 0:
@@ -73,7 +73,7 @@ def watching_processes() -> None:
             poll.register(pidfd, select.POLLIN)
             if not poll.poll(_DEADLINE_MS):
                 os.kill(child, signal.SIGKILL)
-                raise OSError("poll does not tell of a process that has ended")
+                raise OSError("poll does not report the exit of a process")
         finally:
             os.close(pidfd)
     finally:
@@ -85,7 +85,7 @@ def watching_processes() -> None:
 def _try(subject: str, calls: str, attempt: Callable[[], None]) -> Finding:
     try:
         attempt()
-    except (AttributeError, MemoryError, OSError) as error:  # the first: of a Python that was built without
+    except (AttributeError, MemoryError, OSError) as error:  # AttributeError: Python was built without the call
         return failure(subject, f"{calls}: {error}", _NEWER)
     return ok(subject, calls)
 

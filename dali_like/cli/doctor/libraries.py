@@ -1,6 +1,6 @@
-"""Which versions of other libraries are installed, and whether they are new enough: as this package's own metadata says it.
+"""Checks of the installed libraries against the minimum versions in this package's metadata.
 
-None of them is imported: some take seconds, and one or the other must not be imported before a fork.
+The checks import none of these libraries: some take seconds, and some must not be imported before a fork.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from importlib import metadata
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
 
 _NAME = "dali-like"
-#: What programs use beside this library, or in its place.
+#: Libraries that programs use together with this one, or instead of it.
 _PEERS = ("torch", "jax", "ray", "nvidia-dali-cuda130", "nvidia-dali-cuda120", "torchdata", "webdataset", "grain", "spdl-io")
-_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(\[.*?\])?(>=(?P<least>[\d.]+))?.*?(extra == ['"](?P<extra>\w+)['"])?""")
+_REQUIREMENT = re.compile(r"""(?P<name>[\w.-]+)(\[.*?\])?(>=(?P<minimum>[\d.]+))?.*?(extra == ['"](?P<extra>\w+)['"])?""")
 
 
 def requirements(lines: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-    """What an installed package needs: for each of its extras, and for itself as "", the least versions of others by name.
+    """Return the minimum versions that a package requires: {extra: {name: version}}, with "" for the package itself.
 
     Args:
-        lines: as `importlib.metadata.requires` gives them.
+        lines: the result of `importlib.metadata.requires`.
     """
     needed: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for line in lines:
         if match := _REQUIREMENT.fullmatch(line):
-            needed[match["extra"] or ""][match["name"]] = match["least"] or ""
+            needed[match["extra"] or ""][match["name"]] = match["minimum"] or ""
     return needed
 
 
 def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
-    """Whether what an extra brings is installed, and new enough.
+    """Check that the packages of an extra are installed in a sufficient version.
 
     Args:
-        extra: its name; empty for what is always needed.
-        needed: the least versions, by name.
+        extra: the name of the extra; empty for the packages that are always required.
+        needed: the minimum versions, by name.
     """
     subject, remedy = (
         (f"extra {extra}", f"pip install 'dali_like[{extra}]'") if extra else ("needed", "pip install dali_like")
@@ -50,12 +50,12 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
         return (note if extra else failure)(subject, f"{found}; {absent}" if found else absent, remedy)
     old = [f"{name}>={needed[name]}" for name, version in versions.items() if _numbers(version) < _numbers(needed[name])]
     if old:
-        return (warning if extra else failure)(subject, f"{found}; needed are {', '.join(old)}", f"{remedy} --upgrade")
+        return (warning if extra else failure)(subject, f"{found}; required: {', '.join(old)}", f"{remedy} --upgrade")
     return ok(subject, found)
 
 
 def peers(names: Iterable[str] = _PEERS) -> Finding:
-    """What programs use beside this library, or in its place."""
+    """List the installed libraries that programs use together with this one, or instead of it."""
     found = [f"{name} {version}" for name in names if (version := _version(name)) is not None]
     return ok("peers", ", ".join(found) or "none")
 
@@ -68,13 +68,13 @@ def _version(name: str) -> str | None:
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    """The numbers that a version begins with, up to what is no number."""
+    """Return the leading numeric parts of a version."""
     parts = re.match(r"\d+(?:\.\d+)*", version or "")
     return tuple(map(int, parts[0].split("."))) if parts else ()
 
 
 def _installation() -> Finding:
-    return note(_NAME, "runs from a folder, without being installed", "pip install -e . says which libraries it needs")
+    return note(_NAME, "runs from a folder and is not installed: its requirements are unknown", "pip install -e .")
 
 
 def _checks() -> tuple[Check, ...]:

@@ -1,6 +1,6 @@
-"""The machine: processors, memory, and what this process may use of them.
+"""Checks of the machine: processors, memory, and the limits of this process.
 
-Sources: cgroups(7) and the kernel's admin guide on control groups (version 2 ``cpu.max`` and ``pids.max``, version 1
+Follows cgroups(7) and the kernel's admin guide on control groups (version 2 ``cpu.max`` and ``pids.max``, version 1
 ``cpu.cfs_quota_us`` and ``pids.max``), getrlimit(2), and pipe(7) on ``pipe-user-pages-soft``.
 """
 
@@ -21,28 +21,27 @@ from dali_like.engine.pool.pipes import pipe_bytes
 
 _ROOT = Path("/")
 _GIB = 1 << 30
-#: What a pipeline needs beside its workers, and each worker, see `dali_like.engine.memory.descriptors`; and a program of its
-#: own.
+#: File descriptors of a pipeline, of each worker (see `dali_like.engine.memory.descriptors`), and of the user's program.
 _FILES, _FILES_PER_WORKER, _FILES_OF_PROGRAM = 8, 3, 64
-#: What pipes hold unless their user has too many of them.
+#: Default capacity of a pipe. The kernel reduces it for users with many pipes.
 _PIPE_BYTES = 1 << 16
-_LEAST_MEMORY_BYTES = _GIB
-#: Below that, not every pipeline has room for its slots.
-_LEAST_SPACE_BYTES = 16 * _GIB
+_MIN_MEMORY_BYTES = _GIB
+#: Below this size, the slots of large pipelines do not fit into the address space.
+_MIN_SPACE_BYTES = 16 * _GIB
 
 
 def system() -> Finding:
-    """The operating system and the interpreter."""
+    """Check the operating system, and report the interpreter."""
     found = f"{platform.system()} {platform.release()}, {platform.machine()}, Python {platform.python_version()}"
     if sys.platform != "linux":
-        return failure("system", found, "run it on Linux, in a virtual machine or a container where need be")
+        return failure("system", found, "run on Linux, for example in a virtual machine or a container")
     return ok("system", found)
 
 
 def cpus(root: Path = _ROOT) -> Finding:
-    """How many processors workers can use."""
-    allowed, there, quota = len(os.sched_getaffinity(0)), os.cpu_count(), cpu_quota(root)
-    found = f"{allowed} of {there} by affinity"
+    """Count the processors that workers can use."""
+    allowed, total, quota = len(os.sched_getaffinity(0)), os.cpu_count(), cpu_quota(root)
+    found = f"{allowed} of {total} by affinity"
     if quota is None:
         return ok("processors", f"{found}, no quota")
     found += f", a quota of {quota:g} by control groups"
@@ -57,28 +56,28 @@ def cpus(root: Path = _ROOT) -> Finding:
 
 
 def memory(root: Path = _ROOT) -> Finding:
-    """How much memory batches can have."""
-    available, there = available_bytes(root), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    found = f"{_gib(available)} available of {_gib(there)}; batches take half of it at most unless max_held_bytes says more"
-    if available < _LEAST_MEMORY_BYTES:
+    """Check how much memory is available for batches."""
+    available, total = available_bytes(root), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = f"{_gib(available)} available of {_gib(total)}; batches use at most half of it, unless max_held_bytes is set"
+    if available < _MIN_MEMORY_BYTES:
         return warning(
-            "memory", found, "end other programs, raise the limit of the container, or hold fewer and smaller batches"
+            "memory", found, "end other programs, raise the memory limit of the container, or keep fewer or smaller batches"
         )
     return ok("memory", found)
 
 
 def shared_memory_folder(root: Path = _ROOT) -> Finding:
-    """/dev/shm, which matters to others."""
+    """Report the size of /dev/shm, which other loaders depend on."""
     try:
-        there = os.statvfs(root / "dev/shm")
+        status = os.statvfs(root / "dev/shm")
     except OSError:
-        return ok("/dev/shm", "there is none, and none is needed here; PyTorch's and DALI's loaders need one")
-    size = there.f_frsize * there.f_blocks
-    return ok("/dev/shm", f"{_gib(size)}, not needed here, whatever its size (PyTorch's and DALI's loaders need it)")
+        return ok("/dev/shm", "absent, and not needed here (PyTorch's and DALI's loaders need it)")
+    size = status.f_frsize * status.f_blocks
+    return ok("/dev/shm", f"{_gib(size)}, not needed here (PyTorch's and DALI's loaders need it)")
 
 
 def open_files() -> Finding:
-    """How many descriptors this process may have."""
+    """Check the limit of open file descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     workers = len(os.sched_getaffinity(0))
     needed = _FILES + _FILES_PER_WORKER * workers + _FILES_OF_PROGRAM
@@ -86,20 +85,20 @@ def open_files() -> Finding:
         return ok("open files", f"up to {_count(soft)}")
     return warning(
         "open files",
-        f"up to {soft}; a pipeline with {workers} workers in a program of some size has {needed}",
+        f"up to {soft}; a typical program with a pipeline of {workers} workers needs {needed}",
         f"ulimit -n {_count(hard) if hard != resource.RLIM_INFINITY else 4096}",
     )
 
 
 def processes(root: Path = _ROOT) -> Finding:
-    """How many processes may be started."""
+    """Check the limits of processes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     left, workers = processes_left(root), len(os.sched_getaffinity(0))
     if left is not None and left <= workers:
         return warning(
             "processes",
             f"{left} more by control groups",
-            f"{workers} workers and the process that starts them would not fit: raise pids.max (docker run --pids-limit)",
+            f"{workers} workers and their forkserver do not fit: raise pids.max (docker run --pids-limit)",
         )
     if soft != resource.RLIM_INFINITY and soft <= workers:
         return warning("processes", f"up to {soft} of this user", f"raise the limit for {workers} workers: ulimit -u")
@@ -108,63 +107,63 @@ def processes(root: Path = _ROOT) -> Finding:
 
 
 def locked_memory() -> Finding:
-    """How much memory this process may lock by itself."""
+    """Report the limit of locked memory."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     found = "no limit" if soft == resource.RLIM_INFINITY else f"up to {soft >> 10} KiB"
-    return ok("locked memory", f"{found}; CUDA's driver does not count its page-locked memory against it on most machines")
+    return ok("locked memory", f"{found}; on most machines, CUDA's page-locked memory does not count")
 
 
 def address_space() -> Finding:
-    """How much address space there is for slots."""
+    """Check how much address space is available for slots."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     size = SharedSpace.create(limit_bytes=PAGE_BYTES).size
     found = f"{_gib(size)} for each pipeline"
-    if limit == resource.RLIM_INFINITY or size >= _LEAST_SPACE_BYTES:
+    if limit == resource.RLIM_INFINITY or size >= _MIN_SPACE_BYTES:
         return ok("address space", found)
-    return warning("address space", f"{found}, since `ulimit -v` says {_gib(limit)}", "ulimit -v unlimited")
+    return warning("address space", f"{found}, because `ulimit -v` is {_gib(limit)}", "ulimit -v unlimited")
 
 
 def pipes(root: Path = _ROOT) -> Finding:
-    """How much a new pipe holds: the kernel makes those of a user who has many of them small."""
+    """Check the capacity of a new pipe. The kernel reduces it for users with many pipes."""
     ends = [Descriptor(fd) for fd in os.pipe()]
-    held = pipe_bytes(ends[0])
+    capacity = pipe_bytes(ends[0])
     for end in ends:
         end.close()
     pages = _number(root / "proc/sys/fs/pipe-user-pages-soft")
     found = (
-        f"{held >> 10} KiB each, as long as this user has fewer than {pages} pages of them"
+        f"{capacity >> 10} KiB each, while the pipes of this user have fewer than {pages} pages"
         if pages
-        else f"{held >> 10} KiB each"
+        else f"{capacity >> 10} KiB each"
     )
-    if held < _PIPE_BYTES:
+    if capacity < _PIPE_BYTES:
         return warning(
             "pipes",
-            f"{found}: fewer tasks are on their way at a time",
-            "this user has too many pipes open: close some, or sysctl fs.pipe-user-pages-soft=0",
+            f"{found}: fewer tasks fit into the queue of the workers",
+            "this user has too many open pipes: close some, or run sysctl fs.pipe-user-pages-soft=0",
         )
     return ok("pipes", found)
 
 
 def sandbox(root: Path = _ROOT) -> Finding:
-    """Whether this is a Linux kernel, or something that stands in for one."""
+    """Check for a Linux kernel, as opposed to gVisor or WSL 1."""
     version = _text(root / "proc/version")
     if "gvisor" in version.lower() or _GVISOR_VERSION in version:
         return warning(
             "kernel",
-            "gVisor, which carries out system calls itself",
-            "look at the checks above and below: what they call ok works, but each call costs several times as much",
+            "gVisor, which emulates Linux system calls",
+            "expect each system call to take several times as long; other findings show unsupported calls",
         )
     if "microsoft" in version.lower():
-        is_first = "wsl2" not in version.lower() and "microsoft-standard" not in version.lower()
-        if is_first:
-            return failure("kernel", "WSL 1, which is no Linux kernel", "wsl --set-version <distribution> 2")
+        is_wsl_1 = "wsl2" not in version.lower() and "microsoft-standard" not in version.lower()
+        if is_wsl_1:
+            return failure("kernel", "WSL 1, which is not a Linux kernel", "wsl --set-version <distribution> 2")
         return note(
-            "kernel", "WSL 2", "keep data in the Linux file system; CUDA can page-lock less memory here than on Linux"
+            "kernel", "WSL 2", "keep data in the Linux file system; CUDA can page-lock less memory than on native Linux"
         )
     return ok("kernel", "Linux")
 
 
-#: gVisor's kernel calls itself 4.4.0, built on that day, see its pkg/sentry/syscalls/linux/linux64.go.
+#: Build date that gVisor reports for its version 4.4.0; see its pkg/sentry/syscalls/linux/linux64.go.
 _GVISOR_VERSION = "#1 SMP Sun Jan 10 15:06:54 PST 2016"
 
 

@@ -1,4 +1,4 @@
-"""Workers, started and asked for a batch."""
+"""Checks that workers start, by each start method, and compute a batch."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dali_like.types import SampleInfo
 
 _BATCH_SIZE = 4
 _DEADLINE_S = 60.0
-_REMEDY = "see docs/reliability.md for what each of these means; py_start_method chooses the other way to start workers"
+_OTHER_METHOD = {"fork": "spawn", "spawn": "fork"}
 
 
 def square(info: SampleInfo) -> NDArray[np.int64]:
-    """The source that they run."""
+    """Return the square of the sample's index. The source of the test pipeline."""
     return np.array(info.idx_in_epoch**2, np.int64)
 
 
 def start_method(method: str) -> Finding:
-    """Whether workers start and make a batch.
+    """Check that two workers start and compute a batch.
 
     Args:
-        method: "fork" or "spawn".
+        method: the start method, "fork" or "spawn".
     """
 
     @pipeline_def(batch_size=_BATCH_SIZE, py_num_workers=2, py_start_method=method, py_timeout_s=_DEADLINE_S)
@@ -34,14 +34,16 @@ def start_method(method: str) -> Finding:
         return fn.external_source(source=square, batch=False, parallel=True)
 
     subject = f"workers by {method}"
+    remedy = f"try py_start_method={_OTHER_METHOD[method]!r}; docs/reliability.md explains the errors"
     try:
         with squares() as pipe:
-            made = [int(np.asarray(sample)) for sample in pipe.run()[0]]
-    except Exception as error:  # whatever it is, that is the finding
-        return failure(subject, f"{type(error).__name__}: {error}", _REMEDY)
-    if made != [i**2 for i in range(_BATCH_SIZE)]:
-        return failure(subject, f"a batch came as {made}", _REMEDY)
-    return ok(subject, "two have made a batch")
+            batch = [int(np.asarray(sample)) for sample in pipe.run()[0]]
+    except Exception as error:  # any error is the finding
+        return failure(subject, f"{type(error).__name__}: {error}", remedy)
+    expected = [i**2 for i in range(_BATCH_SIZE)]
+    if batch != expected:
+        return failure(subject, f"a batch was {batch} instead of {expected}", remedy)
+    return ok(subject, "2 workers have computed a batch")
 
 
 CHECKS: tuple[Check, ...] = (partial(start_method, "fork"), partial(start_method, "spawn"))

@@ -1,26 +1,26 @@
-// Curves over time, drawn as steps: each value holds until the next.
+// Charts over time: step curves and stacked bars. Each value holds until the next one.
 
 import { context, el, rounded, ticks } from "./parts.js";
 
 const HEIGHT = 130, LEFT = 58, RIGHT = 16, BOTTOM = 18, TOP = 8;
 
 export function legend(entries) {
-  return el("p", { class: "legend" }, ...entries.map(([name, colour]) => {
+  return el("p", { class: "legend" }, ...entries.map(([name, color]) => {
     const mark = el("i");
-    mark.style.background = colour;
+    mark.style.background = color;
     return el("span", {}, mark, name);
   }));
 }
 
 /**
- * Draw a chart behind what `where` has.
+ * Append a chart to the element `where`.
  *
- * at: the times, in seconds. series: {name, colour, values, stacked}. end: where the axis of time ends; default: at the last.
- * most: where the other axis ends; default: at the largest value.
+ * at: times in seconds. series: {name, color, values, stacked}. end: end of the time axis in seconds; default: last time.
+ * most: upper end of the value axis; default: the largest value.
  */
 export function chart(where, title, at, series, { end, most } = {}) {
   const canvas = el("canvas", { role: "img", "aria-label": title });
-  where.append(el("h2", {}, title), legend(series.map(({ name, colour }) => [name, colour])), canvas);
+  where.append(el("h2", {}, title), legend(series.map(({ name, color }) => [name, color])), canvas);
   const paint = () => draw(canvas, at, series, end ?? at.at(-1), most);
   paint();
   if (end !== undefined) new ResizeObserver(paint).observe(canvas);
@@ -51,7 +51,7 @@ function draw(canvas, at, series, end, given) {
   pen.textAlign = "center";
   for (const time of ticks(begin, end, 10)) pen.fillText(`${rounded(time).replace("-0", "0")} s`, x(time), height - 5);
 
-  series.forEach(({ colour, stacked }, i) => {
+  series.forEach(({ color, stacked }, i) => {
     pen.beginPath();
     at.forEach((time, k) => {
       const next = x(at[k + 1] ?? end);
@@ -62,7 +62,7 @@ function draw(canvas, at, series, end, given) {
         pen.lineTo(next, y(tops[i][k]));
       }
     });
-    pen.fillStyle = pen.strokeStyle = colour;
+    pen.fillStyle = pen.strokeStyle = color;
     pen.lineWidth = 1.6;
     if (stacked) pen.fill();
     else pen.stroke();

@@ -1,12 +1,12 @@
-// Elements, numbers as people read them, and asking the server. Texts never become markup.
+// Build elements, format numbers, and fetch from the server. Text never becomes markup.
 
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 
-/** What the server says under some path; the token in the page's address is what it wants to see. */
+/** Fetch JSON from the server. The token in the page's address authorizes the request. */
 export async function get(path) {
-  const answer = await fetch(path, { headers: { Authorization: `Bearer ${token}` } });
-  if (!answer.ok) throw new Error((await answer.text()) || `the server answers ${answer.status}`);
-  return answer.json();
+  const response = await fetch(path, { headers: { Authorization: `Bearer ${token}` } });
+  if (!response.ok) throw new Error((await response.text()) || `the server responded with status ${response.status}`);
+  return response.json();
 }
 
 export function el(tag, attributes = {}, ...children) {
@@ -34,7 +34,7 @@ export function size(bytes) {
 
 export function showTiles(tiles) {
   document.getElementById("tiles").replaceChildren(
-    ...tiles.map(([what, value]) => el("div", { class: "tile" }, el("b", {}, String(value)), el("span", {}, what))));
+    ...tiles.map(([label, value]) => el("div", { class: "tile" }, el("b", {}, String(value)), el("span", {}, label))));
 }
 
 export function showTable(where, id, title, columns, rows) {
@@ -45,7 +45,7 @@ export function showTable(where, id, title, columns, rows) {
     el("tbody", {}, ...rows.map((row) => el("tr", {}, ...cells(row))))));
 }
 
-/** Show some text beside the pointer; null: none. */
+/** Show text next to the pointer; null hides it. */
 export function tip(event, text) {
   const box = document.getElementById("tip");
   box.hidden = !text;
@@ -55,7 +55,7 @@ export function tip(event, text) {
   box.style.top = `${event.clientY + 14}px`;
 }
 
-/** A context to draw with, in CSS pixels, on a canvas that is as sharp as the screen. */
+/** Return a drawing context in CSS pixels, on a canvas with the resolution of the screen. */
 export function context(canvas, height) {
   const width = canvas.clientWidth || 1190;
   const ratio = devicePixelRatio || 1;
@@ -70,12 +70,12 @@ export function context(canvas, height) {
   return { draw, width, height, ink: styles.getPropertyValue("--faint"), line: styles.getPropertyValue("--line") };
 }
 
-/** Round numbers between two others, about so many. */
+/** Return about `about` round numbers between `low` and `high`. */
 export function ticks(low, high, about) {
   const raw = (high - low) / about || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= raw);
-  const made = [];
-  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) made.push(Number(at.toPrecision(10)));
-  return made;
+  const values = [];
+  for (let at = Math.ceil(low / step) * step; at <= high + step / 1e6; at += step) values.push(Number(at.toPrecision(10)));
+  return values;
 }

@@ -1,12 +1,12 @@
-// The tracks of a trace, which can be moved and zoomed.
+// Timeline of a trace: one row per track. The wheel zooms, dragging moves.
 
 import { context, rounded, ticks } from "./parts.js";
 
 const ROW = 26, LEFT = 120, RIGHT = 24, AXIS = 22;
 
 export class Timeline {
-  constructor(canvas, tracks, colours, end) {
-    Object.assign(this, { canvas, tracks, colours, end, from: 0, to: end });
+  constructor(canvas, tracks, colors, end) {
+    Object.assign(this, { canvas, tracks, colors, end, from: 0, to: end });
     canvas.addEventListener("wheel", (event) => this.zoom(event), { passive: false });
     canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
     canvas.addEventListener("pointermove", (event) => event.buttons && this.move(event.movementX));
@@ -44,7 +44,7 @@ export class Timeline {
     return LEFT + ((time - this.from) / (this.to - this.from || 1)) * (this.width - LEFT - RIGHT);
   }
 
-  /** The span at a point of the canvas: the shortest, since spans lie within others. */
+  /** Return the span at a point of the canvas. Spans nest, so the shortest one wins. */
   at(x, y) {
     const track = this.tracks[Math.floor((y - AXIS) / ROW)];
     if (!track || x < LEFT) return null;
@@ -71,7 +71,7 @@ export class Timeline {
   }
 
   drawTrack(pen, track, top, ink) {
-    const ends = new Map(); // of each colour, the pixel that it has been drawn to: what is narrower adds nothing
+    const ends = new Map(); // by color: the last pixel drawn; narrower spans before it are invisible
     const calls = track.spans.filter((span) => span.name === "run");
     for (const span of [...calls, ...track.spans.filter((span) => span.name !== "run")]) {
       if (span.end < this.from || span.begin > this.to) continue;
@@ -79,7 +79,7 @@ export class Timeline {
       const end = Math.min(Math.max(this.x(span.end), begin + 0.6), this.width - RIGHT);
       if (end <= (ends.get(span.name) ?? 0)) continue;
       ends.set(span.name, end);
-      pen.fillStyle = this.colours[span.name];
+      pen.fillStyle = this.colors[span.name];
       pen.fillRect(begin, top + 3, end - begin, ROW - 6);
     }
     pen.fillStyle = ink;

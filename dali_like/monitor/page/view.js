@@ -1,18 +1,18 @@
-// The page of `dali-like view`: a trace, or a pipeline while it runs. No library, no build step; docs/tracing.md describes it.
+// Page of `dali-like view`: shows a trace or a running pipeline, as docs/tracing.md describes. No library, no build step.
 
 import { chart, legend } from "./charts.js";
 import { el, get, milliseconds, percent, rounded, showTable, showTiles, size, tip } from "./parts.js";
 import { Timeline } from "./timeline.js";
 
-const COLOURS = { run: "#c9ced6", wait: "#d9534f", assemble: "#f0ad4e", step: "#5cb85c", build: "#8e7cc3" };
+const COLORS = { run: "#c9ced6", wait: "#d9534f", assemble: "#f0ad4e", step: "#5cb85c", build: "#8e7cc3" };
 const OTHERS = ["#4a7fb5", "#48a9a6", "#7b9e3c", "#b58900", "#6c71c4", "#2f5d8a"];
 const SLOWEST = 10;
 const PERIOD_MS = 500;
-const KEPT = 240; // of live snapshots: two minutes
+const MAX_SNAPSHOTS = 240; // two minutes
 
-// A trace
+// Traces
 
-/** What the file says, with times in milliseconds: tracks with their spans, and counts. */
+/** Return the tracks with their spans, and the counters of a trace file. Times are in milliseconds. */
 function parse(trace) {
   const tracks = new Map();
   const counts = {};
@@ -31,7 +31,7 @@ function parse(trace) {
   return { tracks: [...tracks.values()], counts, end: (trace.otherData.end_ns - trace.otherData.begin_ns) / 1e6 };
 }
 
-/** For each batch when it was asked for, and how long the program waited, worked for the pipeline, and had its own step. */
+/** Return the request time of each batch, and its durations: waiting, other work in the pipeline, and the program's step. */
 function batchesOf(tracks) {
   const batches = [];
   for (const { spans } of tracks.filter((track) => track.group === 0)) {
@@ -57,7 +57,7 @@ function numSamples(span) {
   return last - first + 1;
 }
 
-/** How much of a time a track was busy: spans of workers do not overlap. */
+/** Return the busy share of a worker's track. Its spans do not overlap. */
 function busyShare(track, duration) {
   return track.spans.reduce((sum, span) => sum + span.end - span.begin, 0) / duration;
 }
@@ -75,7 +75,7 @@ function showTrace(trace, name) {
   const whole = sum(batches.map((batch) => batch.wait + batch.work + batch.step));
   const { lost_records: lost, dropped_records: dropped } = trace.otherData;
   document.getElementById("about").textContent =
-    name + (lost || dropped ? ` (${lost} tasks were lost, ${dropped} records left out)` : "");
+    name + (lost || dropped ? ` (${lost} tasks were lost, ${dropped} records were dropped)` : "");
 
   const tiles = [["seconds", rounded(end / 1000)], ["batches", batches.length]];
   if (whole) tiles.push(["of the loop's time is waiting", percent(sum(batches.map((batch) => batch.wait)) / whole)]);
@@ -86,17 +86,17 @@ function showTrace(trace, name) {
   showTiles(tiles);
 
   const charts = document.getElementById("charts");
-  const colours = { ...COLOURS };
+  const colors = { ...COLORS };
   for (const track of tracks) {
     for (const span of track.spans) {
-      colours[span.name] ??= OTHERS[(Object.keys(colours).length - Object.keys(COLOURS).length) % OTHERS.length];
+      colors[span.name] ??= OTHERS[(Object.keys(colors).length - Object.keys(COLORS).length) % OTHERS.length];
     }
   }
   const canvas = el("canvas", { class: "timeline", role: "img", "aria-label": "timeline" });
   const seen = new Set(tracks.flatMap((track) => track.spans.map((span) => span.name)));
-  charts.append(el("h2", {}, "Timeline"), legend(Object.entries(colours).filter(([key]) => seen.has(key))), canvas);
-  charts.append(el("p", { class: "hint" }, "wheel: zoom, drag: move, double click: all"));
-  const timeline = new Timeline(canvas, tracks, colours, end);
+  charts.append(el("h2", {}, "Timeline"), legend(Object.entries(colors).filter(([key]) => seen.has(key))), canvas);
+  charts.append(el("p", { class: "hint" }, "wheel: zoom, drag: move, double click: show all"));
+  const timeline = new Timeline(canvas, tracks, colors, end);
   canvas.addEventListener("pointermove", (event) => {
     const span = timeline.at(event.offsetX, event.offsetY);
     tip(event, span && `${span.name}: ${milliseconds(span.end - span.begin)}\n` +
@@ -105,15 +105,15 @@ function showTrace(trace, name) {
   canvas.addEventListener("pointerleave", (event) => tip(event, null));
 
   const at = batches.map((batch) => batch.at / 1000);
-  chart(charts, "What each batch has cost the program, ms", at, [
-    { name: "wait", colour: COLOURS.wait, values: batches.map((batch) => batch.wait), stacked: true },
-    { name: "work for the pipeline", colour: COLOURS.run, values: batches.map((batch) => batch.work), stacked: true },
-    { name: "step", colour: COLOURS.step, values: batches.map((batch) => batch.step), stacked: true },
+  chart(charts, "Time of the program per batch, ms", at, [
+    { name: "wait", color: COLORS.wait, values: batches.map((batch) => batch.wait), stacked: true },
+    { name: "work for the pipeline", color: COLORS.run, values: batches.map((batch) => batch.work), stacked: true },
+    { name: "step", color: COLORS.step, values: batches.map((batch) => batch.step), stacked: true },
   ], { end: end / 1000 });
   if (counts.batches) {
     chart(charts, "Ring, batches", counts.batches.map((count) => count.at / 1000), [
-      { name: "slots in use", colour: OTHERS[0], values: counts.batches.map((count) => count.slots_in_use) },
-      { name: "ready batches", colour: COLOURS.step, values: counts.batches.map((count) => count.ready) },
+      { name: "slots in use", color: OTHERS[0], values: counts.batches.map((count) => count.slots_in_use) },
+      { name: "ready batches", color: COLORS.step, values: counts.batches.map((count) => count.ready) },
     ], { end: end / 1000 });
   }
 
@@ -134,9 +134,9 @@ function meter(share) {
   return el("span", {}, el("meter", { value: Math.min(share, 1), min: 0, max: 1 }), ` ${percent(share)}`);
 }
 
-// A running pipeline
+// Running pipelines
 
-/** What has changed between two snapshots, a second. */
+/** Return the rates between two snapshots, per second. */
 function rates(before, now) {
   const seconds = (now.at_ns - before.at_ns) / 1e9;
   return {
@@ -165,13 +165,13 @@ async function showLive() {
     if (!last || now.at_ns !== last.at_ns) {
       snapshots.push(now);
       if (last) history.push(rates(last, now));
-      if (snapshots.length > KEPT) snapshots.shift();
-      if (history.length > KEPT) history.shift();
+      if (snapshots.length > MAX_SNAPSHOTS) snapshots.shift();
+      if (history.length > MAX_SNAPSHOTS) history.shift();
       drawLive(now, history);
       document.body.dataset.state = history.length ? "drawn" : "begun";
     }
     document.getElementById("about").textContent = `${now.name}, process ${now.pid}` +
-      (now.age_s > 2 ? `; it has asked for no batch for ${rounded(now.age_s)} s` : "");
+      (now.age_s > 2 ? `; no batch requested for ${rounded(now.age_s)} s` : "");
     await new Promise((resolve) => setTimeout(resolve, PERIOD_MS));
   }
 }
@@ -188,11 +188,11 @@ function drawLive(now, history) {
   charts.replaceChildren();
   if (history.length) {
     const at = history.map((entry) => entry.at - history.at(-1).at);
-    const line = (name, colour, key) => ({ name, colour, values: history.map((entry) => entry[key]) });
+    const line = (name, color, key) => ({ name, color, values: history.map((entry) => entry[key]) });
     chart(charts, "Throughput, samples/s", at, [line("samples/s", OTHERS[0], "samples")]);
-    chart(charts, "Waiting, share of the loop's time", at, [line("waiting", COLOURS.wait, "wait")], { most: 1 });
+    chart(charts, "Waiting, share of the loop's time", at, [line("waiting", COLORS.wait, "wait")], { most: 1 });
     chart(charts, "Ring, batches", at,
-      [line("slots in use", OTHERS[0], "in_use"), line("ready batches", COLOURS.step, "ready")]);
+      [line("slots in use", OTHERS[0], "in_use"), line("ready batches", COLORS.step, "ready")]);
   }
   const tables = document.getElementById("tables");
   tables.replaceChildren();
@@ -202,7 +202,7 @@ function drawLive(now, history) {
     now.slowest.map((call) => [milliseconds(call.duration_s * 1000), call.source, call.sample, call.epoch]));
 }
 
-// Beginning
+// Start of the page
 
 function fail(message) {
   const about = document.getElementById("about");

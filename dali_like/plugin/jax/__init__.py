@@ -1,9 +1,9 @@
-"""Iterators over pipelines that deliver arrays of JAX, as ``nvidia.dali.plugin.jax`` 1.53 has them.
+"""Iterators over pipelines that deliver JAX arrays, with the interface of ``nvidia.dali.plugin.jax`` 1.53.
 
-Programs written for that move over by changing the import. With workers, take ``py_start_method="spawn"``: JAX, once it is
-imported, warns of every fork.
+Existing programs only change the import. With workers, use ``py_start_method="spawn"``: once imported, JAX warns at every
+fork.
 
->>> from dali_like.plugin.jax import data_iterator  # in place of nvidia.dali.plugin.jax
+>>> from dali_like.plugin.jax import data_iterator  # instead of nvidia.dali.plugin.jax
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batches as arrays of JAX: of one pipeline, and of several together.
+"""Convert batches of one or several pipelines to JAX arrays.
 
-On the CPU, JAX takes memory over by DLPack where it is aligned to 64 bytes, as the rows of batches are, and where it knows
-the dtype: without ``jax_enable_x64``, elements of 64 bits are made 32. Otherwise it copies, by itself.
+On the CPU, JAX shares memory through DLPack if JAX supports the dtype and the memory is aligned to 64 bytes. Rows of batches
+are aligned so. Otherwise JAX copies. Without ``jax_enable_x64``, it converts 64-bit elements to 32 bits.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dali_like.tensors import TensorCPU
 
 
 def local_devices(sharding: Sharding) -> list[jax.Device]:
-    """The devices of a sharding that belong to this process, by their numbers."""
+    """Return the devices of a sharding that belong to this process, sorted by id."""
     return sorted(sharding.addressable_devices, key=_number)
 
 
 def all_devices(sharding: Sharding) -> list[jax.Device]:
-    """The devices of a sharding in all processes, by their numbers."""
+    """Return the devices of a sharding in all processes, sorted by id."""
     return sorted(sharding.device_set, key=_number)
 
 
@@ -34,22 +34,27 @@ def _number(device: jax.Device) -> int:
 
 
 def to_array(tensor: Any, device: jax.Device | None = None) -> jax.Array:
-    """A tensor as an array, which keeps it.
+    """Return a tensor as an array, which keeps the tensor's memory alive.
 
     Args:
-        device: where it is to be. None: where it is. One that is on a GPU stays there in any case.
+        tensor: a `TensorCPU` or `TensorGPU`.
+        device: the device of the array. None: the device of the tensor. Tensors on a GPU always stay on their device.
     """
     if device is not None and isinstance(tensor, TensorCPU):
-        return jax.device_put(np.asarray(tensor), device)  # without a copy where that is a device of the CPU
+        return jax.device_put(np.asarray(tensor), device)  # no copy if `device` is a CPU
     return jax.dlpack.from_dlpack(exportable(tensor))
 
 
 def sharded(name: str, tensors: Sequence[Any], sharding: Sharding) -> jax.Array:
-    """The batches of several pipelines one behind the other, each on a device of its own.
+    """Return the batches of several pipelines as one array, concatenated along the first dimension, one shard per device.
+
+    Args:
+        name: the output, for error messages.
+        tensors: a batch for each device of this process, all of one shape.
+        sharding: splits the first dimension over all devices.
 
     Raises:
-        ShardError: they have different shapes, or the sharding does not split arrays of their dimensions among its devices
-            along the first one.
+        ShardError: the shapes of the batches differ, or `sharding` splits another dimension than the first.
     """
     _check_alike(name, tensors)
     shards = [to_array(tensor, device) for tensor, device in zip(tensors, local_devices(sharding), strict=True)]
@@ -58,23 +63,25 @@ def sharded(name: str, tensors: Sequence[Any], sharding: Sharding) -> jax.Array:
     try:
         expected = sharding.shard_shape(shape)
     except ValueError as error:
-        raise ShardError(f"output {name!r} cannot be made an array of shape {shape} by {sharding}: {error}") from None
+        raise ShardError(f"output {name!r}: {sharding} does not apply to an array of shape {shape}: {error}") from None
     if expected != shards[0].shape:
         raise ShardError(
-            f"output {name!r} cannot be made an array of shape {shape} of batches of shape {shards[0].shape}, since "
-            f"{sharding} wants shards of shape {expected}: it must split the first dimension, and no other, over all devices"
+            f"output {name!r}: batches of shape {shards[0].shape} cannot form an array of shape {shape}, because {sharding} "
+            f"requires shards of shape {expected}. The sharding must split only the first dimension, over all devices"
         )
     return jax.make_array_from_single_device_arrays(shape, sharding, shards)
 
 
 def stacked(name: str, tensors: Sequence[Any], devices: Sequence[jax.Device] | None) -> jax.Array:
-    """The batches of several pipelines, with another dimension before the others that counts them.
+    """Return the batches of several pipelines stacked along a new first dimension.
 
     Args:
-        devices: for each, where it is to be if it is in host memory. None: there.
+        name: the output, for error messages.
+        tensors: the batches, all of one shape.
+        devices: the target device of each batch in host memory. None: batches stay in host memory.
 
     Raises:
-        ShardError: they have different shapes; or some are on the same device, and others are not.
+        ShardError: the shapes differ; or only some batches share a device.
     """
     _check_alike(name, tensors)
     arrays = [to_array(tensor, device) for tensor, device in zip(tensors, devices or [None] * len(tensors), strict=True)]
@@ -83,8 +90,8 @@ def stacked(name: str, tensors: Sequence[Any], devices: Sequence[jax.Device] | N
         return jnp.stack(arrays)
     if len(set(places)) < len(places):
         raise ShardError(
-            f"output {name!r} comes from {len(places)} pipelines on {len(set(places))} devices; it must be one for each, "
-            "or one for all"
+            f"output {name!r} comes from {len(places)} pipelines on {len(set(places))} devices; use one device for each "
+            "pipeline, or one for all"
         )
     sharding = NamedSharding(Mesh(np.array(places), ("shard",)), PartitionSpec("shard"))
     shards = [array[None] for array in arrays]
@@ -95,6 +102,6 @@ def _check_alike(name: str, tensors: Sequence[Any]) -> None:
     shapes = [tuple(tensor.shape()) for tensor in tensors]
     if len(set(shapes)) > 1:
         raise ShardError(
-            f"the batches that the pipelines have given for output {name!r} do not make one array, since they have the "
-            f"shapes {', '.join(map(str, shapes))}"
+            f"the batches of output {name!r} cannot form one array, because their shapes differ between pipelines: "
+            f"{', '.join(map(str, shapes))}"
         )

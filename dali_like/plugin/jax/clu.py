@@ -1,6 +1,6 @@
-"""Iterators for JAX that can be asked for the next batch without taking it, as Common Loop Utils (CLU) has them.
+"""JAX iterators that can peek at the next batch, with the interface of Common Loop Utils (CLU).
 
-The names are those of ``nvidia.dali.plugin.jax.clu`` 1.53; the package ``clu`` is not needed.
+Follows ``nvidia.dali.plugin.jax.clu`` 1.53. Does not require the package ``clu``.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ __all__ = ["DALIGenericPeekableIterator", "peekable_data_iterator"]
 
 
 class _Extent(NamedTuple):
-    """How many samples a batch has, and how many of them at most belong to the epoch."""
+    """Number of samples in a batch, and number of samples left in the epoch before it."""
 
     samples: int
-    room: int
+    samples_left: int
 
 
 class DALIGenericPeekableIterator(DALIGenericIterator):
-    """As `DALIGenericIterator`, and can show the next batch without taking it. All batches must have one shape and dtype.
+    """Like `DALIGenericIterator`, with `peek`, which returns the next batch without taking it.
 
-    ``next``, `peek`, `peek_async` and `element_spec` may be used by several threads.
+    All batches must have the same shapes and dtypes. Several threads may call ``next``, `peek`, `peek_async` and
+    `element_spec`.
 
-    Arguments and errors are those of `DALIGenericIterator`, and one more. They follow
+    Arguments and other errors: see `DALIGenericIterator`. Follows
     ``nvidia.dali.plugin.jax.clu.DALIGenericPeekableIterator`` 1.53.
 
     Raises:
-        SpecError: from ``next`` and `peek`: a batch has other shapes or dtypes than the first one. It is lost.
+        SpecError: from ``next`` and `peek`: the shape or dtype of a batch differs from the first batch. The batch is lost.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -60,38 +61,39 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
         self._spec: dict[str, jax.ShapeDtypeStruct] | None = None
         super().__init__(*args, **kwargs)
         step = self._pipelines.step_size
-        self._taken = self._given = _Extent(step, step)
+        self._fetched = self._delivered = _Extent(step, step)
 
     def __next__(self) -> dict[str, Any]:
         with self._lock:
-            batch, self._given = self._fetch()
+            batch, self._delivered = self._fetch()
             return batch
 
     def peek(self) -> dict[str, Any]:
-        """The batch that ``next`` will give.
+        """Return the batch that ``next`` will return.
 
         Raises:
-            Exception: what ``next`` raises, StopIteration at the end of the epoch among it.
+            StopIteration: the epoch has ended.
+            Exception: any error of ``next``.
         """
         with self._lock:
             self._peeked = self._fetch()
             return self._peeked[0]
 
     def peek_async(self) -> Future[dict[str, Any]]:
-        """`peek`, in another thread: a future of the batch that ``next`` will give, if that waits for the future."""
+        """Call `peek` in another thread. Wait for the returned future before calling ``next``."""
         executor = ThreadPoolExecutor(max_workers=1)
         future = executor.submit(self.peek)
         executor.shutdown(wait=False)
         return future
 
     def reset(self) -> None:
-        """Begin the next epoch. A batch that has been peeked at is of this one, and is dropped."""
+        """Begin the next epoch. A peeked batch belongs to this epoch and is dropped."""
         with self._lock:
             self._peeked = None
             super().reset()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """As `DALIGenericIterator.load_state_dict`. A batch that has been peeked at is dropped."""
+        """Resume from a state, as `DALIGenericIterator.load_state_dict`. A peeked batch is dropped."""
         with self._lock:
             self._peeked = None
             super().load_state_dict(state_dict)
@@ -99,14 +101,12 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
     def _take_checkpoints(self) -> list[Checkpoint]:
         with self._lock:
             if self._peeked is not None:
-                raise PipelineStateError(
-                    "a state does not know of a batch that has been peeked at; take it by next() before"
-                )
+                raise PipelineStateError("a state cannot be saved after peek(); call next() to take the peeked batch first")
             return super()._take_checkpoints()
 
     @property
     def element_spec(self) -> dict[str, jax.ShapeDtypeStruct]:
-        """The shape and dtype of each array in a batch. Peeks if there has been no batch yet."""
+        """The shape and dtype of each array in a batch. Calls `peek` before the first batch."""
         with self._lock:
             if self._spec is None:
                 self.peek()
@@ -115,11 +115,11 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
 
     @property
     def is_nonpadding(self) -> NDArray[np.bool_] | jax.Array:
-        """For each sample of the batch that ``next`` gave last, in all pipelines, whether it is within the iterator's size.
+        """Whether each sample of the last batch from ``next`` lies within the iterator's size. All True without a size.
 
-        An array of bools of shape (samples,), for JAX and sharded like the batch if that is. Without a size, all are True.
+        A bool array of shape (samples,), over all pipelines. With a sharding it is a JAX array, sharded like the batch.
         """
-        flags = np.arange(self._given.samples) < self._given.room
+        flags = np.arange(self._delivered.samples) < self._delivered.samples_left
         return flags if self._sharding is None else jax.device_put(flags, self._sharding)
 
     def _fetch(self) -> tuple[dict[str, Any], _Extent]:
@@ -128,10 +128,10 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
             return fetched
         batch = super().__next__()
         self._check_spec(batch)
-        return batch, self._taken
+        return batch, self._fetched
 
     def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> dict[str, Any]:
-        self._taken = _Extent(sum(len(output[0]) for output in outputs), self._progress.left)
+        self._fetched = _Extent(sum(len(output[0]) for output in outputs), self._progress.samples_left)
         return super()._deliver(outputs)
 
     def _check_spec(self, batch: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
             if spec[name] != expected:
                 raise SpecError(
                     f"output {name!r} has shape {spec[name].shape} and dtype {spec[name].dtype}; in the first batch it had "
-                    f"{expected.shape} and {expected.dtype}. The batches of a peekable iterator must be alike"
+                    f"{expected.shape} and {expected.dtype}. All batches of a peekable iterator must be alike"
                 )
 
 
@@ -164,7 +164,7 @@ def peekable_data_iterator(
     *,
     progress: bool = False,
 ) -> Any:
-    """As `dali_like.plugin.jax.data_iterator`, for iterators that are a `DALIGenericPeekableIterator`.
+    """Decorate a function as `dali_like.plugin.jax.data_iterator` does, to return a `DALIGenericPeekableIterator`.
 
     Follows ``nvidia.dali.plugin.jax.clu.peekable_data_iterator`` 1.53.
     """

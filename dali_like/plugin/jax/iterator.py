@@ -1,4 +1,4 @@
-"""The iterator over pipelines that delivers arrays of JAX, and the decorator that makes iterators of functions."""
+"""Iterator over pipelines that delivers JAX arrays, and the decorator that turns a function into such an iterator."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ AnyIterator = TypeVar("AnyIterator", bound="DALIGenericIterator")
 
 
 class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
-    """Delivers batches as dicts: the name of each output, and the samples of all pipelines as one array.
+    """Deliver batches as dicts: {name of output: one array over the samples of all pipelines}.
 
-    An array of one pipeline is a view of its batch, by DLPack, wherever JAX can do without a copy; and the batch is not
-    overwritten as long as the array, or what JAX computes of it, needs it. It is on the device that the output is on. With
-    several pipelines:
+    With one pipeline, an array has shape (samples, ...) and is on the device of the output. It is a DLPack view of the batch
+    unless JAX must copy. The batch is not overwritten while the array, or a JAX computation on it, needs it. With several
+    pipelines:
 
-    - and a sharding, their batches are one array along the first dimension, with a shard on each device: for ``jax.jit``;
-    - else, they are stacked along a new first dimension, on the devices that they are on: for ``jax.pmap``.
+    - With a sharding, the batches are concatenated along the first dimension, one shard per device, for ``jax.jit``.
+    - Without, the batches are stacked along a new first dimension, on their devices, for ``jax.pmap``.
 
-    The samples of an output must have one shape, with several pipelines the same in all. Outputs of Python objects come as
-    one list.
+    All samples of an output must have one shape, in every pipeline. Outputs of Python objects become one list.
 
-    Arguments and errors are those of `BaseIterator`, without `fill_last_batch` and `dynamic_shape`, and some more. They
-    follow ``nvidia.dali.plugin.jax.DALIGenericIterator`` 1.53.
+    Other arguments and errors: see `BaseIterator`; there is no `fill_last_batch` and no `dynamic_shape`. Follows
+    ``nvidia.dali.plugin.jax.DALIGenericIterator`` 1.53.
 
     Args:
-        last_batch_policy: FILL or DROP. With PARTIAL, shapes would change.
-        sharding: splits the first dimension, and no other, among devices, of which there is one for each pipeline, in the
-            order of their numbers. Batches in host memory are taken there.
-        devices: where the batches of the pipelines are taken if they are in host memory and there is no sharding.
+        last_batch_policy: FILL or DROP. PARTIAL would change shapes.
+        sharding: splits only the first dimension. It has one device of this process for each pipeline, sorted by id. Batches
+            in host memory are copied to these devices.
+        devices: without a sharding, the target device of each pipeline's batches in host memory.
 
     Raises:
-        IteratorArgumentError: `last_batch_policy` is PARTIAL; `sharding` is none, or has another number of devices in this
-            process than there are pipelines; or there are as many `devices`.
-        ShardError: from ``next``: the batches do not make one array. They are lost.
+        IteratorArgumentError: `last_batch_policy` is PARTIAL; `sharding` is not a ``jax.sharding.Sharding``; or there is
+            not one pipeline for each of `devices`, or for each device of `sharding` in this process.
+        ArgumentClashError: both `sharding` and `devices` are given.
+        ShardError: from ``next``: the batches cannot form one array. They are lost.
 
     >>> import numpy as np
     >>> from dali_like import fn, pipeline_def
@@ -77,7 +77,7 @@ class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
     ) -> None:
         if last_batch_policy is LastBatchPolicy.PARTIAL:
             raise IteratorArgumentError(
-                "last_batch_policy cannot be PARTIAL: JAX compiles functions anew for each shape. Take FILL or DROP"
+                "last_batch_policy cannot be PARTIAL: JAX compiles functions again for each shape. Use FILL or DROP"
             )
         _check_one(sharding, devices)
         self._sharding = _checked_sharding(sharding)
@@ -119,9 +119,7 @@ def _checked_sharding(sharding: Any) -> Sharding | None:
 
 def _check_one(sharding: Any, devices: Any) -> None:
     if sharding is not None and devices is not None:
-        raise ArgumentClashError(
-            "sharding and devices cannot be given both; take sharding for jax.jit, devices for jax.pmap"
-        )
+        raise ArgumentClashError("sharding and devices cannot both be given; use sharding for jax.jit, devices for jax.pmap")
 
 
 def _check_number(pipelines: Any, devices: Sequence[jax.Device] | None) -> None:
@@ -146,25 +144,24 @@ def data_iterator(
     *,
     progress: bool = False,
 ) -> Any:
-    """Make a function that returns data nodes into one that returns a `DALIGenericIterator` over pipelines of it.
+    """Decorate a function that returns data nodes, to return a `DALIGenericIterator` over pipelines of it.
 
-    Calls of the decorated function take its own arguments, those of `Pipeline`, and ``checkpoints``: what
-    `DALIGenericIterator.checkpoints` has returned, to go on from there. There is one pipeline; with `sharding` or `devices`,
-    there is one for each device, with an equal part of the ``batch_size``, rounded down, and the function is told by
-    ``shard_id`` and ``num_shards`` which part of the data is its own. The pipelines end with the iterator.
+    The decorated function takes its own arguments, the arguments of `Pipeline`, and ``checkpoints``, the result of
+    `DALIGenericIterator.checkpoints`, to resume. It creates one pipeline, or one per device with `sharding` or `devices`.
+    Each of those gets an equal part of ``batch_size``, rounded down, and the arguments ``shard_id`` and ``num_shards``,
+    which select its part of the data. The pipelines end with the iterator.
 
-    Arguments and errors are those of `DALIGenericIterator`, and some more. They follow
-    ``nvidia.dali.plugin.jax.data_iterator`` 1.53.
+    Other arguments and errors: see `DALIGenericIterator`. Follows ``nvidia.dali.plugin.jax.data_iterator`` 1.53.
 
     Args:
         pipeline_fn: the function, as for `pipeline_def`.
-        devices: of JAX, in a program of one process: batches are stacked, one on each device, for ``jax.pmap``.
+        devices: JAX devices, in a program of one process. Batches are stacked, one on each device, for ``jax.pmap``.
 
     Raises:
-        ArgumentClashError: both `sharding` and `devices` are given, or `devices` in one of several processes; from calls of
-            the decorated function, for another number of checkpoints than of pipelines.
-        ArgumentError: from calls with `sharding` or `devices`: there is no ``batch_size``, or what the iterator has to say
-            is given, ``device_id`` say.
+        ArgumentClashError: both `sharding` and `devices` are given, or `devices` in a program of several processes. From the
+            decorated function: the number of checkpoints differs from the number of pipelines.
+        ArgumentError: from the decorated function with `sharding` or `devices`: ``batch_size`` is missing, or an argument is
+            given that the iterator sets itself, such as ``device_id``.
 
     >>> import numpy as np
     >>> from dali_like import fn
@@ -190,11 +187,11 @@ def data_iterator(
 
 
 def decorator_of(kind: type[AnyIterator], pipeline_fn: Callable[..., Any] | None, options: dict[str, Any]) -> Any:
-    """A decorator that makes iterators of functions, or a decorated function.
+    """Return the decorated function, or a decorator if there is no function yet.
 
     Args:
         kind: the class of the iterators.
-        pipeline_fn: the function to be decorated, or None for the decorator.
+        pipeline_fn: the function to decorate, or None for a decorator.
         options: the arguments of the iterators.
     """
     shards = _shards(options["sharding"], options["devices"])
@@ -213,7 +210,7 @@ def decorator_of(kind: type[AnyIterator], pipeline_fn: Callable[..., Any] | None
 
 
 class _Shard(NamedTuple):
-    """Which part of the data a pipeline is to deliver, of how many in all processes."""
+    """Part of the data that one pipeline delivers, and number of parts over all processes."""
 
     shard_id: int
     num_shards: int
@@ -226,7 +223,7 @@ def _shards(sharding: Sharding | None, devices: Sequence[jax.Device] | None) -> 
         return [_Shard(everywhere.index(device), len(everywhere)) for device in local_devices(sharding)]
     if devices is not None:
         if jax.process_count() > 1:
-            raise ArgumentClashError("devices is for programs of one process; in one of several, give a sharding")
+            raise ArgumentClashError("devices only works in a program of one process; pass sharding= instead")
         return [_Shard(i, len(devices)) for i in range(len(devices))]
     return None
 
@@ -234,17 +231,19 @@ def _shards(sharding: Sharding | None, devices: Sequence[jax.Device] | None) -> 
 def _arguments(
     shards: list[_Shard] | None, checkpoints: Sequence[Any] | None, given: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """The keyword arguments that make each of the pipelines."""
+    """Return the keyword arguments of each pipeline."""
     num_pipelines = 1 if shards is None else len(shards)
     if checkpoints and len(checkpoints) != num_pipelines:
         raise ArgumentClashError(
-            f"checkpoints must be one for each of {num_pipelines} pipelines; these are {len(checkpoints)}"
+            f"checkpoints must have one element for each of the {num_pipelines} pipelines, not {len(checkpoints)}"
         )
     if shards is None:
         arguments = [{"device_id": 0, **given}]
     else:
         if taken := sorted({"device_id", "shard_id", "num_shards"} & set(given)):
-            raise ArgumentTypeError(f"with sharding or devices, the iterator itself says {', '.join(taken)}")
+            raise ArgumentTypeError(
+                f"with sharding or devices, the iterator sets {', '.join(taken)} itself; leave this out of the call"
+            )
         if not given.get("batch_size"):
             raise ArgumentError("batch_size must be given with sharding or devices: it is divided among the devices")
         batch_size = given["batch_size"] // shards[0].num_shards

@@ -173,7 +173,7 @@ def delivered(array: Any) -> Any:
 # The modules
 
 
-@pytest.mark.parametrize("name", ["", ".iterator", ".clu", "._arrays"])
+@pytest.mark.parametrize("name", ["", ".iterator", ".clu", ".batches"])
 def test_modules(name: str) -> None:
     module = importlib.import_module(f"dali_like.plugin.jax{name}")
 

@@ -211,7 +211,7 @@ def test_iterators_go_on_from_states(taken: int) -> None:
 def test_number_of_checkpoints() -> None:
     checkpoints = count(batch_size=4, enable_checkpointing=True).checkpoints()
 
-    with pytest.raises(ArgumentClashError, match="one for each of 1 pipelines; these are 2"):
+    with pytest.raises(ArgumentClashError, match="one element for each of the 1 pipelines, not 2"):
         count(batch_size=4, checkpoints=checkpoints * 2)
 
 

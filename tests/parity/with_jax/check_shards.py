@@ -131,7 +131,7 @@ def test_one_shard_as_with_dali(dali: Library, theirs: Any, make_pipeline: MakeP
 def test_shardings_that_split_in_another_way(sharding: Sharding, make_pipeline: MakePipeline) -> None:
     iterator = DALIGenericIterator(pipelines(make_pipeline, 4), ["x"], sharding=sharding)
 
-    with pytest.raises(ShardError, match=r"output 'x' cannot be made an array of shape \(12, 2\)"):
+    with pytest.raises(ShardError, match=r"output 'x':.*array of shape \(12, 2\)"):
         next(iterator)
 
 
@@ -186,7 +186,7 @@ def test_devices_that_some_pipelines_share(make_pipeline: MakePipeline) -> None:
 def test_batches_of_different_shapes(more: dict[str, Any], make_pipeline: MakePipeline) -> None:
     pipes = [make_pipeline(lambda info, n=n: np.zeros(n), "serial", batch_size=3) for n in (2, 4)]
 
-    with pytest.raises(ShardError, match=r"shapes \(3, 2\), \(3, 4\)"):
+    with pytest.raises(ShardError, match=r"shapes differ between pipelines: \(3, 2\), \(3, 4\)"):
         next(DALIGenericIterator(pipes, ["x"], **more))
 
 
@@ -261,7 +261,7 @@ def test_batch_size_must_be_known() -> None:
 
 @pytest.mark.parametrize("name", ["device_id", "shard_id", "num_shards"])
 def test_the_iterator_says_which_part_is_whose(name: str) -> None:
-    with pytest.raises(ArgumentTypeError, match=f"the iterator itself says {name}"):
+    with pytest.raises(ArgumentTypeError, match=f"the iterator sets {name}"):
         parts(devices=DEVICES)(batch_size=16, **{name: 1})
 
 
