@@ -1,7 +1,7 @@
 """Array backends: the differences between loaders of NumPy arrays and of PyTorch tensors.
 
-This module has the protocol and the backend for NumPy; `dali_like.plugin.pytorch.backend` has the other one. A backend is
-stateless, because it is pickled for the workers.
+This module has the protocol and the backend for NumPy; `dali_like.plugin.pytorch.tensor_backend` has the other one. A
+backend is stateless, because it is pickled for the workers.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         collate_fn: makes a batch of a list of samples; default `default_collate`. Without batches it is called with each
             sample; default `default_convert`.
         pin_memory: whether to put batches into page-locked memory, for faster copies to a GPU. "copy": by copying them; see
-            `dali_like.plugin.pytorch.loader.DataLoader`.
+            `dali_like.plugin.pytorch.torch_loader.DataLoader`.
         drop_last: whether to drop a last batch that is smaller.
         timeout: seconds that a batch may take in the workers. 0: no limit.
         worker_init_fn: called in each worker with its number, before the worker loads samples. Seeds that it sets are

@@ -196,7 +196,9 @@ class TestErrors:
     def test_serialization(self):
         pipe = pipeline(call(np.copy), NUMBERS)
         try:
-            with pytest.raises(SerializationError, match=r"fn.python_function: function is a .* cannot be saved"):
+            with pytest.raises(
+                SerializationError, match=r"fn.python_function: the argument function is a .* JSON cannot hold"
+            ):
                 pipe.serialize()
         finally:
             pipe.close()

@@ -32,7 +32,7 @@ from torch.utils.data import (  # noqa: E402
 from dali_like.data.options import OwnOptions  # noqa: E402
 from dali_like.data.sample_schema import schema_of  # noqa: E402
 from dali_like.plugin.pytorch import DataLoader  # noqa: E402
-from dali_like.plugin.pytorch.backend import TorchBackend  # noqa: E402
+from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
 from tests.conftest import is_running, wait_until  # noqa: E402
 from tests.parity.same import assert_same  # noqa: E402
 

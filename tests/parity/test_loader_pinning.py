@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from dali_like.plugin.pytorch import DataLoader
-from dali_like.plugin.pytorch.backend import TorchBackend
+from dali_like.plugin.pytorch.tensor_backend import TorchBackend
 from dali_like.testing.simulated_device import DEFAULT_STREAM, SimulatedDevice
 
 pytestmark = pytest.mark.peers

@@ -16,13 +16,13 @@ import dali_like
 PACKAGE = Path(str(dali_like.__file__)).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-#: `types` has names of DALI's that `graph` defines. `operators` fills the modules `fn` and `ops`, whose names it knows.
-UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops")}
-#: Names of modules that DALI and PyTorch give twice, and modules that hold the class their package is named after.
+#: `types` has names of DALI's that `graph` defines. `operators` fills the modules `fn` and `ops`, whose names it knows. The
+#: last one is the name of a logger.
+UPWARDS = {("types", "graph"), ("operators", "fn"), ("operators", "ops"), ("sources", "remote")}
+#: Names that DALI gives to several modules.
 SHARED_NAMES = {
     *("__init__", "__main__", "_external_source", "external_source"),
     *("decoders", "random", "reductions"),  # of `fn` and `ops`
-    "iterator",
 }
 
 

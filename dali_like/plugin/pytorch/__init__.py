@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         feed_ndarray,
         to_torch_type,
     )
-    from dali_like.plugin.pytorch.loader import DataLoader
+    from dali_like.plugin.pytorch.torch_loader import DataLoader
 
 __all__ = [
     "DALIClassificationIterator",
@@ -42,7 +42,7 @@ __all__ = [
 
 _PLACES = {
     "dali_like.plugin.pytorch.fn": (),
-    "dali_like.plugin.pytorch.loader": ("DataLoader",),
+    "dali_like.plugin.pytorch.torch_loader": ("DataLoader",),
     "dali_like.ops": ("TorchPythonFunction",),
     "dali_like.plugin.pytorch.iterators": (
         "DALIClassificationIterator",

@@ -86,7 +86,7 @@ class TorchBackend:
     def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
         """Begin an iterator over a sampler. PyTorch's samplers are replaced by this library's, which draw the same."""
         from dali_like.data.sampler_iterators import resumable  # noqa: PLC0415  # workers have no samplers
-        from dali_like.plugin.pytorch.samplers import own_sampler  # noqa: PLC0415
+        from dali_like.plugin.pytorch.torch_samplers import own_sampler  # noqa: PLC0415
 
         return resumable(own_sampler(sampler))
 

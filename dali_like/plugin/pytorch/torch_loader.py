@@ -19,7 +19,7 @@ optional("torch", "dali_like.plugin.pytorch", "pytorch")
 import torch.utils.data as torch_data  # noqa: E402
 import torch.utils.data.dataloader as torch_dataloader  # noqa: E402
 
-from dali_like.plugin.pytorch.backend import TorchBackend  # noqa: E402
+from dali_like.plugin.pytorch.tensor_backend import TorchBackend  # noqa: E402
 
 T_co = TypeVar("T_co", covariant=True)
 
