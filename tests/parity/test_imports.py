@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.project.test_imports import FOR_LOADING, FOR_MAKING_SAMPLES, parts, run_python
+from tests.project.test_imports import FOR_FETCHING, NOT_FOR_LOADING, parts, run_python, within
 
 pytest.importorskip("torch")
 
-#: Samples and batches as tensors.
-FOR_TENSORS = {
-    *("by_value", "plugin", "plugin._datapipes", "plugin._torch_flavour", "plugin._torch_leaves", "plugin._torch_tensors"),
-}
-
-#: The loader itself.
-FOR_LOADING_TENSORS = FOR_TENSORS | {"extras", "plugin._torch_functions", "plugin._torch_samplers", "plugin.pytorch"}
+#: Imported besides by a spawned worker of a loader of tensors.
+FOR_TENSORS = (
+    *("plugin", "plugin.pytorch", "plugin.pytorch.datapipes", "plugin.pytorch.leaves", "plugin.pytorch.tensor_backend"),
+    *("plugin.pytorch.tensor_pickling", "sources", "sources.by_value"),
+)
 
 
 def test_a_loader_of_tensors_imports_neither_pipelines_nor_operators() -> None:
@@ -27,7 +25,10 @@ def test_a_loader_of_tensors_imports_neither_pipelines_nor_operators() -> None:
         print(*sys.modules)
     """
 
-    assert parts(set(run_python(program).split())) <= (FOR_LOADING - {"data.loader"}) | FOR_LOADING_TENSORS
+    modules = set(run_python(program).split())
+
+    unwanted = {*NOT_FOR_LOADING, "plugin.pytorch.iterators", "plugin.pytorch.pinning"} - {"plugin"}
+    assert within(modules, tuple(unwanted)) == set()
 
 
 def test_a_spawned_worker_of_a_loader_of_tensors_imports_what_makes_samples() -> None:
@@ -46,7 +47,9 @@ def test_a_spawned_worker_of_a_loader_of_tensors_imports_what_makes_samples() ->
             print(*modules)
     """
 
-    assert parts(set(run_python(program).split())) <= FOR_MAKING_SAMPLES | FOR_TENSORS
+    modules = set(run_python(program).split())
+
+    assert parts(modules) - within(modules, FOR_FETCHING) - set(FOR_TENSORS) == set()
 
 
 def test_what_is_for_pipelines_is_there_when_it_is_asked_for() -> None:
