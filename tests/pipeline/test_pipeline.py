@@ -207,7 +207,7 @@ def test_source_that_no_output_needs_is_called_if_it_is_preserved() -> None:
 
 
 def test_nothing_can_be_preserved_without_a_pipeline() -> None:
-    with pytest.raises(ArgumentClashError, match="there is none"):
+    with pytest.raises(ArgumentClashError, match="needs a current pipeline"):
         fn.external_source(source=lambda info: np.array(1), batch=False, preserve=True)
 
 

@@ -124,3 +124,21 @@ def test_arguments_of_the_loader_are_all_listed() -> None:
     listed = re.findall(r"`(\w+)", " ".join(cells))
 
     assert sorted(listed) == sorted(set(inspect.signature(DataLoader).parameters))
+
+
+def terms() -> list[list[str]]:
+    """Return the rows of the glossary: term, meaning, class, file."""
+    lines = (DOCS / "glossary.md").read_text("utf-8").splitlines()
+    return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][2:]
+
+
+def test_the_glossary_is_short() -> None:
+    assert len(terms()) <= 30
+
+
+@pytest.mark.parametrize("term", terms(), ids=lambda term: term[0])
+def test_a_term_of_the_glossary_is_in_the_code(term: list[str]) -> None:
+    _, _, kind, file = term
+    text = (ROOT / "dali_like" / file).read_text("utf-8")
+
+    assert not kind or re.search(rf"^class {kind}\b", text, re.MULTILINE)
