@@ -531,8 +531,8 @@ REFUSED_OUTPUTS = {
     "one array": Wrong(
         lambda: GOOD, errors.OutputCountError, IndexError, ("shape (4, 3)", "num_outputs=2", "batches, one for each output")
     ),
-    "one too few": Wrong(lambda: (GOOD,), errors.OutputCountError, IndexError, ("returned 1 outputs", "num_outputs=2")),
-    "one too many": Wrong(lambda: (GOOD,) * 3, errors.OutputCountError, ValueError, ("returned 3 outputs", "num_outputs=2")),
+    "one too few": Wrong(lambda: (GOOD,), errors.OutputCountError, IndexError, ("returned 1 outputs", "num_outputs=1")),
+    "one too many": Wrong(lambda: (GOOD,) * 3, errors.OutputCountError, ValueError, ("returned 3 outputs", "num_outputs=3")),
     "nothing": Wrong(lambda: None, errors.SampleTypeError, TypeError, ("None", "num_outputs=2")),
     "coroutine": Wrong(coroutine, errors.SampleTypeError, TypeError, ("coroutine", "async def")),
     "different sizes": Wrong(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+import shutil
 import site
 import subprocess
 import sys
@@ -30,6 +31,9 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment that the package is installed in, as checkers see it."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder)
+    # Beside the package itself, mypy would show the errors of its modules, too.
+    for program in FOLDER.glob("*.py"):
+        shutil.copy(program, folder)
     packages = next(folder.glob("lib/python*/site-packages"))
     (packages / "dali_like").symlink_to(ROOT / "dali_like")
     (packages / "others.pth").write_text("\n".join(site.getsitepackages()))
@@ -47,7 +51,7 @@ def errors_of_mypy(program: Path, python: Path) -> list[tuple[int, str]]:
     ]
     result = subprocess.run(
         [sys.executable, "-m", "mypy", *options, program.name],
-        cwd=FOLDER,
+        cwd=python.parent.parent,
         capture_output=True,
         text=True,
         timeout=300,
@@ -61,7 +65,7 @@ def errors_of_pyright(program: Path, python: Path) -> list[tuple[int, str]]:
     """As `errors_of_mypy`."""
     result = subprocess.run(
         [sys.executable, "-m", "pyright", "--outputjson", f"--pythonpath={python}", program.name],
-        cwd=FOLDER,
+        cwd=python.parent.parent,
         capture_output=True,
         text=True,
         timeout=300,
