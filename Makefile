@@ -62,7 +62,7 @@ lint: $(TEST_ENV)/.ready
 	$(TEST_ENV)/bin/ruff check .
 	$(TEST_ENV)/bin/ruff format --check .
 	$(TEST_ENV)/bin/mypy
-	$(TEST_ENV)/bin/lint-imports
+	$(TEST_ENV)/bin/lint-imports --no-logo
 
 docs: .venv/docs/.ready
 	.venv/docs/bin/python -m sphinx -q -n -W --keep-going -b html docs build/docs
@@ -117,4 +117,4 @@ build/containers/debian:
 	touch $@
 
 clean:
-	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build .import_linter_cache .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,9 +1,10 @@
 """Compare two commits: ``python -m benchmarks.compare REV1 [REV2] [--quick] [--workloads a,b]``.
 
 Each commit is checked out into a separate folder, together with the current version of these benchmarks. `run_one` measures
-both in turn. Without REV2, the second one is the working tree. For each workload, the table has the second figure divided by
-the first: a ratio within each repeat, then the median and range of these ratios. On a busy machine, CPU time is more
-reliable than wall time. The exit status is 1 if a run failed.
+both in turn, and `benchmarks.loader.run_one` the workloads of the DataLoader, which have the prefix "loader.". Without REV2,
+the second one is the working tree. For each workload, the table has the second figure divided by the first: a ratio within
+each repeat, then the median and range of these ratios. On a busy machine, CPU time is more reliable than wall time. The exit
+status is 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.adapters import SYSTEMS
+from benchmarks.loader.workloads import WORKLOADS as LOADER_WORKLOADS
 from benchmarks.measurement import Measurement
 from benchmarks.report import (
     ALL_CPU,
@@ -40,6 +42,8 @@ __all__ = ["main", "ratios"]
 
 ROOT = Path(__file__).resolve().parent.parent
 BEFORE, AFTER = "before", "after"
+#: Prefix of the workloads of the DataLoader.
+_LOADER = "loader."
 COLUMNS = (RATE, MAIN_CPU, ALL_CPU, FIRST_BATCH)
 
 
@@ -57,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     ours = [name for name, workload in WORKLOADS.items() if SYSTEMS[OUR_SYSTEM].runs(workload)]
+    ours += [_LOADER + name for name, workload in LOADER_WORKLOADS.items() if workload.part == "steady"]
     description = (__doc__ or "").splitlines()[0]
     parser = option_parser("python -m benchmarks.compare", description, workloads=ours, csv="build/benchmarks/compare.csv")
     parser.add_argument("before", metavar="REV1", help="a commit")
@@ -88,9 +93,11 @@ def _git(*arguments: str) -> None:
 
 
 def _run(places: Mapping[str, Path], job: Job, *, seconds: float) -> Measurement:
-    ours = job._replace(system=OUR_SYSTEM)
-    measurement = run_process("benchmarks.run_one", ours, seconds=seconds, cwd=places[job.system])
-    return dataclasses.replace(measurement, system=job.system)
+    workload = job.workload.removeprefix(_LOADER)
+    program = "benchmarks.run_one" if workload == job.workload else "benchmarks.loader.run_one"
+    ours = job._replace(system=OUR_SYSTEM, workload=workload)
+    measurement = run_process(program, ours, seconds=seconds, cwd=places[job.system])
+    return dataclasses.replace(measurement, system=job.system, workload=job.workload)
 
 
 def ratios(measurements: Sequence[Measurement]) -> str:
