@@ -54,7 +54,7 @@ def test_pages_are_locked_for_all_gpus(cuda: SimpleNamespace) -> None:
 
 def test_a_refusal_is_said_and_not_raised(cuda: SimpleNamespace) -> None:
     cuda.status = 2
-    with pytest.raises(DeviceError, match="CUDA's error 2"):
+    with pytest.raises(DeviceError, match="CUDA error 2"):
         TorchPinning().register(4096, 8192)
     with pytest.warns(UserWarning, match="not page-locked"):
         PinnedMemory(TorchPinning(), fenced=True).made(4096, 8192)
