@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from dali_like.engine.backends.processes import ProcessWorkers
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.pool import WorkerPool
@@ -40,8 +41,6 @@ def make_pool(
         from dali_like.engine.backends.threads import ThreadWorkers  # noqa: PLC0415
 
         return make(start_workers=ThreadWorkers)
-    from dali_like.engine.backends.processes import ProcessWorkers  # noqa: PLC0415
-
     return make(start_workers=ProcessWorkers)
 
 
