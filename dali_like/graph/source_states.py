@@ -1,8 +1,8 @@
 """States of a pipeline's sources, in the main process: kept for checkpoints, and sent to workers with their requests.
 
 `dali_like.engine.worker.streams` describes how the state travels. Sources work ahead of the user, and a checkpoint needs the
-state before the batch that the user takes next. So the last states are kept, each by its batch: in a `LocalState` for a
-source that this process calls, in a `WorkerState` for an iterable in a worker.
+state before the batch that the user takes next. So the last states are kept, each by its batch: in a `LocalSourceState` for a
+source that this process calls, in a `WorkerSourceState` for an iterable in a worker.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SourceState(abc.ABC):
             del self._recent[next(iter(self._recent))]
 
 
-class LocalState(SourceState):
+class LocalSourceState(SourceState):
     """The state of a source that this process calls.
 
     Args:
@@ -97,7 +97,7 @@ class LocalState(SourceState):
         self.keep((info.epoch_idx, info.iteration), copy.deepcopy(saved))
 
 
-class WorkerState(SourceState):
+class WorkerSourceState(SourceState):
     """The state of an iterable in a worker. Also the pool that computes its batches.
 
     Args:
@@ -117,7 +117,7 @@ class WorkerState(SourceState):
         if reports:
             stream.on_state = reporting(name)
 
-    def over(self, pool: Pool) -> WorkerState:
+    def over(self, pool: Pool) -> WorkerSourceState:
         """Compute batches in a pool of workers."""
         self._pool = pool
         return self

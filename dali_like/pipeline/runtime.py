@@ -39,7 +39,7 @@ from dali_like.graph.lockstep import Lockstep, PipelinePosition, PooledSource
 from dali_like.graph.nodes import DataNode, Graph, SourceNode
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.placement import place, source_with_operators
-from dali_like.graph.source_states import LocalState, SourceState, WorkerState
+from dali_like.graph.source_states import LocalSourceState, SourceState, WorkerSourceState
 from dali_like.graph.worker_shards import ShardsPool
 from dali_like.pipeline.preflight import check_runnable, check_shared_iterators, common_shard
 from dali_like.sources.fork_hazards import announce_local_classes, warn_of_fork_hazards
@@ -312,7 +312,7 @@ class Runtime:
         source = node.external.source(self._batch_size, (self._entropy, self.graph.sources.index(node)))
         if (fusion := self.placement.fusions.get(node)) is not None:
             return source_with_operators(source, node, fusion)
-        takes_state = isinstance(self._states.get(node), WorkerState)
+        takes_state = isinstance(self._states.get(node), WorkerSourceState)
         return (source._replace(takes_state=True) if takes_state else source), node.external.declared
 
     def _add_states(self) -> None:
@@ -325,12 +325,12 @@ class Runtime:
             if not isinstance(callback, (Stream, StatefulCallable)):
                 continue
             if not external.parallel:
-                self._states[node] = LocalState(external.name, callback, limit)
+                self._states[node] = LocalSourceState(external.name, callback, limit)
                 continue
             has_state = checkpoint is not None and checkpoint.sources[i] is not None
             if isinstance(callback, Stream) and not external.sharded and (has_state or callback.owner is not None):
                 reports = limit > 0 and callback.owner is not None and external.options["on_error"] == "raise"
-                self._states[node] = WorkerState(external.name, callback, limit, reports=reports)
+                self._states[node] = WorkerSourceState(external.name, callback, limit, reports=reports)
         if checkpoint is not None:
             self._restore_states(checkpoint)
 
@@ -391,7 +391,7 @@ class Runtime:
                     self._shards_pools.append(pool)
                 elif external.kind is not None and external.kind.in_order:
                     worker = next(homes) % self._num_workers
-                if isinstance(state := self._states.get(node), WorkerState):
+                if isinstance(state := self._states.get(node), WorkerSourceState):
                     pool = state.over(pool)
             feed = PooledSource(
                 pool=pool,

@@ -147,7 +147,7 @@ def test_the_number_of_outputs_must_be_right(dali: Library, sample: Any, way: st
             return play(pipe, [1], values)
 
     assert program(dali) == [([[0.0]], [[1.0]])]
-    with pytest.raises(ValueError, match="num_outputs=2|instead of 2"):
+    with pytest.raises(ValueError, match=r"num_outputs=2|instead of 2"):
         program(OURS)
 
 

@@ -19,7 +19,7 @@ from dali_like.engine.pool.base import result_of
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.worker.streams import Stream, is_stateful
 from dali_like.errors import CheckpointError, LostItemError, PipelineStateError
-from dali_like.graph.source_states import LocalState, WorkerState
+from dali_like.graph.source_states import LocalSourceState, WorkerSourceState
 from dali_like.plugin.base_iterator import BaseIterator
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
@@ -620,7 +620,7 @@ def test_an_epoch_that_is_cut_short_leaves_them_where_the_next_begins() -> None:
 def test_a_batch_that_is_none_sends_on_to_the_one_behind_the_end() -> None:
     end, first = (Batch(BatchKey(0, *number, 0, 4)) for number in ((0, 3), (1, 0)))
     end.outcome, first.outcome, first.state = StopIteration(), [], b'{"state": 5}'
-    state = WorkerState("source", Stream(lambda: iter(())), 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
+    state = WorkerSourceState("source", Stream(lambda: iter(())), 2, reports=True).over(SimpleNamespace(wait=result_of))  # type: ignore[arg-type]
 
     assert state.before((0, 3), iter([end, first]).__next__) == {"state": 5}
 
@@ -709,7 +709,7 @@ def test_instances_know_their_state_and_classes_do_not() -> None:
 
 
 def test_of_each_of_the_last_batches_the_state_is_kept_that_was_noted_last() -> None:
-    local = LocalState("source", Stream(lambda: iter(()), owner=Counter(4)), 2)
+    local = LocalSourceState("source", Stream(lambda: iter(()), owner=Counter(4)), 2)
 
     for iteration, number in ((0, 1), (1, 2), (0, 3), (2, 4)):
         local.keep((0, iteration), {"state": number})
@@ -729,7 +729,7 @@ def test_a_state_is_noted_where_a_batch_begins_and_does_not_change_later() -> No
 
     source = Source()
     stream = Stream(source.__iter__, owner=source)
-    local = LocalState("source", stream, 2)
+    local = LocalSourceState("source", stream, 2)
 
     for info in (SampleInfo(4, 0, 1, 0), SampleInfo(5, 1, 1, 0), SampleInfo(6, 0, 2, 0)):
         stream(info)

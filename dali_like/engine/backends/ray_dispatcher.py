@@ -45,7 +45,7 @@ from typing import Any
 from dali_like.engine.backends.ray_actor import Actor, RayTask, RayTaskQueue
 from dali_like.engine.backends.ray_cluster import Cluster
 from dali_like.engine.backends.ray_slots import Slots
-from dali_like.engine.backends.ray_worker import RayWorker, Report, Role, Started
+from dali_like.engine.backends.ray_worker import RayWorker, Role, Started, TaskResult
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import Alarm, Descriptor
 from dali_like.engine.memory.protocol import (
@@ -372,11 +372,11 @@ class RayDispatcher:
 
     def _note_made(self, actor: Actor, tasks: Sequence[RayTask], reports: Sequence[Sequence[Any]]) -> None:
         for task, report in zip(tasks, reports, strict=True):
-            self._note_report(actor, task, Report(*report))
+            self._note_report(actor, task, TaskResult(*report))
         if actor.tasks:
             self._name_first(actor)
 
-    def _note_report(self, actor: Actor, task: RayTask, report: Report) -> None:
+    def _note_report(self, actor: Actor, task: RayTask, report: TaskResult) -> None:
         actor.tasks.remove(task)
         self._bytes.pop(task, None)
         source = self._slots.source_of(task.page)

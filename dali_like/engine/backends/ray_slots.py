@@ -11,7 +11,7 @@ from time import monotonic_ns
 import numpy as np
 from numpy.typing import NDArray
 
-from dali_like.engine.backends.ray_worker import Report, samples_of
+from dali_like.engine.backends.ray_worker import TaskResult, samples_of
 from dali_like.engine.memory.protocol import (
     DESCRIPTOR_WORDS,
     HEADER_WORDS,
@@ -82,7 +82,7 @@ class Slots:
         samples = samples_of(header, task, UNKNOWN)
         return row_bytes * int(samples.stop - samples.start) + self._region_bytes.get(int(header[Header.SOURCE]), 0)
 
-    def store(self, page: int, task: int, report: Report) -> tuple[int, int]:
+    def store(self, page: int, task: int, report: TaskResult) -> tuple[int, int]:
         """Copy the result of a task into its slot.
 
         Returns:

@@ -101,7 +101,7 @@ class Started(NamedTuple):
     error: bytes
 
 
-class Report(NamedTuple):
+class TaskResult(NamedTuple):
     """Result of a task. It travels as a list of plain numbers, bytes and buffers, which Ray serializes fastest.
 
     Attributes:
@@ -159,7 +159,7 @@ class RayWorker:
             parts: for each batch its header and request, see `Slots.words_of`, and the numbers of the tasks.
 
         Returns:
-            The `Report` of each task, as a list.
+            The `TaskResult` of each task, as a list.
         """
         reports = []
         for place, (words, tasks) in enumerate(parts):
@@ -167,7 +167,7 @@ class RayWorker:
             reports += [list(self._compute(slot, task)) for task in tasks]
         return reports
 
-    def _compute(self, slot: _Slot, task: int) -> Report:
+    def _compute(self, slot: _Slot, task: int) -> TaskResult:
         begin, replaced = time.perf_counter(), self._cell[1]
         slot.view.counts[task] = UNKNOWN
         status, value = self._runner.run(slot.page, task)
@@ -234,10 +234,10 @@ class _Slot:
         place = self._offset + int(header[Header.REQUEST_OFFSET])
         self._space.array(place, request.shape, _WORD)[:] = request
 
-    def report(self, task: int, status: Status, value: int) -> Report:
+    def report(self, task: int, status: Status, value: int) -> TaskResult:
         """Return the result of a finished task."""
         count = int(self.view.counts[task])
-        report = Report(int(status), int(value), count)
+        report = TaskResult(int(status), int(value), count)
         if status is Status.FAILED:
             length = int.from_bytes(self._region(task, WORD_BYTES), "little")
             return report._replace(region=self._region(task, WORD_BYTES + length))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.engine.backends.ray_slots import Slots
-from dali_like.engine.backends.ray_worker import RayWorker, Report
+from dali_like.engine.backends.ray_worker import RayWorker, TaskResult
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.protocol import Status, control_bytes
 from dali_like.engine.memory.slot_layout import OutputSchema
@@ -55,6 +55,6 @@ def test_an_actor_resumes_from_the_state_in_a_request() -> None:
 
     ((status, *parts),) = actor.compute([(slots.words_of(slot.page), [0])])
 
-    assert slots.store(slot.page, 0, Report(status, *parts))[0] == Status.DESCRIBED
+    assert slots.store(slot.page, 0, TaskResult(status, *parts))[0] == Status.DESCRIBED
     assert numbers.number == 103  # from 100, two items are skipped
     assembler.ring.close()
