@@ -1,8 +1,8 @@
 """States of a pipeline's sources, in the main process: kept for checkpoints, and sent to workers with their requests.
 
 `dali_like.engine.worker.streams` describes how the state travels. Sources work ahead of the user, and a checkpoint needs the
-state before the batch that the user takes next. So the last states are kept, each by its batch: in a `LocalSourceState` for a
-source that this process calls, in a `WorkerSourceState` for an iterable in a worker.
+state before the batch that the user takes next. So the last states are kept, each by its batch: in a `LocalSourceState` for
+a source that this process calls, in a `WorkerSourceState` for an iterable in a worker.
 """
 
 from __future__ import annotations
