@@ -176,8 +176,7 @@ class ImageFolder(DatasetFolder):
         allow_empty: whether classes without images are allowed.
 
     Attributes:
-        classes, class_to_idx, samples, targets: see `DatasetFolder`.
-        imgs: the same as `samples`.
+        imgs: the same as the attribute `samples` of `DatasetFolder`.
 
     Raises:
         FolderError: the root has no folders; or a folder has no images, without `allow_empty`.

@@ -119,7 +119,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """Number of indices per epoch: the argument, or the current length of the data source."""
+        """The argument, or the current length of the data source."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> DrawingIterator:

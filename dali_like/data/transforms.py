@@ -61,7 +61,7 @@ class Compose:
 class ToTensor:
     """Converts an image to an array (channels, height, width): uint8 becomes float32 in [0, 1], other dtypes are kept.
 
-    Raises, when called:
+    Raises:
         ArgumentTypeError: the image is no array.
         ArgumentError: the image does not have two or three dimensions.
 
@@ -93,7 +93,7 @@ class Normalize:
         std: the same.
         inplace: whether to write the result into the given array.
 
-    Raises, when called:
+    Raises:
         ArgumentTypeError: the image is no array of floating-point numbers.
         ArgumentError: the image is not (..., channels, height, width), it has another number of channels, or a standard
             deviation is 0 in its dtype.

@@ -927,9 +927,7 @@ class Pipeline:
     prefetch_queue_depth = _shown(lambda given: given.prefetch_queue_depth, "Batches computed ahead, as given.")
     cpu_queue_size = _shown(lambda given: given.queue_sizes[0], "Batches computed ahead.")
     gpu_queue_size = _shown(lambda given: given.queue_sizes[1], "Prefetch depth of copies to a GPU.")
-    py_num_workers: Any = _shown(
-        lambda given: given.py_num_workers, 'The number of workers as given: a number, "auto" or None.'
-    )
+    py_num_workers: Any = _shown(lambda given: given.py_num_workers, 'The given number of workers, "auto" or None.')
     py_start_method = _shown(lambda given: given.py_start_method, "The start method of the workers.")
     enable_checkpointing = _shown(
         lambda given: given.enable_checkpointing, "Whether `checkpoint` and `state_dict` may be called."

@@ -44,7 +44,7 @@ class TensorListCPU:
     """A batch: samples with one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        b: an array of shape (samples, *sample shape), bytes, or a DLPack capsule; a sequence of arrays or tensors; or
+        b: an array of shape ``(samples, ...)``, bytes, or a DLPack capsule; a sequence of arrays or tensors; or
             another list, to share its memory.
         layout: the layout of each sample. Default: that of the tensors or the other list.
         is_pinned: ignored.

@@ -27,7 +27,7 @@ class TensorListGPU:
     """A batch on a GPU: samples with one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        object: an array on the GPU of shape (samples, *sample shape); a sequence of tensors or arrays there; or another
+        object: an array on the GPU of shape ``(samples, ...)``; a sequence of tensors or arrays there; or another
             list, to share its memory.
         layout: the layout of each sample. Default: that of the tensors or the other list.
         device_id: the number of its GPU. Default: the first.
