@@ -1,29 +1,29 @@
-# Everything happens in virtual environments of its own, made on first use under .venv/.
+# Each target makes the virtual environment that it needs under .venv/.
 #
-#   make demo [DATA=folder]   the main job on real photographs, or on those in a folder of yours
-#   make test                 linters, types and tests, $(JOBS) at a time; make test ARGS=tests/engine/memory/test_ring.py: those alone
-#   make test PEERS=1         the same, and the comparisons with the real DALI and the real PyTorch
+#   make demo [DATA=folder]   the main job on real photographs, or on the images in your folder
+#   make test                 linters, types and tests, $(JOBS) at a time; ARGS=tests/engine/memory/test_ring.py selects tests
+#   make test PEERS=1         make test, and the comparisons with the real DALI and PyTorch
 #   make smoke                one test of each kind, in less than a minute; see tests/smoke.txt
-#   make types                programs with type annotations, as mypy and pyright see them from outside
-#   make dist [PYTHONS=...]   builds the package, and tries it in empty environments: with each interpreter, and with each extra
+#   make types                check annotated programs that use the package, with mypy and pyright
+#   make dist [PYTHONS=...]   build the package, and try it in empty environments with each interpreter and each extra
 #   make ray                  tests of workers on a cluster of Ray, two minutes; see docs/scaling.md
 #   make s3                   tests of sources that read from an object store, half a minute; see docs/remote-data.md
 #   make browser              tests of the page of `dali-like view` in Chromium (Debian: chromium); SCREENSHOTS=1 draws those of docs
-#   make parity-full          thousands of programs, run by both for hours; see tests/parity/test_programs.py
-#   make docs                 the documentation as a site, in build/docs
-#   make described            writes the type stubs, pages and pictures of operators, made of their descriptions
-#   make bench [ARGS=...]     benchmarks against both, LOADER_ARGS=... for those of DataLoader, TRAINING_ARGS=... for those of
+#   make parity-full          thousands of programs in DALI and here, for hours; see tests/parity/test_programs.py
+#   make docs                 build the documentation site in build/docs
+#   make described            write the type stubs, pages and pictures of operators from their descriptions
+#   make bench [ARGS=...]     benchmarks against DALI and PyTorch; LOADER_ARGS=... for the DataLoader, TRAINING_ARGS=... for
 #                             training pipelines; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
-#   make storm [ARGS=...]     what DALI, PyTorch and dali_like make of killed workers
-#   make gpu [ARGS=...]       tests and benchmarks of GPUs, with the CuPy and the PyTorch of $(PYTHON); see docs/gpu.md
-#   make containers           carries out the Dockerfiles without an engine; needs root and debootstrap, see docs/containers.md
-#   make clean                removes what the others have made
+#   make storm [ARGS=...]     killed workers in DALI, PyTorch and dali_like
+#   make gpu [ARGS=...]       tests and benchmarks on a GPU, with CuPy and PyTorch of $(PYTHON); see docs/gpu.md
+#   make containers           execute the Dockerfiles without a container engine; needs root and debootstrap, see docs/containers.md
+#   make clean                remove everything that the other targets have made
 
 PYTHON ?= python3
 PYTHONS ?= $(PYTHON)
 PIP := -m pip install --quiet --disable-pip-version-check
-# So many tests run at a time: more than there are cores on a small machine, since half of them wait for other processes.
+# Simultaneous tests: more than a small machine has cores, because half of them wait for other processes.
 JOBS ?= 4
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 

@@ -133,9 +133,9 @@ class Fetcher:
         """See `dali_like.engine.worker.requests.RequestHandler`."""
         return dataclasses.replace(self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict())
 
-    def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
-        """See `dali_like.engine.worker.requests.RequestHandler`; the notice is the base seed."""
-        seed = int(notice) + worker
+    def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
+        """See `dali_like.engine.worker.requests.RequestHandler`; the start message is the base seed."""
+        seed = int(start_message) + worker
         info = WorkerInfo(worker, num_workers, seed, self.dataset)
         shares_generators = is_worker_thread()  # with the program, which seeds them itself
         if shares_generators:
@@ -246,20 +246,20 @@ class Fetcher:
         request.cell[0] = len(keys)
         return self.collate(samples)
 
-    def step(self, asked: ItemsRequest, request: Request | LocalRequest) -> BatchAnswer:
+    def step(self, wanted: ItemsRequest, request: Request | LocalRequest) -> BatchAnswer:
         """Return the batch of one step of a walk through an iterable dataset, with the state behind it.
 
         Raises:
             StopIteration: the walk has ended.
         """
-        walk = self._walk_of(asked)
-        if asked.number in walk.unplaced:
-            unplaced: BatchAnswer = walk.unplaced.pop(asked.number)
+        walk = self._walk_of(wanted)
+        if wanted.number in walk.unplaced:
+            unplaced: BatchAnswer = walk.unplaced.pop(wanted.number)
             return unplaced
-        samples = walk.step(asked.number, lambda: self._take(walk, asked, request))
-        if walk.end is not None and (not samples or (asked.drop_last and len(samples) < (asked.size or 1))):
+        samples = walk.step(wanted.number, lambda: self._take(walk, wanted, request))
+        if walk.end is not None and (not samples or (wanted.drop_last and len(samples) < (wanted.size or 1))):
             raise StopIteration
-        reported = walk.report(asked.worker, self.dataset)
+        reported = walk.report(wanted.worker, self.dataset)
         return BatchAnswer(self.collate(samples) if self.batched else self.collate_fn(samples[0]), reported)
 
     def open_walk(self, number: int, shared_seed: int | None, reported: dict[str, Any] | None = None) -> DatasetWalk:
@@ -272,29 +272,29 @@ class Fetcher:
         self._walks[number] = walk
         return walk
 
-    def told(self, number: int) -> dict[str, Any] | None:
+    def reported_state(self, number: int) -> dict[str, Any] | None:
         """Return the state of a walk of this process; see `DatasetWalk.report`."""
         return self._walks[number].report(0, self.dataset)
 
-    def _walk_of(self, asked: ItemsRequest) -> DatasetWalk:
-        walk = self._walks.get(asked.iterator)
-        if walk is None or (walk.position > asked.number and asked.number not in walk.unplaced):
-            self._seed(asked.seed, asked.worker)
-            told = asked.state if asked.state is not None and asked.state["steps"] <= asked.number else None
-            walk = self.open_walk(asked.iterator, asked.shared_seed, told)
-        self._walks.move_to_end(asked.iterator)
+    def _walk_of(self, wanted: ItemsRequest) -> DatasetWalk:
+        walk = self._walks.get(wanted.iterator)
+        if walk is None or (walk.position > wanted.number and wanted.number not in walk.unplaced):
+            self._seed(wanted.seed, wanted.worker)
+            reported = wanted.state if wanted.state is not None and wanted.state["steps"] <= wanted.number else None
+            walk = self.open_walk(wanted.iterator, wanted.shared_seed, reported)
+        self._walks.move_to_end(wanted.iterator)
         if len(self._walks) > _MOST_WALKS:
             self._walks.popitem(last=False)
         return walk
 
-    def _take(self, walk: DatasetWalk, asked: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
+    def _take(self, walk: DatasetWalk, wanted: ItemsRequest, request: Request | LocalRequest) -> list[Any]:
         number = walk.position
-        self._seed(asked.seed, number, asked.worker)
+        self._seed(wanted.seed, number, wanted.worker)
         walk.position += 1
         samples: list[Any] = []
         failures = 0
         take = _measured(next, request)
-        while len(samples) < (1 if asked.size is None else asked.size) and walk.end is None:
+        while len(samples) < (1 if wanted.size is None else wanted.size) and walk.end is None:
             try:
                 samples.append(take(walk.items))
             except StopIteration:

