@@ -1,0 +1,273 @@
+"""The base class of readers, and readers as sources of the engine.
+
+A reader is a class with samples by index. `reader` makes ``fn.readers.lines`` and ``ops.readers.Lines`` of it::
+
+    import numpy as np
+    from dali_like.readers import BrokenFileError, Reader, reader
+
+    @reader
+    class Lines(Reader):
+        \"""Reads the lines of a text file, and their numbers.
+
+        Args:
+            path: path or URL of the file.
+        \"""
+
+        num_outputs = 2  # default None: the function returns one node instead of a list
+        dtype = np.uint8, np.int32  # also `ndim` and `layout`: one value per output, as for fn.external_source
+
+        def __init__(self, *, path: str) -> None:  # checks arguments, and reads nothing
+            self.path = path
+
+        def prepare(self) -> None:  # once, in the main process, before the workers start: lists files, reads indexes
+            data = self.files.read_now(self.path).tobytes()
+            self.ends = np.cumsum([0] + [len(line) for line in data.splitlines(keepends=True)])
+            if not data.endswith(b"\\n"):
+                raise BrokenFileError(f"{self.path} does not end with a line feed: complete it", self.path, len(data))
+
+        def __len__(self) -> int:
+            return len(self.ends) - 1
+
+        async def read(self, index: int, info: SampleInfo) -> Any:  # in the workers; a plain `def` is fine without files
+            start, end = self.ends[index : index + 2].tolist()
+            return await self.files.read(self.path, start, end, info.empty), np.array([index], np.int32)
+
+`read` may be called for any index, in any order, and in several workers or threads. Its result depends on the index alone.
+What it needs travels with the reader to the workers: keep large tables in arrays, and names in a `FileNames`. Files, pools
+and handles of libraries are opened at the first `read` in each worker.
+
+The decorated function has the arguments of ``__init__``, with the annotations of `dali_like.operators.parameters`, and
+besides the arguments of all readers: see `dali_like.sources.readers.reader_order.ReaderOptions`, ``on_error``, ``name`` and
+more.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, overload
+
+from dali_like.common.class_names import class_name
+from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.sources.readers.reader_order import ReaderOptions, ReaderOrder
+from dali_like.sources.readers.stored_files import FileNames, StoredFiles, is_url
+from dali_like.types import SampleInfo
+
+__all__ = ["Reader", "reader", "registered_readers"]
+
+AnyReader = TypeVar("AnyReader", bound="type[Reader]")
+
+_registry: dict[str, type[Reader]] = {}
+
+
+class Reader(ABC):
+    """Samples by index, for ``fn.readers``. The docstring of `dali_like.sources.readers.reader` shows an example.
+
+    Attributes:
+        num_outputs: the number of outputs; None: a sample is one array, and the function returns one node. May be a
+            property, if it depends on the arguments.
+        output_names: if not empty, the function returns a dict of nodes with these names.
+        dtype, ndim, layout: of the outputs, as for ``fn.external_source``; None if they differ from sample to sample.
+        path: name of the reader in ``fn``, such as "readers.file". Set by the decorator.
+        remote_options: arguments of `dali_like.remote.RemoteFiles`, for paths that are URLs. Set after ``__init__``.
+    """
+
+    num_outputs: int | None = None
+    output_names: Sequence[str] = ()
+    dtype: Any = None
+    ndim: int | Sequence[int | None] | None = None
+    layout: str | Sequence[str] | None = None
+    path: ClassVar[str] = ""
+    remote_options: Mapping[str, Any] | None = None
+
+    def prepare(self) -> None:  # noqa: B027  # some readers have nothing to prepare
+        """List files and read indexes. Called once, in the main process, before the workers start.
+
+        Raises:
+            Exception: the data cannot be used. The build of the pipeline raises it.
+        """
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of samples, of all shards together. Called after `prepare`."""
+
+    @abstractmethod
+    def read(self, index: int, info: SampleInfo) -> Any:
+        """Return a sample: an array, or a tuple of `num_outputs` arrays. May be a coroutine function.
+
+        Args:
+            index: number of the sample, from 0 on.
+            info: of the position in the stream. `SampleInfo.empty` gives memory, `SampleInfo.rng` random numbers.
+
+        Raises:
+            FileReadError: a file is missing or broken.
+        """
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether `read` awaits a store or server, so that a worker should read several samples at once.
+
+        Asked after `prepare`. By default: whether any attribute is a URL, or holds URLs.
+        """
+        return any(map(_holds_url, vars(self).values()))
+
+    @functools.cached_property
+    def files(self) -> StoredFiles:
+        """The only way to files."""
+        return StoredFiles(self.remote_options)
+
+
+def _holds_url(value: Any) -> bool:
+    if isinstance(value, str):
+        return is_url(value)
+    if isinstance(value, FileNames):
+        return value.have_urls
+    return isinstance(value, (list, tuple)) and any(isinstance(part, str) and is_url(part) for part in value)
+
+
+@overload
+def reader(cls: AnyReader, /) -> AnyReader: ...
+
+
+@overload
+def reader(*, path: str) -> Callable[[AnyReader], AnyReader]: ...
+
+
+def reader(cls: Any = None, /, *, path: str = "") -> Any:
+    """Make a class derived from `Reader` available in ``fn`` and ``ops``.
+
+    Args:
+        path: name in ``fn``, such as "experimental.readers.video". Default: "readers" and the name of the class, in lower
+            case with underscores.
+
+    Raises:
+        DefinitionError: the class does not derive from `Reader`, or ``__init__`` has positional arguments.
+    """
+
+    def register(cls: Any) -> Any:
+        if not (isinstance(cls, type) and issubclass(cls, Reader)):
+            raise DefinitionError(f"@reader is for classes that derive from Reader, not for {cls!r}")
+        for parameter in inspect.signature(cls).parameters.values():
+            if parameter.kind is not parameter.KEYWORD_ONLY:
+                raise DefinitionError(
+                    f"{cls.__qualname__}.__init__: the argument {parameter.name} must be keyword-only: put a * before it"
+                )
+        cls.path = path or "readers." + re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        _registry[cls.path] = cls
+        return cls
+
+    return register if cls is None else register(cls)
+
+
+def registered_readers() -> Mapping[str, type[Reader]]:
+    """Return the classes of all readers by their names in ``fn``."""
+    from dali_like.sources.readers import file_reader  # noqa: F401, PLC0415  # they register themselves
+
+    return _registry
+
+
+class ReaderStream:
+    """A reader with its arguments: the endless stream of its samples. Owned by the main process.
+
+    Args:
+        reader: the reader.
+        options: the order of samples.
+
+    Attributes:
+        reader, options: as given.
+    """
+
+    def __init__(self, reader: Reader, options: ReaderOptions) -> None:
+        self.reader = reader
+        self.options = options
+        self._size: int | None = None
+
+    @property
+    def class_name(self) -> str:
+        """Name of the reader's class in ``ops``, without modules."""
+        return class_name(self.reader.path.rpartition(".")[2])
+
+    def label(self, name: str | None) -> str:
+        """Return the name of the reader in messages."""
+        return f"fn.{self.reader.path}" + (f" {name!r}" if name else "")
+
+    @property
+    def size(self) -> int:
+        """Number of samples of all shards together. The first access prepares the reader.
+
+        Raises:
+            ArgumentError: there are no samples, or fewer than shards.
+            Exception: an exception of `Reader.prepare`.
+        """
+        if self._size is None:
+            self.reader.prepare()
+            size = len(self.reader)
+            if not size:
+                raise ArgumentError(f"fn.{self.reader.path}: No files found. Check the paths and filters")
+            self.options.check_size(size)
+            self._size = size
+        return self._size
+
+    @property
+    def meta(self) -> dict[str, int]:
+        """The result of `Pipeline.reader_meta`."""
+        return self.options.meta(self.size)
+
+    def num_batches(self, batch_size: int) -> int:
+        """Return the number of batches that deliver the largest shard."""
+        return self.options.batches_per_epoch(self.size, batch_size)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a worker reads several samples at once. The first access prepares the reader."""
+        return self.size > 0 and inspect.iscoroutinefunction(self.reader.read) and self.reader.is_remote
+
+    def callback(self, batch_size: int, seeds: tuple[int, int]) -> Callable[[SampleInfo], Any]:
+        """Return the function that the workers call.
+
+        Args:
+            batch_size: samples in a batch.
+            seeds: the seed of the pipeline, and the number of the source there.
+        """
+        seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
+        order = ReaderOrder(self.size, batch_size, self.options, seed)
+        if self.is_async:
+            return _AsyncCallback(self.reader, order)
+        return (_FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback)(self.reader, order)
+
+
+class _PlainCallback:
+    """Calls a reader whose `read` is a plain function."""
+
+    def __init__(self, reader: Reader, order: ReaderOrder) -> None:
+        self._reader = reader
+        self._order = order
+
+    def __call__(self, info: SampleInfo) -> Any:
+        return self._reader.read(self._order.index(info.idx_in_epoch), info)
+
+
+class _AsyncCallback(_PlainCallback):
+    """Calls a reader of URLs: several samples are read at once."""
+
+    async def __call__(self, info: SampleInfo) -> Any:
+        return await self._reader.read(self._order.index(info.idx_in_epoch), info)
+
+
+class _FileCallback(_PlainCallback):
+    """Calls a reader whose coroutines are expected to read local files. Those never suspend, so they need no event loop."""
+
+    def __call__(self, info: SampleInfo) -> Any:
+        coroutine = self._reader.read(self._order.index(info.idx_in_epoch), info)
+        try:
+            coroutine.send(None)
+        except StopIteration as finished:
+            return finished.value
+        coroutine.close()
+        raise DefinitionError(
+            f"fn.{self._reader.path}: read() awaits something, although the attributes of the reader have no URLs: give the "
+            "class is_remote = True"
+        )
