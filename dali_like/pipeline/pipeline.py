@@ -934,6 +934,13 @@ class Pipeline:
             )
         return metas[name]
 
+    def _is_reader(self, name: str) -> bool:
+        """Return whether a source of that name is a reader."""
+        with self._call:
+            graph = self._make_graph()
+        names = producer_names(graph)
+        return any(names[node] == name and node.external.reader is not None for node in graph.sources)
+
     @property
     def operator_places(self) -> dict[str, str]:
         """For each operator, "workers" if it runs there, right behind its source, or else "threads"."""

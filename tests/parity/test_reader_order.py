@@ -13,15 +13,6 @@ import pytest
 import dali_like
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Files whose only byte is their number."""
-    folder = tmp_path_factory.mktemp("files")
-    for i in range(12):
-        (folder / f"{i:02}.bin").write_bytes(bytes([i]))
-    return [str(folder / f"{i:02}.bin") for i in range(12)]
-
-
 def stream(dali: ModuleType, files: list[str], batch_size: int, num_batches: int, **options: Any) -> Any:
     """The metadata of a reader, and the numbers of its files in some batches."""
     pipe = dali.Pipeline(batch_size, 1, None, seed=1, **({"py_num_workers": 0} if dali is dali_like else {}))
@@ -42,22 +33,24 @@ def stream(dali: ModuleType, files: list[str], batch_size: int, num_batches: int
 
 @pytest.mark.parametrize(("pad", "stick"), [*itertools.product([False, True], repeat=2)])
 @pytest.mark.parametrize("num_shards", range(1, 6))
-def test_order_without_shuffling(num_shards: int, pad: bool, stick: bool, files: list[str]) -> None:
+def test_order_without_shuffling(num_shards: int, pad: bool, stick: bool, numbered_files: list[str]) -> None:
     for size, batch_size in ((12, 4), (12, 5), (7, 3), (5, 2), (6, 8)):
         for shard in {0, num_shards // 2, num_shards - 1}:
             options = {"shard_id": shard, "num_shards": num_shards, "pad_last_batch": pad, "stick_to_shard": stick}
             # Three epochs and a bit.
             num_batches = 3 * -(-size // batch_size) + 2
-            seen = [stream(dali, files[:size], batch_size, num_batches, **options) for dali in (nvidia.dali, dali_like)]
+            seen = [
+                stream(dali, numbered_files[:size], batch_size, num_batches, **options) for dali in (nvidia.dali, dali_like)
+            ]
 
             assert seen[0] == seen[1], (size, batch_size, shard)
 
 
 @pytest.mark.parametrize("pad", [False, True])
 @pytest.mark.parametrize("argument", ["random_shuffle", "shuffle_after_epoch"])
-def test_metadata_with_shuffling(argument: str, pad: bool, files: list[str]) -> None:
+def test_metadata_with_shuffling(argument: str, pad: bool, numbered_files: list[str]) -> None:
     options = {argument: True, "pad_last_batch": pad, "num_shards": 2}
-    seen = [stream(dali, files[:7], 3, 1, **options)[0] for dali in (nvidia.dali, dali_like)]
+    seen = [stream(dali, numbered_files[:7], 3, 1, **options)[0] for dali in (nvidia.dali, dali_like)]
 
     assert seen[0] == seen[1]
 
@@ -73,7 +66,7 @@ def test_metadata_with_shuffling(argument: str, pad: bool, files: list[str]) -> 
     ],
     ids=str,
 )
-def test_errors(options: dict[str, Any], files: list[str]) -> None:
+def test_errors(options: dict[str, Any], numbered_files: list[str]) -> None:
     for dali in (nvidia.dali, dali_like):
         with pytest.raises(RuntimeError):
-            stream(dali, files, 1, 1, **options)
+            stream(dali, numbered_files, 1, 1, **options)
