@@ -265,12 +265,12 @@ class Arguments:
         """
         parallel = [external for external in externals if external.parallel]
         readers = [external for external in parallel if external.reader is not None]
-        chosen: dict[str, Any] = {}
-        if readers and isinstance(self.py_num_workers, DefaultInt):
-            chosen["py_num_workers"] = self.num_threads or len(os.sched_getaffinity(0))
-        if readers == parallel != [] and cuda_in_use and isinstance(self.py_start_method, DefaultText):
-            chosen["py_start_method"] = "spawn"
-        return replace(self, **chosen) if chosen else self
+        workers, method = self.py_num_workers, self.py_start_method
+        if isinstance(workers, DefaultInt):
+            workers = (self.num_threads or len(os.sched_getaffinity(0))) if readers else int(workers)
+        if isinstance(method, DefaultText):
+            method = "spawn" if readers == parallel != [] and cuda_in_use else str(method)
+        return replace(self, py_num_workers=workers, py_start_method=method)
 
     @property
     def num_workers(self) -> int:

@@ -20,8 +20,9 @@ from dali_like.operators.description import Description
 from dali_like.operators.functions import check_names, make_class, make_function, preserve
 from dali_like.operators.parameters import Parameter, at_least, parameters_of
 from dali_like.sources.external_source import default_options
-from dali_like.sources.readers.reader import Reader, ReaderStream, registered_readers
+from dali_like.sources.readers.reader import Reader, registered_readers
 from dali_like.sources.readers.reader_order import ReaderOptions
+from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.source_checks import make_external_source
 from dali_like.types import NO_TYPE
 

@@ -9,7 +9,7 @@ from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType
 from dali_like.sources.kinds import Kind, grouped, padded
-from dali_like.sources.readers.reader import ReaderStream
+from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import ALONE, Division, Rest, Shard
 
 

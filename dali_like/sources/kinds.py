@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream, is_stateful
 from dali_like.errors import ArgumentError, DefinitionError
-from dali_like.sources.readers.reader import ReaderStream
+from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Division, Padded
 
 #: The values of ``cycle``, with their normalized forms.

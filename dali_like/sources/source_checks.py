@@ -15,7 +15,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.sources.external_source import ExternalSource, SourceOptions
 from dali_like.sources.kinds import Kind, Use, check_cycle, kind_of
 from dali_like.sources.ranks import choose_shard
-from dali_like.sources.readers.reader import ReaderStream
+from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Rest, Shard
 from dali_like.types import NO_TYPE, DALIDataType, numpy_dtype, to_dali_type
 
