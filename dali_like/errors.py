@@ -46,6 +46,9 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |-- LostItemError(RuntimeError)
     |-- DecodeError(RuntimeError)
     |-- FolderError(FileNotFoundError)
+    |-- FileReadError(RuntimeError, OSError)
+    |   |-- MissingFileError(FileNotFoundError)
+    |   `-- BrokenFileError
     |-- SampleIndexError(IndexError, RuntimeError)
     |-- RaggedError(RuntimeError)
     |-- WorkerError(RuntimeError)
@@ -68,6 +71,7 @@ __all__ = [
     "ArgumentTypeError",
     "AxisError",
     "BatchSizeError",
+    "BrokenFileError",
     "CheckpointError",
     "ClosedError",
     "CollateError",
@@ -82,6 +86,7 @@ __all__ = [
     "DescriptorLimitError",
     "DeviceError",
     "DtypeMismatchError",
+    "FileReadError",
     "FolderError",
     "ForkedError",
     "IncompleteReadError",
@@ -91,6 +96,7 @@ __all__ = [
     "LoaderTimeoutError",
     "LostItemError",
     "MissingExtraError",
+    "MissingFileError",
     "MissingMethodError",
     "NdimMismatchError",
     "NoInputError",
@@ -330,6 +336,28 @@ class DecodeError(DaliLikeError, RuntimeError):
 
 class FolderError(DaliLikeError, FileNotFoundError):
     """A folder of samples has no class folders, or a class has no files."""
+
+
+class FileReadError(DaliLikeError, RuntimeError, OSError):
+    """A reader cannot read a file.
+
+    Attributes:
+        file: path or URL of the file.
+        offset: position in the file, in bytes; None if it does not matter.
+    """
+
+    def __init__(self, message: str, file: str = "", offset: int | None = None) -> None:
+        super().__init__(message)
+        self.file = file
+        self.offset = offset
+
+
+class MissingFileError(FileReadError, FileNotFoundError):
+    """A file or folder that a reader needs does not exist, or has vanished since it was listed."""
+
+
+class BrokenFileError(FileReadError):
+    """The content of a file is damaged, truncated, or of another format than the reader expects."""
 
 
 class SampleIndexError(DaliLikeError, IndexError, RuntimeError):

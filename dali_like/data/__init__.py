@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     )
     from dali_like.data.folder import DatasetFolder, ImageFolder
     from dali_like.data.loader import DataLoader
-    from dali_like.data.permutation import BlockPermutation, Permutation
     from dali_like.data.sampler_iterators import SamplerIterator, resumable
     from dali_like.data.samplers import (
         BatchSampler,
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     )
     from dali_like.engine.worker.info import WorkerInfo, get_worker_info
     from dali_like.images.array_images import InterpolationMode
+    from dali_like.sources.permutation import BlockPermutation, Permutation
 
 __all__ = [
     "ArrayDataset",
@@ -109,7 +109,7 @@ _PLACES = {
     "dali_like.images.array_images": ("InterpolationMode",),
     "dali_like.data.sampler_iterators": ("SamplerIterator", "resumable"),
     "dali_like.data.loader": ("DataLoader",),
-    "dali_like.data.permutation": ("BlockPermutation", "Permutation"),
+    "dali_like.sources.permutation": ("BlockPermutation", "Permutation"),
     "dali_like.data.samplers": (
         "BatchSampler",
         "DistributedSampler",

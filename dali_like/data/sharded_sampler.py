@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from dali_like.common.checks import flag, not_negative, positive
-from dali_like.data.permutation import Permutation
 from dali_like.data.sampler_iterators import SamplerIterator, count_in
 from dali_like.data.samplers import Sampler
 from dali_like.errors import CheckpointError
+from dali_like.sources.permutation import Permutation
 from dali_like.sources.ranks import choose_shard
 from dali_like.sources.sharding import Division
 

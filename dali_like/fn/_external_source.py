@@ -10,7 +10,7 @@ from dali_like.common.checks import list_unknown
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentTypeError
 from dali_like.graph.defining import current_pipeline
-from dali_like.graph.nodes import DataNode, SourceNode
+from dali_like.graph.nodes import DataNode, source_nodes
 from dali_like.sources.external_source import SourceOptions, default_options
 from dali_like.sources.source_checks import make_external_source
 
@@ -115,11 +115,7 @@ def external_source(
         raise ArgumentTypeError(f"external_source got unexpected arguments: {list_unknown(unknown, known)}")
     complete: Any = {**defaults, **given}
     external = make_external_source(source, num_outputs, complete)
-    node = SourceNode(external)
-    names = [f"{external.name}[{i}]" for i in range(len(external.declared))]
-    if num_outputs is None and external.key is not None:
-        names = [external.key]
-    nodes = [DataNode(name, "cpu", node, i) for i, name in enumerate(names)]
+    nodes = source_nodes(external)
     outputs = nodes if external.options["device"] == "cpu" else [node.gpu() for node in nodes]
     if external.options["preserve"]:
         _preserve(outputs)

@@ -36,6 +36,22 @@ def lazy_operators(module_name: str, *own: str) -> tuple[Callable[[str], Any], C
     return get, names
 
 
+def lazy_readers(module_name: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the functions ``__getattr__`` and ``__dir__`` for a module of readers. Users may add readers at any time."""
+
+    def get(name: str) -> Any:
+        from dali_like.operators.reader_functions import reader_member, reader_names  # noqa: PLC0415  # all operators
+
+        if name == "__all__":
+            return reader_names(module_name)
+        found = None if name.startswith("_") else reader_member(module_name, name)
+        if found is None:
+            raise AttributeError(f"module {module_name!r} has no attribute {name!r}")
+        return found
+
+    return get, lambda: list(get("__all__"))
+
+
 def _populate(module_name: str, own: tuple[str, ...]) -> None:
     from dali_like.operators.functions import populate  # noqa: PLC0415  # imports all operators
 

@@ -276,7 +276,7 @@ def producer_names(graph: Graph) -> dict[Producer, str]:
     """Return a unique name for each producer; for sources, the user's name if given."""
     names: dict[Producer, str] = {}
     for i, source in enumerate(graph.sources):
-        names[source] = source.external.key or f"__ExternalSource_{i}"
+        names[source] = source.external.key or f"__{source.external.kind_name}_{i}"
     names |= {constant: f"__Constant_{i}" for i, constant in enumerate(graph.constants)}
     return names | {node: f"{node.operator.name}_{i}" for i, node in enumerate(graph.operators)}
 
@@ -284,6 +284,15 @@ def producer_names(graph: Graph) -> dict[Producer, str]:
 def constant_node(constant: Constant) -> DataNode:
     """Return the node of a constant."""
     return DataNode(constant.name, constant.device, ConstantNode(constant))
+
+
+def source_nodes(external: ExternalSource) -> list[DataNode]:
+    """Return the nodes of a new source in a graph, one per output."""
+    node = SourceNode(external)
+    names = [f"{external.name}[{i}]" for i in range(len(external.declared))]
+    if external.num_outputs is None and external.key is not None:
+        names = [external.key]
+    return [DataNode(name, "cpu", node, i) for i, name in enumerate(names)]
 
 
 def output_nodes(outputs: Iterable[Any]) -> tuple[DataNode, ...]:

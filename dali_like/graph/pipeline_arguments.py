@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import enum
 import operator
-from dataclasses import dataclass, field, fields
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,10 +20,27 @@ from dali_like.types import CPU_ONLY_DEVICE_ID, to_dali_type
 
 if TYPE_CHECKING:
     from dali_like.sources.callback_pickler import CallbackPickler
+    from dali_like.sources.external_source import ExternalSource
 
 __all__ = ["START_METHODS", "Arguments", "OperatorConcurrency", "StreamPolicy", "make_arguments"]
 
 START_METHODS = ("fork", "spawn", "thread", "ray")
+
+
+class DefaultInt(int):
+    """Default of an argument, which shows that it has not been given."""
+
+
+class DefaultText(str):
+    """Default of an argument, which shows that it has not been given."""
+
+    __slots__ = ()
+
+
+#: One worker; in a pipeline with readers, as many as operator threads.
+DEFAULT_WORKERS = DefaultInt(1)
+#: Fork; if only readers are parallel and CUDA is in use, spawn.
+DEFAULT_START_METHOD = DefaultText("fork")
 
 
 class StreamPolicy(enum.Enum):
@@ -62,6 +81,8 @@ def _seconds(name: str, value: Any) -> float:
 def _number_of_workers(name: str, value: Any) -> int | str:
     if isinstance(value, str) and value == AUTO:
         return AUTO
+    if isinstance(value, DefaultInt):
+        return value
     if not is_int(value):
         # DALI raises RuntimeError as well, but only when it starts the workers. That is when 0 is refused here, too.
         raise ArgumentClashError(
@@ -74,7 +95,7 @@ def _number_of_workers(name: str, value: Any) -> int | str:
 def _start_method(name: str, value: Any) -> str:
     if value not in START_METHODS:
         raise ArgumentError(f"{name} must be one of {', '.join(START_METHODS)}, not {value!r}")
-    return str(value)
+    return value if isinstance(value, DefaultText) else str(value)
 
 
 def _callback_pickler(name: str, value: Any) -> CallbackPickler:
@@ -234,6 +255,22 @@ class Arguments:
         if isinstance(depth, dict):
             return depth["cpu_size"], depth["gpu_size"]
         return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
+
+    def for_sources(self, externals: Iterable[ExternalSource], *, cuda_in_use: bool = False) -> Arguments:
+        """Return the arguments with the defaults for some sources: programs with readers rarely choose workers.
+
+        Args:
+            externals: the sources of the pipeline.
+            cuda_in_use: whether this process has initialized CUDA, so that it cannot fork workers.
+        """
+        parallel = [external for external in externals if external.parallel]
+        readers = [external for external in parallel if external.reader is not None]
+        workers, method = self.py_num_workers, self.py_start_method
+        if isinstance(workers, DefaultInt):
+            workers = (self.num_threads or len(os.sched_getaffinity(0))) if readers else int(workers)
+        if isinstance(method, DefaultText):
+            method = "spawn" if readers == parallel != [] and cuda_in_use else str(method)
+        return replace(self, py_num_workers=workers, py_start_method=method)
 
     @property
     def num_workers(self) -> int:

@@ -31,7 +31,7 @@ from dali_like.graph.operator_random import RandomKey, key_of, key_of_seed
 from dali_like.graph.pipeline_arguments import Arguments
 from dali_like.graph.program import Key, Program, ProgramContext, ProgramStep, key, make_program, make_step
 from dali_like.sources.external_source import ExternalSource
-from dali_like.types import SampleInfo, current_call
+from dali_like.types import CallContext, SampleInfo, current_call
 
 
 class ProgramStage(NamedTuple):
@@ -106,9 +106,7 @@ def place(
     if graph.operators and workers_are_enough(arguments):
         needed = _sources_needed(graph.operators)
         for source in graph.sources:
-            nodes = [
-                node for node in graph.operators if needed[node] == {source} and not _repeats_random_samples(source, node)
-            ]
+            nodes = [node for node in graph.operators if needed[node] == {source} and not _draws_apart(graph, source, node)]
             if nodes and _may_be_fused(source.external):
                 fusions[source] = _fuse(graph, source, nodes, context)
     return Placement(fusions, tuple(_stages(graph, fusions, context)), context.operators)
@@ -145,15 +143,24 @@ def _may_be_fused(external: ExternalSource) -> bool:
     return (
         kind is not None
         and external.parallel
-        and not (external.batch or external.sharded or kind.in_order or kind.is_async or kind.persists)
+        and not (external.batch or external.sharded or kind.in_order)
+        and (external.reader is not None or not (kind.is_async or kind.persists))
         and given["on_error"] == "raise"  # other policies must not apply to the errors of operators
     )
 
 
-def _repeats_random_samples(source: SourceNode, node: OperatorNode) -> bool:
-    """Whether workers would repeat random numbers in the samples that fill up a batch; threads draw new ones."""
-    random = (each.operator.seed is not None for each in (node, *_with_dependencies(node.needs)))
-    return source.external.last_batch is LastBatch.FILL and any(random)
+def _draws_apart(graph: Graph, source: SourceNode, node: OperatorNode) -> bool:
+    """Whether workers would draw other random numbers than threads.
+
+    Workers would repeat those of the samples that fill up a batch. A reader counts its own batches, and not those of an
+    epoch that another source ends.
+    """
+    external = source.external
+    if external.reader is not None:
+        differs = any(other.external.reader is None for other in graph.sources)
+    else:
+        differs = external.last_batch is LastBatch.FILL
+    return differs and any(each.operator.seed is not None for each in (node, *_with_dependencies(node.needs)))
 
 
 def _sources_needed(operators: Sequence[OperatorNode]) -> dict[OperatorNode, set[SourceNode | None]]:
@@ -283,6 +290,10 @@ class _FusedCallback:
             sample = callback(info) if call.timed is None else call.timed(callback)(info)
         finally:
             current_call.set(call)
+        return self._operate(sample, call, info)
+
+    def _operate(self, sample: Any, call: CallContext, info: SampleInfo) -> tuple[Any, ...]:
+        """Return the results for a sample of the source."""
         source = self._source
         samples = [self._checked(i, value) for i, value in enumerate(split_outputs(sample, source))]
         empty = call.empty
@@ -298,14 +309,28 @@ class _FusedCallback:
         return array
 
 
+class _AsyncFusedCallback(_FusedCallback):
+    """A coroutine function as callback, followed by operators, which other samples have to wait for."""
+
+    async def __call__(self, info: SampleInfo) -> tuple[Any, ...]:  # type: ignore[override]
+        call = current_call.get()
+        current_call.set(call._replace(empty=None))
+        try:
+            sample = await self._source.callback(info)
+        finally:
+            current_call.set(call)
+        return self._operate(sample, call, info)
+
+
 def source_with_operators(source: Source, node: SourceNode, fusion: Fusion) -> tuple[Source, tuple[OutputSchema, ...]]:
     """Return a source whose samples are the results of the operators behind it, and the schema of its outputs."""
     declared = node.external.declared
     bare = source._replace(on_error="raise", worker_setup=None, worker_teardown=None)
     outputs = [declared[i] if producer is node else OutputSchema(UNKNOWN, UNKNOWN) for producer, i in fusion.outputs]
     objects = tuple(producer is node and source.is_object(i) for producer, i in fusion.outputs)
+    kind = _FusedCallback if source.concurrency is None else _AsyncFusedCallback
     fused = source._replace(
-        callback=_FusedCallback(bare, declared, fusion.program),
+        callback=kind(bare, declared, fusion.program),
         num_outputs=len(outputs),
         objects=objects if any(objects) else (),
     )

@@ -31,6 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dali_like.common.class_names import class_name
 from dali_like.errors import ArgumentError, NdimMismatchError, SampleError, SampleTypeError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.parameters import Parameter, make_parameter, parameters_of, to_plain
@@ -39,9 +40,6 @@ from dali_like.types import to_dali_type
 #: Layouts of images, volumes and sequences of these that DALI's operators accept.
 IMAGES = "HWC CHW FHWC FCHW CFHW"
 VOLUMES = "DHWC CDHW FDHWC FCDHW CFDHW"
-
-#: Words that are not capitalized as usual in class names.
-_ACRONYMS = {"rms": "RMS"}
 
 _registry: dict[str, Description] = {}
 
@@ -152,11 +150,6 @@ class Description:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return description_of, (self.path,)
-
-
-def class_name(name: str) -> str:
-    """Return the class name in ``ops`` for a function of ``fn``."""
-    return "".join(_ACRONYMS.get(part, part.capitalize()) for part in name.split("_"))
 
 
 class _Frame(NamedTuple):

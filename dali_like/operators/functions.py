@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dali_like.common.checks import list_unknown
+from dali_like.common.class_names import class_name
 from dali_like.common.notices import warn
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError, DefinitionError, DeviceError
 from dali_like.graph.constants import Constant
@@ -17,7 +18,7 @@ from dali_like.graph.defining import current_pipeline
 from dali_like.graph.expressions import Expression
 from dali_like.graph.nodes import DataNode, OperatorNode, output_nodes
 from dali_like.operators.deprecations import OPERATORS, current_arguments, known_arguments
-from dali_like.operators.description import BoundOperator, Description, class_name, descriptions
+from dali_like.operators.description import BoundOperator, Description, descriptions
 from dali_like.operators.mixed import MIXED, MixedImage
 from dali_like.operators.parameters import REQUIRED
 from dali_like.types import NO_TYPE
@@ -42,7 +43,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
     given = current_arguments(
         description, {name: value for name, value in given.items() if value is not None and value is not NO_TYPE}
     )
-    _check_names(description, given)
+    check_names(description, given)
     device = _device_of_output(description, given.get("device", "cpu"))
     nodes, constants = {}, {}
     for name, value in given.items():
@@ -69,7 +70,7 @@ def apply(description: Description, inputs: Sequence[Any], given: Mapping[str, A
         name = given.get("name") or description.name
         results.append([DataNode(name, device, node, i) for i in range(len(bound.layouts))])
     if given.get("preserve") or (description.common["preserve"].default and current_pipeline() is not None):
-        _preserve(description, [node for outputs in results for node in outputs])
+        preserve(description, [node for outputs in results for node in outputs])
     if not input_sets:
         return results[0][0] if len(results[0]) == 1 else results[0]
     columns = [list(column) for column in zip(*results, strict=True)]
@@ -119,7 +120,8 @@ def _layouts_of(node: DataNode) -> str:
     return node.producer.layouts[node.output]
 
 
-def _check_names(description: Description, given: Mapping[str, Any]) -> None:
+def check_names(description: Description, given: Mapping[str, Any]) -> None:
+    """Refuse unknown arguments, and a lack of required ones."""
     allowed = description.all_parameters
     if unknown := sorted(set(given) - set(allowed)):
         raise ArgumentTypeError(
@@ -152,7 +154,8 @@ def _check_together(description: Description, constants: Mapping[str, Any], othe
         raise type(error)(f"{description.name}: {error}") from None
 
 
-def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
+def preserve(description: Description, nodes: Sequence[DataNode]) -> None:
+    """Compute nodes although no output needs them."""
     pipeline = current_pipeline()
     if pipeline is None:
         raise ArgumentClashError(
@@ -163,6 +166,9 @@ def _preserve(description: Description, nodes: Sequence[DataNode]) -> None:
 
 
 # Making functions, classes and modules
+
+#: Adds an operator to the graph, given its inputs and arguments; see `apply`.
+Apply = Callable[[Description, Sequence[Any], Mapping[str, Any]], Any]
 
 
 def populate(module_name: str) -> list[str]:
@@ -194,7 +200,7 @@ def _populate(
     return names
 
 
-def make_function(description: Description) -> Callable[..., Any]:
+def make_function(description: Description, apply: Apply = apply) -> Callable[..., Any]:
     """Make the operator's function in ``fn``."""
 
     def function(*inputs: Any, **arguments: Any) -> Any:
@@ -228,6 +234,7 @@ class OperatorClass:
     """
 
     description: typing.ClassVar[Description]
+    apply: typing.ClassVar[Apply]
 
     def __init__(self, **arguments: Any) -> None:
         unknown = sorted(set(arguments) - known_arguments(self.description))
@@ -245,17 +252,18 @@ class OperatorClass:
             raise ArgumentClashError(
                 f"ops.{self.description.class_path}: {', '.join(again)} already specified in constructor"
             )
-        return apply(self.description, inputs, {**self._arguments, **arguments})
+        return type(self).apply(self.description, inputs, {**self._arguments, **arguments})
 
 
 def _without_none(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def make_class(description: Description) -> type[OperatorClass]:
+def make_class(description: Description, apply: Apply = apply) -> type[OperatorClass]:
     """Make the operator's class in ``ops``."""
     name = description.class_path.rsplit(".", 1)[-1]
-    return type(name, (OperatorClass,), {"description": description, "__doc__": description.function.__doc__})
+    doc = description.function.__doc__
+    return type(name, (OperatorClass,), {"description": description, "apply": staticmethod(apply), "__doc__": doc})
 
 
 def _deprecated_function(name: str, description: Description) -> Callable[..., Any]:

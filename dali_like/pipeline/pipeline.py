@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from dali_like.common.checks import list_unknown
 from dali_like.common.interrupts import interruptible
@@ -32,7 +32,14 @@ from dali_like.errors import (
 from dali_like.graph.defining import NO_OUTPUTS, Definition, current_pipeline, pop_pipeline, push_pipeline
 from dali_like.graph.expectations import Expectation, check_outputs, make_expectations, per_output
 from dali_like.graph.nodes import DataNode, Graph, OperatorNode, producer_names
-from dali_like.graph.pipeline_arguments import Arguments, OperatorConcurrency, StreamPolicy, make_arguments
+from dali_like.graph.pipeline_arguments import (
+    DEFAULT_START_METHOD,
+    DEFAULT_WORKERS,
+    Arguments,
+    OperatorConcurrency,
+    StreamPolicy,
+    make_arguments,
+)
 from dali_like.monitor.loops import LoopMeter
 from dali_like.monitor.monitoring import Monitor
 from dali_like.pipeline.calls import ExclusiveCall
@@ -76,11 +83,13 @@ class Pipeline:
         prefetch_queue_depth: batches computed ahead, at least 1. Parallel sources add their own depth. Of a dict
             ``{"cpu_size": ..., "gpu_size": ...}`` the second counts for copies to a GPU. "auto": chosen from the speed of
             the workers and the longest samples; see docs/performance.md.
-        py_num_workers: worker processes, shared by all sources with ``parallel=True``. Their output, logs and warnings come
-            in whole lines, marked with the worker. "auto": a few, and more when the times of callbacks and loop require it;
+        py_num_workers: worker processes, shared by readers and all sources with ``parallel=True``. Default: 1; with readers,
+            `num_threads`. 0: readers run in this process. The output, logs and warnings of workers come in whole lines,
+            marked with the worker. "auto": a few, and more when the times of callbacks and loop require it;
             ``statistics().settings.chosen`` shows the choice. See docs/performance.md.
         py_start_method: "fork" copies this process, sources included, without pickling; locks and connections are copied as
-            they are, and workers must start before CUDA is used. "spawn" starts fresh interpreters; sources travel by value.
+            they are, and workers must start before CUDA is used. It is the default, unless CUDA is in use and only readers
+            are parallel: then "spawn". "spawn" starts fresh interpreters; sources travel by value.
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
             without one; see docs/performance.md. "ray" (extra ``dali_like[ray]``) starts Ray actors: on the cluster of
             ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
@@ -131,8 +140,8 @@ class Pipeline:
         enable_memory_stats: bool = False,
         enable_checkpointing: bool = False,
         checkpoint: bytes | str | Mapping[str, Any] | None = None,
-        py_num_workers: int | str | None = 1,
-        py_start_method: str = "fork",
+        py_num_workers: int | str | None = DEFAULT_WORKERS,
+        py_start_method: str = DEFAULT_START_METHOD,
         py_callback_pickler: Any = None,
         py_worker_options: dict[str, Any] | None = None,
         output_dtype: Any = None,
@@ -473,23 +482,32 @@ class Pipeline:
     # Epochs
 
     def reset(self) -> None:
-        """Begin the next epoch, whether or not this one has ended. No effect if no batch of this epoch has been taken."""
+        """Begin the next epoch, whether or not this one has ended. No effect if no batch of this epoch has been taken.
+
+        Readers go on where they are, as in DALI. So there is no effect either if all sources are readers.
+        """
         with self._call:
             self._check_open()
             self._meter.pause()
-            if (executor := self._executor) is not None:
+            runtime, executor = self._runtime, self._executor
+            if runtime is not None and executor is not None and (executor.ended or not runtime.is_endless):
                 executor.reset()
                 self._schedule.clear()
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch.
+        """Return the number of batches in an epoch. A pipeline with readers only goes on behind it.
 
         Raises:
             DefinitionError: no source has a known length, by ``__len__`` or ``size``.
         """
         with self._call:
-            sizes = [node.external.sizes(self._batch_size) for node in self._make_graph().sources]
+            externals = [node.external for node in self._make_graph().sources]
+        sizes = [external.sizes(self._batch_size) for external in externals]
         lengths = [size.num_batches for size in sizes if size is not None]
+        if not lengths:
+            lengths = [
+                external.reader.num_batches(self._batch_size) for external in externals if external.reader is not None
+            ]
         if not lengths:
             raise DefinitionError("the length of an epoch is unknown: use a source that has __len__, or pass size=")
         return min(lengths)
@@ -856,23 +874,72 @@ class Pipeline:
     def output_stream(self) -> None:
         """Return the CUDA stream of the outputs. On the CPU there is none."""
 
-    def epoch_size(self, name: str | None = None) -> dict[str, int]:
-        """Return the epoch sizes of DALI's readers. There are none: external sources end an epoch themselves.
+    @overload
+    def epoch_size(self, name: str) -> int: ...
+
+    @overload
+    def epoch_size(self, name: None = None) -> dict[str, int]: ...
+
+    def epoch_size(self, name: str | None = None) -> int | dict[str, int]:
+        """Return the number of samples in an epoch of a reader, of all shards together.
+
+        Args:
+            name: name of a reader, or of an external source of known length. None: a dict of all of these.
 
         Raises:
-            ArgumentClashError: a reader is named.
-        """
-        return self.reader_meta(name)
-
-    def reader_meta(self, name: str | None = None) -> dict[str, Any]:
-        """Return the metadata of DALI's readers. There are no readers.
-
-        Raises:
-            ArgumentClashError: a reader is named.
+            ArgumentClashError: there is no such reader or source.
+            Exception: the reader cannot list its files.
         """
         if name is not None:
-            raise ArgumentClashError(f"Operator {name} not found or does not expose valid metadata: there are no readers")
-        return {}
+            size: int = self.reader_meta(name)["epoch_size"]
+            return size
+        return {each: meta["epoch_size"] for each, meta in self.reader_meta().items()}
+
+    @overload
+    def reader_meta(self, name: str) -> dict[str, int]: ...
+
+    @overload
+    def reader_meta(self, name: None = None) -> dict[str, dict[str, int]]: ...
+
+    def reader_meta(self, name: str | None = None) -> dict[str, Any]:
+        """Return the metadata of a reader, with DALI's keys.
+
+        They are "epoch_size", "epoch_size_padded" (the same, unless pad_last_batch), "number_of_shards", "shard_id",
+        "pad_last_batch" and "stick_to_shard".
+
+        Args:
+            name: name of a reader, or of an external source of known length. None: a dict of all of these.
+
+        Raises:
+            ArgumentClashError: there is no such reader or source.
+            Exception: the reader cannot list its files.
+        """
+        with self._call:
+            self._check_open()
+            graph = self._make_graph()
+        names = producer_names(graph)
+        chosen = {
+            names[node]: node.external
+            for node in graph.sources
+            if (name is None or name == names[node]) and (node.external.reader is not None or node.external.key is not None)
+        }
+        metas = {each: meta for each, external in chosen.items() if (meta := external.meta(self._batch_size)) is not None}
+        if name is None:
+            return metas
+        if name not in metas:
+            known = ", ".join(map(repr, self.reader_meta())) or "none"
+            raise ArgumentClashError(
+                f"Operator {name} not found or does not expose valid metadata. Readers, and named sources of known length: "
+                f"{known}"
+            )
+        return metas[name]
+
+    def _is_reader(self, name: str) -> bool:
+        """Return whether a source of that name is a reader."""
+        with self._call:
+            graph = self._make_graph()
+        names = producer_names(graph)
+        return any(names[node] == name and node.external.reader is not None for node in graph.sources)
 
     @property
     def operator_places(self) -> dict[str, str]:
@@ -912,7 +979,8 @@ class Pipeline:
     def _operators_in_workers(self, graph: Graph) -> Container[OperatorNode]:
         from dali_like.graph.placement import fused_operators, place  # noqa: PLC0415  # lazy: the runtime imports it, too
 
-        return fused_operators(place(graph, self._arguments, 0))
+        arguments = self._arguments.for_sources(node.external for node in graph.sources)
+        return fused_operators(place(graph, arguments, 0))
 
     # Properties that show arguments. Those marked with a star have an effect in DALI only.
 

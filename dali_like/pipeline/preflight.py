@@ -30,6 +30,8 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
         _warn_of_lost_samples(source.external, arguments.batch_size)
     for source, outputs in unused_outputs(graph).items():
         external = source.external
+        if external.reader is not None:
+            continue
         warn(
             f"{external.name} returns {len(external.declared)} outputs, and the outputs {outputs} (counted from 0) are not "
             "used: leave them out of the source to save time",

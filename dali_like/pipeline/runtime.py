@@ -81,6 +81,7 @@ class Runtime:
 
     def __init__(self, graph: Graph, arguments: Arguments, entropy: int, checkpoint: Checkpoint | None = None) -> None:
         check_runnable(graph, arguments)
+        arguments = arguments.for_sources((node.external for node in graph.sources), cuda_in_use=cuda_is_initialized())
         self.graph = graph
         self.arguments = arguments
         self.serving = assign_pools(graph.sources)
@@ -112,6 +113,11 @@ class Runtime:
             self.space = SharedSpace.create(arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether all sources are readers, which go on behind an epoch."""
+        return bool(self.graph.sources) and all(node.external.reader is not None for node in self.graph.sources)
 
     @property
     def _most_ahead(self) -> int:
@@ -236,7 +242,11 @@ class Runtime:
         ]
         position = PipelinePosition(checkpoint.epoch, checkpoint.iteration, tuple(passed))
         states = zip(self.graph.sources, checkpoint.sources, strict=True)
-        restored = {i for i, (node, state) in enumerate(states) if state is not None and node in self._states}
+        restored = {
+            i
+            for i, (node, state) in enumerate(states)
+            if (state is not None and node in self._states) or node.external.reader is not None
+        }
         self.executor.go_to(position, restored, ended=checkpoint.ended)
         for pool in self._shards_pools:
             pool.forget()

@@ -9,6 +9,7 @@ samples than `size`, and the iterator's epoch ends with theirs.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast
@@ -27,9 +28,13 @@ from dali_like.pipeline.checkpoints import Checkpoint, IteratorPosition
 from dali_like.pipeline.pipeline import Pipeline
 from dali_like.plugin._pipelines import Pipelines
 from dali_like.plugin.epoch_progress import EpochProgress, LastBatchPolicy
+from dali_like.plugin.reader_progress import ReaderProgress
 from dali_like.tensors import TensorListCPU
 
 __all__ = ["BaseIterator", "LastBatchPolicy"]
+
+
+logger = logging.getLogger("dali_like")
 
 
 class _Samples(Protocol):
@@ -54,7 +59,9 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         output_map: a name for each output of the pipelines.
         size: samples in an epoch, over all pipelines together. -1: the epoch ends when the first pipeline ends its own. With
             a size, an epoch also ends if the pipelines begin and end one of theirs within it.
-        reader_name: only None is allowed, since pipelines have no readers.
+        reader_name: name of a reader in each pipeline. It ends the epochs, after the samples of its shard; so `size` and
+            `last_batch_padded` are left out. With FILL and without ``pad_last_batch`` of the reader, the last batch takes
+            samples of the next epoch. Also the name of an external source of known length, which ends epochs itself.
         auto_reset: True or "yes": the end of an epoch begins the next one. False, None or "no": `reset` or the next ``for``
             loop begins it. Until then ``next`` raises StopIteration.
         fill_last_batch: older form of `last_batch_policy`, over which it takes precedence: True is FILL, False is PARTIAL.
@@ -68,9 +75,10 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             ``pip install 'dali_like[progress]'``.
 
     Raises:
-        IteratorArgumentError: the value of an argument is not allowed.
+        IteratorArgumentError: the value of an argument is not allowed; or `size` or `last_batch_padded` is given beside
+            `reader_name`; or readers differ in more than their shard.
         ArgumentTypeError: the type of an argument is not allowed.
-        ArgumentClashError: `reader_name` is given, or DROP leaves no batch in an epoch of `size` samples.
+        ArgumentClashError: there is no reader named `reader_name`, or DROP leaves no batch in an epoch.
         OutputMapError: `output_map` has a duplicate, or another length than the outputs of the pipelines.
         MissingExtraError: `progress` is True and tqdm is not installed.
         CheckpointError: the checkpoints of the pipelines are from an iterator of another size, or from different moments.
@@ -92,22 +100,19 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         *,
         progress: bool = False,
     ) -> None:
-        if reader_name:
-            raise ArgumentClashError(
-                f"there is no reader named {reader_name!r}: pipelines have sources instead of readers, which end an epoch. "
-                "Remove reader_name, or replace it by size="
+        if reader_name and (size != -1 or last_batch_padded):
+            raise IteratorArgumentError(
+                f"size and last_batch_padded come from the reader {reader_name!r}: leave them out beside reader_name"
             )
         self.output_map = _checked_output_map(output_map)
         self._pipelines = Pipelines(pipelines, self.output_map)
-        self._size = _checked_size(size)
         self._auto_reset = _checked_auto_reset(auto_reset)
         self._policy = _checked_policy(last_batch_policy, fill_last_batch)
-        step = self._pipelines.step_size
-        self._progress = EpochProgress(self._size, self._policy, last_batch_padded, step)
+        self._progress = self._make_progress(_checked_size(size), reader_name, last_batch_padded)
         if self._progress.is_complete:
             raise ArgumentClashError(
-                f"LastBatchPolicy.DROP leaves no batch in an epoch of {size} samples: a full batch has {step}. Pass a "
-                "larger size, or FILL or PARTIAL"
+                f"LastBatchPolicy.DROP leaves no batch in an epoch of {self._progress.size} samples: a full batch has "
+                f"{self._pipelines.step_size}. Pass a larger size, or FILL or PARTIAL"
             )
         self._begun = False  # whether the user has requested a batch of this epoch
         self._ended = False  # whether the user has seen the end of this epoch
@@ -118,6 +123,13 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         self._prepares = prepare_first_batch
         if prepare_first_batch:
             self._pipelines.prepare()
+
+    def _make_progress(self, size: int, reader_name: str | None, padded: bool) -> EpochProgress | ReaderProgress:
+        if reader_name:
+            metas = [pipe.reader_meta(reader_name) for pipe in self._pipelines]
+            if all(pipe._is_reader(reader_name) for pipe in self._pipelines):
+                return ReaderProgress(metas, self._policy, self.batch_size)
+        return EpochProgress(size, self._policy, padded, self._pipelines.step_size)
 
     @abstractmethod
     def _convert(self, name: str, output: TensorListCPU) -> Value:
@@ -137,8 +149,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
 
     @property
     def size(self) -> int:
-        """Number of samples in an epoch; -1 if the pipelines end it."""
-        return self._size
+        """Number of samples in an epoch; -1 if the pipelines end it. With a reader, those of one shard in whole batches."""
+        return self._progress.size
 
     def __len__(self) -> int:
         """Return the number of batches in this epoch, or in the next one if this epoch has ended.
@@ -148,7 +160,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         Raises:
             TypeError: there is no size, and a source has no known length.
         """
-        if self._size < 0:
+        if self._progress.size < 0:
             return min(map(len, self._pipelines))
         return self._progress.num_batches(of_next=self._ended)
 
@@ -190,7 +202,8 @@ class BaseIterator(ABC, Generic[Value, Batch]):
     def reset(self) -> None:
         """Begin the next epoch, even if this one has not ended. No effect before the first batch of an epoch.
 
-        A reset within an epoch also begins the next epoch of the pipelines.
+        A reset within an epoch also begins the next epoch of the pipelines. With `reader_name`, the epoch of the reader
+        continues, as in DALI.
         """
         if self._bar is not None:
             self._bar.end()
@@ -198,9 +211,17 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             must_drop = self._progress.must_drop
             self._progress.begin_next()
             self._begun = self._ended = False
-            self._began_within = True
+            self._began_within = not self._has_reader
             if must_drop:
                 self._pipelines.drop()
+            if self._has_reader:
+                self._pipelines.reset()  # begins the next epoch of other sources
+        elif self._has_reader:
+            if self._ended:  # another source has ended the epoch
+                self._pipelines.reset()
+                self._ended = False
+            elif self._begun:
+                logger.warning("reset() has no effect within an epoch of a reader: the epoch continues")
         elif self._begun or self._ended:
             self._restart_pipelines()
             self._progress.restart()
@@ -250,9 +271,9 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         if not self._pipelines.are_checkpointed:
             raise ArgumentClashError("state_dict() and checkpoints() need pipelines made with enable_checkpointing=True")
         saved = self._pipelines.checkpoints()
-        if self._size < 0:
+        if self._progress.size < 0:
             return saved
-        position = IteratorPosition(self._size, *self._progress.position, self._began_within, self._ended)
+        position = IteratorPosition(self._progress.size, *self._progress.position, self._began_within, self._ended)
         return [checkpoint.with_iterator(position) for checkpoint in saved]
 
     def _restore(self) -> None:
@@ -267,10 +288,12 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         position = positions.pop()
         if positions or position is None:
             raise CheckpointError("the checkpoints of the pipelines are not from one iterator at one moment")
-        if position.size != self._size:
-            raise CheckpointError(f"the checkpoints are from an iterator with size={position.size}, not {self._size}")
         self._progress.position = position.first, position.count
-        self._begun = position.count > position.first
+        if position.size != self._progress.size:
+            size = self._progress.size
+            self._progress.restart()
+            raise CheckpointError(f"the checkpoints are from an iterator with size={position.size}, not {size}")
+        self._begun = position.count > (0 if self._has_reader else position.first)
         self._began_within, self._ended = position.persists, position.ended
 
     def _take(self) -> list[Sequence[TensorListCPU]]:
@@ -278,27 +301,27 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         while not self._progress.is_complete:
             outputs = self._next_step()
             if self._policy is LastBatchPolicy.DROP and any(_length(output) < self.batch_size for output in outputs):
-                self._progress.add(sum(map(_length, outputs)))
+                self._progress.take([*map(_length, outputs)])
                 continue
             return outputs
         raise StopIteration
 
     def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> Batch:
-        deliverable = self._progress.deliverable
-        self._progress.add(sum(map(_length, outputs)))
         batches = []
-        for output in outputs:
+        for count, output in zip(self._progress.take([*map(_length, outputs)]), outputs, strict=False):
             batch = {name: self._convert_any(name, data) for name, data in zip(self.output_map, output, strict=True)}
-            if deliverable < _length(output):
-                batch = {name: value[:deliverable] for name, value in batch.items()}
+            if count < _length(output):
+                batch = {name: value[:count] for name, value in batch.items()}
             batches.append(batch)
-            deliverable -= _length(output)
-            if deliverable <= 0:
-                break
         return self._combine(batches)
 
     def _convert_any(self, name: str, output: TensorListCPU | list[Any]) -> Any:
         return output if isinstance(output, list) else self._convert(name, output)  # Python objects stay as they are
+
+    @property
+    def _has_reader(self) -> bool:
+        """Whether a reader ends the epochs."""
+        return isinstance(self._progress, ReaderProgress)
 
     def _next_step(self) -> list[Sequence[TensorListCPU]]:
         """Return the next batch of each pipeline, and chain their epochs where this epoch spans two of them."""

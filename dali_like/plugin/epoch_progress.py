@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from enum import Enum
 
 __all__ = ["LastBatchPolicy", "EpochProgress"]
@@ -27,6 +28,9 @@ class LastBatchPolicy(Enum):
 class EpochProgress:
     """Number of samples taken in an epoch of fixed size.
 
+    Attributes:
+        size: samples in an epoch; -1: their number does not end an epoch.
+
     Args:
         size: samples in an epoch; -1: their number does not end an epoch.
         policy: the treatment of the last batch.
@@ -35,7 +39,7 @@ class EpochProgress:
     """
 
     def __init__(self, size: int, policy: LastBatchPolicy, padded: bool, step: int) -> None:
-        self._size = size
+        self.size = size
         self._drops = policy is LastBatchPolicy.DROP
         self._cuts = policy is LastBatchPolicy.PARTIAL
         self._carries_over = policy is LastBatchPolicy.FILL and not padded
@@ -46,26 +50,32 @@ class EpochProgress:
     @property
     def is_complete(self) -> bool:
         """Whether all batches of the epoch have been taken."""
-        return 0 < self._size < self._count + (self._step if self._drops else 1)
+        return 0 < self.size < self._count + (self._step if self._drops else 1)
 
     @property
     def must_drop(self) -> bool:
         """Whether a complete epoch still has samples in the stream, in a batch that DROP leaves out."""
-        return self._count < self._size
+        return self._count < self.size
 
-    @property
-    def samples_left(self) -> int:
-        """Number of samples until the end of the epoch."""
-        return self._size - self._count if self._size > 0 else sys.maxsize
+    def within(self, lengths: Sequence[int]) -> list[int]:
+        """Return how many samples of the next batches, of the given lengths, belong to the epoch."""
+        left = self.size - self._count if self.size > 0 else sys.maxsize
+        counts = []
+        for length in lengths:
+            counts.append(max(0, min(length, left)))
+            left -= length
+        return counts
 
-    @property
-    def deliverable(self) -> int:
-        """Maximum number of samples to deliver from the next batch."""
-        return self.samples_left if self._cuts else sys.maxsize
+    def take(self, lengths: Sequence[int]) -> list[int]:
+        """Count the next batch of each pipeline. Return how many samples of each to deliver.
 
-    def add(self, samples: int) -> None:
-        """Count samples taken from the pipelines."""
-        self._count += samples
+        With PARTIAL, the last batch of an epoch may lack the last pipelines.
+        """
+        counts = self.within(lengths) if self._cuts else list(lengths)
+        self._count += sum(lengths)
+        while len(counts) > 1 and not counts[-1] and lengths[len(counts) - 1]:
+            counts.pop()
+        return counts
 
     @property
     def position(self) -> tuple[int, int]:
@@ -84,12 +94,12 @@ class EpochProgress:
         """Begin the next epoch without samples carried over."""
         self._first = self._count = 0
 
-    def num_batches(self, of_next: bool) -> int:
+    def num_batches(self, *, of_next: bool) -> int:
         """Return the number of batches in this epoch, or in the next one."""
         if self._drops:
-            return self._size // self._step
-        return math.ceil((self._size - (self._carried if of_next else self._first)) / self._step)
+            return self.size // self._step
+        return math.ceil((self.size - (self._carried if of_next else self._first)) / self._step)
 
     @property
     def _carried(self) -> int:
-        return self._count % self._size if self._carries_over and self.is_complete else 0
+        return self._count % self.size if self._carries_over and self.is_complete else 0

@@ -9,7 +9,8 @@ from dali_like.engine.memory.batch_key import Sizes
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, SourceType
 from dali_like.sources.kinds import Kind, grouped, padded
-from dali_like.sources.sharding import Division, Rest, Shard
+from dali_like.sources.readers.reader_stream import ReaderStream
+from dali_like.sources.sharding import ALONE, Division, Rest, Shard
 
 
 class SourceOptions(TypedDict, total=False):
@@ -105,6 +106,41 @@ class ExternalSource(NamedTuple):
         return self.kind is None or self.kind.persists
 
     @property
+    def reader(self) -> ReaderStream | None:
+        """The reader, if the source is one."""
+        return None if self.kind is None else self.kind.reader
+
+    @property
+    def kind_name(self) -> str:
+        """The first part of the name of a source without a name, as in DALI."""
+        return "ExternalSource" if self.reader is None else self.reader.class_name
+
+    @property
+    def is_async(self) -> bool:
+        """Whether the callback is a coroutine function. The answer of a reader may prepare it."""
+        if self.reader is not None:
+            return self.reader.is_async
+        return self.kind is not None and self.kind.is_async
+
+    def meta(self, batch_size: int) -> dict[str, int] | None:
+        """Return the result of `Pipeline.reader_meta`; None if the length of an epoch is unknown."""
+        if self.reader is not None:
+            return self.reader.meta
+        if self.length is None:
+            return None
+        shard = self.shard or ALONE
+        padded = self.rest is Rest.PAD and self.shard is not None
+        size = self.length * batch_size if self.batch else self.length
+        return {
+            "epoch_size": size,
+            "epoch_size_padded": -(-size // shard.count) * shard.count if padded else size,
+            "number_of_shards": shard.count,
+            "shard_id": shard.id,
+            "pad_last_batch": int(padded),
+            "stick_to_shard": 1,
+        }
+
+    @property
     def may_be_on_gpu(self) -> bool:
         """Whether the source may return arrays on the GPU."""
         return self.options["device"] == "gpu" and not self.parallel
@@ -143,6 +179,8 @@ class ExternalSource(NamedTuple):
         division = self._division(batch_size)
         if division is not None and self.rest is Rest.PAD:
             kind = padded(kind, division)
+        if kind.reader is not None:
+            kind = kind._replace(callback=kind.reader.callback(batch_size, seeds), is_async=self.is_async)
         if self.parallel and kind.in_order and not batch:
             kind = grouped(kind, batch_size, self.num_outputs, drop_last=self.last_batch is LastBatch.DROP)
             batch = True

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from dali_like.engine.worker.streams import Grouped, Restart, StatefulCallable, Stream, is_stateful
 from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Division, Padded
 
 #: The values of ``cycle``, with their normalized forms.
@@ -29,6 +30,7 @@ class Kind(NamedTuple):
         is_async: whether the callback is a coroutine function.
         ignores_info: whether the user's function takes no argument.
         length: samples or batches in an epoch; None if unknown.
+        reader: the reader, if it is one. Its callback depends on the batch size; see `ReaderStream.callback`.
     """
 
     callback: Callable[[Any], Any]
@@ -37,6 +39,7 @@ class Kind(NamedTuple):
     is_async: bool = False
     ignores_info: bool = False
     length: int | None = None
+    reader: ReaderStream | None = None
 
 
 class Use(NamedTuple):
@@ -77,6 +80,8 @@ def kind_of(source: Any, use: Use) -> Kind:
     Raises:
         ArgumentError, DefinitionError: the source cannot be used that way.
     """
+    if isinstance(source, ReaderStream):
+        return Kind(_needs_batch_size, persists=True, reader=source)
     if _is_generator_function(source) or is_iterable(source):
         return _iterable_kind(source, use)
     if use.cycle is not None:
@@ -93,6 +98,10 @@ def kind_of(source: Any, use: Use) -> Kind:
             f"{use.label}: the `source` is a class whose instances can be called; give one of them, {source.__name__}(...)"
         )
     return _callable_kind(source, use)
+
+
+def _needs_batch_size(info: Any) -> Any:
+    raise NotImplementedError
 
 
 def is_iterable(source: Any) -> bool:

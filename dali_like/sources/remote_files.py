@@ -117,11 +117,15 @@ class RemoteFiles:
             Exception: an exception of the file system, such as FileNotFoundError; a transient one only after the last
                 attempt.
         """
+        return await self._read_url(f"{self.url}/{name}", start, stop)
+
+    async def _read_url(self, url: str, start: int | None, stop: int | None) -> NDArray[np.uint8]:
+        """Return a file of the same store, or a part of it; see `read`."""
         session = self._session()
-        key = f"{self.url}/{name}" + ("" if start is None and stop is None else f"[{start}:{stop}]")
+        key = url + ("" if start is None and stop is None else f"[{start}:{stop}]")
         data = await session.cached(key)
         if data is None:
-            data = await self._insist(lambda: session.read(f"{self.url}/{name}", start, stop), key)
+            data = await self._insist(lambda: session.read(url, start, stop), key)
             await session.keep(key, data, self._cache_bytes)
         return np.frombuffer(data, np.uint8)
 
@@ -142,6 +146,12 @@ class RemoteFiles:
         session = self._session()
         found: list[str] = await self._insist(lambda: session.names(self.url, pattern), f"{self.url}/{pattern}")
         return found
+
+    async def _size_of(self, url: str) -> int:
+        """Return the size of a file of the same store, in bytes."""
+        session = self._session()
+        size: int = await self._insist(lambda: session.size(url), url)
+        return size
 
     async def _insist(self, attempt: Any, what: str) -> Any:
         """Retry an operation until it succeeds or fails for good."""
@@ -226,6 +236,12 @@ class _Session:
         root = system._strip_protocol(url)
         found = await system._glob(f"{root}/{pattern}", detail=True)
         return sorted(name[len(root) + 1 :] for name, about in found.items() if about["type"] == "file")
+
+    async def size(self, url: str) -> int:
+        """Return the size of a file in the store, in bytes."""
+        system = await self._system()
+        about = await system._info(system._strip_protocol(url))
+        return int(about["size"])
 
     async def cached(self, key: str) -> bytes | None:
         """Return the cached contents of a file; None if missing or damaged, for example by a power failure."""

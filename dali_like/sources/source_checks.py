@@ -15,6 +15,7 @@ from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeErro
 from dali_like.sources.external_source import ExternalSource, SourceOptions
 from dali_like.sources.kinds import Kind, Use, check_cycle, kind_of
 from dali_like.sources.ranks import choose_shard
+from dali_like.sources.readers.reader_stream import ReaderStream
 from dali_like.sources.sharding import Rest, Shard
 from dali_like.types import NO_TYPE, DALIDataType, numpy_dtype, to_dali_type
 
@@ -56,7 +57,7 @@ def make_external_source(source: Any, num_outputs: int | None, options: SourceOp
         label = f"input {name!r}" if name else "an input without a name"
         kind = length = None
     else:
-        label = f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
+        label = _label_of(source, name)
         _check_with_source(options, label, batch=batch, parallel=parallel)
         use = Use(
             label=label,
@@ -238,6 +239,12 @@ def _per_output(name: str, value: Any, count: int, kinds: tuple[type, ...], rest
         if entry is not rest and not isinstance(entry, kinds):
             raise ArgumentTypeError(f"{name} must be of type {kinds[0].__name__} or a list of it, not {entry!r}")
     return values + [rest] * (count - len(values))
+
+
+def _label_of(source: Any, name: str | None) -> str:
+    if isinstance(source, ReaderStream):
+        return source.label(name)
+    return f"external_source {name!r}" if name else f"external_source of {_name_of(source)}"
 
 
 def _name_of(source: Any) -> str:

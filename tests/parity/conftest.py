@@ -182,3 +182,13 @@ def error_of(program: Callable[[Any], object], library: Any) -> Exception:
         # Tracebacks keep pipelines.
         return (error.__cause__ if wrapped else error).with_traceback(None)  # type: ignore[union-attr]
     pytest.fail("nothing has been raised")
+
+
+@pytest.fixture(scope="session")
+def numbered_files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Paths of files for readers. Their only byte is their number."""
+    folder = tmp_path_factory.mktemp("numbered_files")
+    paths = [folder / f"{i:02}.bin" for i in range(12)]
+    for i, path in enumerate(paths):
+        path.write_bytes(bytes([i]))
+    return [*map(str, paths)]

@@ -12,8 +12,8 @@ import pytest
 
 import dali_like
 import dali_like.tensors
+from dali_like.common.class_names import class_name
 from dali_like.operators.deprecations import OPERATORS
-from dali_like.operators.description import class_name
 from tests.parity.alike import assert_same
 
 #: Both libraries call all of this deprecated.

@@ -25,10 +25,10 @@ __all__ = ["DALIGenericPeekableIterator", "peekable_data_iterator"]
 
 
 class _Extent(NamedTuple):
-    """Number of samples in a batch, and number of samples left in the epoch before it."""
+    """Number of samples in a batch of one pipeline, and number of those that belong to the epoch."""
 
     samples: int
-    samples_left: int
+    within: int
 
 
 class DALIGenericPeekableIterator(DALIGenericIterator):
@@ -57,11 +57,11 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._lock = threading.RLock()
-        self._peeked: tuple[dict[str, Any], _Extent] | None = None
+        self._peeked: tuple[dict[str, Any], list[_Extent]] | None = None
         self._spec: dict[str, jax.ShapeDtypeStruct] | None = None
         super().__init__(*args, **kwargs)
         step = self._pipelines.step_size
-        self._fetched = self._delivered = _Extent(step, step)
+        self._fetched = self._delivered = [_Extent(step, step)]
 
     def __next__(self) -> dict[str, Any]:
         with self._lock:
@@ -119,10 +119,10 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
 
         A bool array of shape (samples,), over all pipelines. With a sharding it is a JAX array, sharded like the batch.
         """
-        flags = np.arange(self._delivered.samples) < self._delivered.samples_left
+        flags = np.concatenate([np.arange(each.samples) < each.within for each in self._delivered])
         return flags if self._sharding is None else jax.device_put(flags, self._sharding)
 
-    def _fetch(self) -> tuple[dict[str, Any], _Extent]:
+    def _fetch(self) -> tuple[dict[str, Any], list[_Extent]]:
         if self._peeked is not None:
             fetched, self._peeked = self._peeked, None
             return fetched
@@ -131,7 +131,8 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
         return batch, self._fetched
 
     def _deliver(self, outputs: list[Sequence[TensorListCPU]]) -> dict[str, Any]:
-        self._fetched = _Extent(sum(len(output[0]) for output in outputs), self._progress.samples_left)
+        lengths = [len(output[0]) for output in outputs]
+        self._fetched = [*map(_Extent, lengths, self._progress.within(lengths))]
         return super()._deliver(outputs)
 
     def _check_spec(self, batch: dict[str, Any]) -> None:

@@ -1,0 +1,207 @@
+"""Make the functions ``fn.readers.file(...)`` and the classes ``ops.readers.File(...)`` from the classes of readers.
+
+A reader becomes an external source with ``parallel=True``: the workers read, decode, and run the operators behind it. In a
+pipeline with ``py_num_workers=0`` the main process does.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
+
+from dali_like.common.class_names import class_name
+from dali_like.errors import ArgumentTypeError, DaliLikeError, DeviceError
+from dali_like.graph.defining import current_pipeline
+from dali_like.graph.nodes import source_nodes
+from dali_like.operators.description import Description
+from dali_like.operators.functions import check_names, make_class, make_function, preserve
+from dali_like.operators.parameters import Parameter, at_least, parameters_of
+from dali_like.sources.external_source import default_options
+from dali_like.sources.readers.reader import Reader, registered_readers
+from dali_like.sources.readers.reader_order import ReaderOptions
+from dali_like.sources.readers.reader_stream import ReaderStream
+from dali_like.sources.source_checks import make_external_source
+from dali_like.types import NO_TYPE
+
+T = TypeVar("T")
+
+
+def arguments_of_all(
+    *,
+    name: str | None = None,
+    device: str | None = "cpu",
+    random_shuffle: bool = False,
+    shuffle_after_epoch: bool = False,
+    shard_id: Annotated[int, at_least(0)] = 0,
+    num_shards: Annotated[int, at_least(1)] = 1,
+    stick_to_shard: bool = False,
+    pad_last_batch: bool = False,
+    seed: int = -1,
+    prefetch_queue_depth: Annotated[int, at_least(1)] = 1,
+    preserve: bool = False,
+    on_error: Any = "raise",
+    remote_options: Any = None,
+    bytes_per_sample_hint: Any = 0,
+    dont_use_mmap: bool = False,
+    initial_fill: Annotated[int, at_least(0)] = 1024,
+    lazy_init: bool = False,
+    read_ahead: bool = False,
+    skip_cached_images: bool = False,
+    tensor_init_bytes: Annotated[int, at_least(0)] = 1 << 20,
+) -> None:
+    """The arguments of all readers.
+
+    Args:
+        name: name of the reader, for `Pipeline.reader_meta`, for ``reader_name`` of iterators, and in messages.
+        device: where the data is wanted: "cpu" or "gpu".
+        random_shuffle: deliver the samples in a random order, another one in each epoch.
+        shuffle_after_epoch: the same, and each epoch reads the same shard of the new order.
+        shard_id: the shard to read, from 0 on.
+        num_shards: number of shards. Each begins at sample ``size * shard_id // num_shards``.
+        stick_to_shard: read the same shard in each epoch. Otherwise the next epoch reads the next shard.
+        pad_last_batch: repeat the last sample of the shard, so that all shards have equally many full batches.
+        seed: of the random order. Default: the seed of the pipeline.
+        prefetch_queue_depth: batches that the workers read ahead, on top of the pipeline's own prefetch_queue_depth.
+        preserve: read even if the outputs are unused.
+        on_error: "raise", "skip", or a function that returns a replacement; see ``fn.external_source``.
+        remote_options: a dict of arguments of `dali_like.remote.RemoteFiles`, for paths that are URLs.
+        bytes_per_sample_hint, dont_use_mmap, initial_fill, lazy_init, read_ahead, skip_cached_images, tensor_init_bytes:
+            without effect.
+    """
+
+
+def reader_descriptions() -> Mapping[str, Description]:
+    """Return the descriptions of all readers by their names in ``fn``."""
+    return {path: description_of_reader(cls) for path, cls in registered_readers().items()}
+
+
+@functools.cache
+def description_of_reader(cls: type[Reader]) -> Description:
+    """Return the description of a reader, which has no inputs."""
+    fixed = cls.num_outputs if isinstance(cls.num_outputs, int) else 1
+    return Description(
+        path=cls.path,
+        function=cls,
+        parameters=parameters_of(cls.__init__),
+        common=_arguments_of_all(),
+        inputs=(),
+        min_inputs=0,
+        max_inputs=0,
+        layouts="",
+        num_outputs=fixed if cls.num_outputs is None or isinstance(cls.num_outputs, int) else lambda _: fixed,
+        output_layout=None,
+        check=None,
+        random=False,
+        per_sample=True,
+    )
+
+
+@functools.cache
+def _arguments_of_all() -> Mapping[str, Parameter]:
+    return parameters_of(arguments_of_all)
+
+
+def apply_reader(description: Description, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    """Add a reader to the graph.
+
+    Args:
+        description: of the reader.
+        inputs: none.
+        given: the arguments; None and NO_TYPE count as not given.
+
+    Returns:
+        A node; a list of nodes for a reader with several outputs; or a dict of nodes, if these have names.
+
+    Raises:
+        ArgumentError, DeviceError: an argument is not allowed; the message names it.
+    """
+    given = {name: _plain_paths(value) for name, value in given.items() if value is not None and value is not NO_TYPE}
+    if inputs:
+        raise ArgumentTypeError(f"{description.name} takes no inputs; give its arguments by name")
+    check_names(description, given)
+    values = {name: description.all_parameters[name].convert(value, description.name) for name, value in given.items()}
+    common = {name: values.get(name, parameter.default) for name, parameter in description.common.items()}
+    if common["device"] not in ("cpu", "gpu"):
+        raise DeviceError(f'{description.name}: device={common["device"]!r}: a reader delivers to the "cpu" or to the "gpu"')
+    order = {name: common[name] for name in ReaderOptions.__dataclass_fields__}
+    options = _named(description, lambda: ReaderOptions(**order))
+    cls: Any = description.function
+    own = {name: value for name, value in values.items() if name in description.parameters}
+    reader: Reader = _named(description, lambda: cls(**own))
+    reader.remote_options = common["remote_options"]
+    _named(description, lambda: reader.files)  # checks the options
+    pipeline = current_pipeline()
+    parallel = pipeline is None or bool(pipeline.py_num_workers)
+    others: Any = {
+        **default_options(),
+        "name": common["name"],
+        "batch": False,
+        "parallel": parallel,
+        "prefetch_queue_depth": common["prefetch_queue_depth"] if parallel else None,
+        "on_error": common["on_error"],
+        "dtype": _listed(reader.dtype),
+        "ndim": _listed(reader.ndim),
+        "layout": _listed(reader.layout),
+    }
+    external = make_external_source(ReaderStream(reader, options), reader.num_outputs, others)
+    nodes = source_nodes(external)
+    if common["device"] == "gpu":
+        nodes = [node.gpu() for node in nodes]
+    if common["preserve"]:
+        preserve(description, nodes)
+    if reader.output_names:
+        return dict(zip(reader.output_names, nodes, strict=True))
+    return nodes[0] if reader.num_outputs is None else nodes
+
+
+def _named(description: Description, make: Callable[[], T]) -> T:
+    """Return the result of a function. Its errors about arguments get the name of the reader."""
+    try:
+        return make()
+    except DaliLikeError as error:
+        if error.args and not str(error).startswith("fn."):
+            error.args = (f"{description.name}: {error}", *error.args[1:])
+        raise
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _plain_paths(value: Any) -> Any:
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return [_plain_paths(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+# Modules
+
+
+def reader_names(module_name: str) -> list[str]:
+    """Return the names of the readers in a module of ``fn`` or ``ops``."""
+    return [name for _, name in _members(module_name)]
+
+
+def reader_member(module_name: str, name: str) -> Any:
+    """Return the function or class of that name in a module of ``fn`` or ``ops``; None if there is none."""
+    for description, its_name in _members(module_name):
+        if its_name == name:
+            is_function = module_name.startswith("dali_like.fn")
+            made: Any = make_function(description, apply_reader) if is_function else make_class(description, apply_reader)
+            made.__module__ = module_name
+            setattr(sys.modules[module_name], name, made)
+            return made
+    return None
+
+
+def _members(module_name: str) -> list[tuple[Description, str]]:
+    _, root, *modules = module_name.split(".")
+    members = []
+    for description in reader_descriptions().values():
+        *path, name = description.path.split(".")
+        if path == modules:
+            members.append((description, name if root == "fn" else class_name(name)))
+    return members

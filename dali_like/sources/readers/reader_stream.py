@@ -1,0 +1,124 @@
+"""Readers as sources of the engine: a stream without an end. The main process owns it; the workers call its callback.
+
+Every pipeline imports this module, so it imports neither files nor readers.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from dali_like.common.class_names import class_name
+from dali_like.errors import ArgumentError, DefinitionError
+from dali_like.types import SampleInfo
+
+if TYPE_CHECKING:
+    from dali_like.sources.readers.reader import Reader
+    from dali_like.sources.readers.reader_order import ReaderOptions, ReaderOrder
+
+
+class ReaderStream:
+    """A reader with its arguments: the endless stream of its samples. Owned by the main process.
+
+    Args:
+        reader: the reader.
+        options: the order of samples.
+
+    Attributes:
+        reader, options: as given.
+    """
+
+    def __init__(self, reader: Reader, options: ReaderOptions) -> None:
+        self.reader = reader
+        self.options = options
+        self._size: int | None = None
+
+    @property
+    def class_name(self) -> str:
+        """Name of the reader's class in ``ops``, without modules."""
+        return class_name(self.reader.path.rpartition(".")[2])
+
+    def label(self, name: str | None) -> str:
+        """Return the name of the reader in messages."""
+        return f"fn.{self.reader.path}" + (f" {name!r}" if name else "")
+
+    @property
+    def size(self) -> int:
+        """Number of samples of all shards together. The first access prepares the reader.
+
+        Raises:
+            ArgumentError: there are no samples, or fewer than shards.
+            Exception: an exception of `Reader.prepare`.
+        """
+        if self._size is None:
+            self.reader.prepare()
+            size = len(self.reader)
+            if not size:
+                raise ArgumentError(f"fn.{self.reader.path}: No files found. Check the paths and filters")
+            self.options.check_size(size)
+            self._size = size
+        return self._size
+
+    @property
+    def meta(self) -> dict[str, int]:
+        """The result of `Pipeline.reader_meta`."""
+        return self.options.meta(self.size)
+
+    def num_batches(self, batch_size: int) -> int:
+        """Return the number of batches that deliver the largest shard."""
+        return self.options.batches_per_epoch(self.size, batch_size)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether a worker reads several samples at once. The first access prepares the reader."""
+        return self.size > 0 and inspect.iscoroutinefunction(self.reader.read) and self.reader.is_remote
+
+    def callback(self, batch_size: int, seeds: tuple[int, int]) -> Callable[[SampleInfo], Any]:
+        """Return the function that the workers call.
+
+        Args:
+            batch_size: samples in a batch.
+            seeds: the seed of the pipeline, and the number of the source there.
+        """
+        from dali_like.sources.readers.reader_order import ReaderOrder  # noqa: PLC0415  # see this module
+
+        seed = self.options.seed if self.options.seed >= 0 else (seeds[0] << 16) + seeds[1]
+        order = ReaderOrder(self.size, batch_size, self.options, seed)
+        if self.is_async:
+            return _AsyncCallback(self.reader, order)
+        return (_FileCallback if inspect.iscoroutinefunction(self.reader.read) else _PlainCallback)(self.reader, order)
+
+
+class _PlainCallback:
+    """Calls a reader whose `read` is a plain function."""
+
+    def __init__(self, reader: Reader, order: ReaderOrder) -> None:
+        self._reader = reader
+        self._order = order
+
+    def __call__(self, info: SampleInfo) -> Any:
+        return self._reader.read(self._order.index(info.idx_in_epoch), info)
+
+
+class _AsyncCallback(_PlainCallback):
+    """Calls a reader of URLs: several samples are read at once."""
+
+    async def __call__(self, info: SampleInfo) -> Any:
+        return await self._reader.read(self._order.index(info.idx_in_epoch), info)
+
+
+class _FileCallback(_PlainCallback):
+    """Calls a reader whose coroutines are expected to read local files. Those never suspend, so they need no event loop."""
+
+    def __call__(self, info: SampleInfo) -> Any:
+        coroutine = self._reader.read(self._order.index(info.idx_in_epoch), info)
+        try:
+            coroutine.send(None)
+        except StopIteration as finished:
+            return finished.value
+        coroutine.close()
+        raise DefinitionError(
+            f"fn.{self._reader.path}: read() awaits something, although the attributes of the reader have no URLs: give the "
+            "class is_remote = True"
+        )

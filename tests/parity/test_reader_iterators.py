@@ -1,0 +1,81 @@
+"""Iterators with ``reader_name``: the epochs are those of the real DALI."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import nvidia.dali
+import pytest
+
+import dali_like
+
+from .conftest import OURS
+from .iterators import plugin_of, quiet
+
+DALI = nvidia.dali
+
+
+def pipelines_of(dali: ModuleType, files: Sequence[str], num_pipelines: int, batch_size: int, **options: Any) -> list[Any]:
+    """One pipeline for each of the first shards."""
+    of_pipeline = {"py_num_workers": 0} if dali is dali_like else {}
+    of_pipeline |= {name: options.pop(name) for name in ("enable_checkpointing",) if name in options}
+    pipelines = []
+    for shard in range(num_pipelines):
+        pipe = dali.Pipeline(batch_size, 1, None, seed=1, **of_pipeline)
+        with pipe:
+            pipe.set_outputs(*dali.fn.readers.file(files=files, name="reader", shard_id=shard, **options))
+        pipelines.append(pipe)
+    return pipelines
+
+
+def epochs_of(
+    dali: ModuleType, files: Sequence[str], policy: str, num_pipelines: int, batch_size: int, num_epochs: int, **options: Any
+) -> Any:
+    """The lengths and the batches of some epochs."""
+    plugin = plugin_of(OURS if dali is dali_like else None)
+    pipelines = pipelines_of(dali, files, num_pipelines, batch_size, **options)
+    with quiet(OURS if dali is dali_like else None):
+        iterator = plugin.DALIClassificationIterator(
+            pipelines, reader_name="reader", last_batch_policy=plugin.LastBatchPolicy[policy]
+        )
+        epochs = []
+        for _ in range(num_epochs):
+            length = len(iterator)
+            batches = [[np.asarray(each["label"]).ravel().tolist() for each in batch] for batch in iterator]
+            epochs.append((length, batches))
+            iterator.reset()
+    if dali is dali_like:
+        for pipe in pipelines:
+            pipe.close()
+    return epochs
+
+
+CASES = [
+    # samples, batch size, shards, pipelines
+    (12, 4, 1, 1),
+    (12, 5, 1, 1),
+    (7, 3, 2, 2),
+    (7, 2, 2, 1),
+    (10, 4, 3, 3),
+    (11, 2, 3, 2),
+    (12, 1, 5, 2),
+]
+
+
+@pytest.mark.parametrize(("pad", "stick"), [*itertools.product([False, True], repeat=2)])
+@pytest.mark.parametrize("policy", ["FILL", "DROP", "PARTIAL"])
+def test_epochs(policy: str, pad: bool, stick: bool, numbered_files: list[str]) -> None:
+    for size, batch_size, num_shards, num_pipelines in CASES:
+        if policy == "DROP" and size // num_shards < batch_size:
+            continue  # no batch at all, an error in both
+        options = {"num_shards": num_shards, "pad_last_batch": pad, "stick_to_shard": stick}
+        seen = [
+            epochs_of(dali, numbered_files[:size], policy, num_pipelines, batch_size, 4, **options)
+            for dali in (DALI, dali_like)
+        ]
+
+        assert seen[0] == seen[1], (size, batch_size, num_shards, num_pipelines)

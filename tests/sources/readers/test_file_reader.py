@@ -1,0 +1,196 @@
+"""``fn.readers.file``: labels, filters, lists, broken input. Comparisons with DALI are in tests/parity."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_like import Pipeline, fn, ops
+from dali_like.errors import ArgumentError, BrokenFileError, FileReadError, MissingFileError
+from tests.conftest import in_both_places
+
+from .reading import make_files, pipeline_with, read_all, samples_of
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    make_files(tmp_path, "dog/2.JPG", "dog/10.jpg", "cat/x.png", "cat/y.txt", "cat/sub/deep.jpg", "top.jpg")
+    (tmp_path / "bird").mkdir()
+    return tmp_path
+
+
+def test_folders_are_classes(root: Path) -> None:
+    with pipeline_with(fn.readers.file, 3, file_root=root) as pipe:
+        data, labels = pipe.run()
+
+    assert [bytes(data.at(i)) for i in range(3)] == [b"cat/x.png", b"dog/10.jpg", b"dog/2.JPG"]
+    assert [labels.at(i).tolist() for i in range(3)] == [[1], [2], [2]]
+    assert labels.at(0).dtype == np.int32
+
+
+@in_both_places
+def test_operators_behind_it(root: Path, way: str) -> None:
+    options: dict[str, Any] = {"py_num_workers": 0} if way == "serial" else {"py_start_method": way}
+    pipe = Pipeline(3, 2, None, **options)
+    with pipe:
+        data, labels = ops.readers.File(file_root=str(root), name="files")()
+        pipe.set_outputs(data[:3], labels + 1)
+    try:
+        data, labels = pipe.run()
+        assert [bytes(data.at(i)) for i in range(3)] == [b"cat", b"dog", b"dog"]
+        assert [labels.at(i).item() for i in range(3)] == [2, 3, 3]
+        assert set(pipe.operator_places.values()) == {"threads" if way == "serial" else "workers"}
+        assert len(pipe.py_worker_pids) == (2 if way in ("fork", "spawn") else 0)
+    finally:
+        pipe.close()
+
+
+def test_the_decoder_behind_it_names_the_sample(root: Path) -> None:
+    pipe = Pipeline(2, 1, None, py_num_workers=0)
+    with pipe:
+        pipe.set_outputs(fn.decoders.image(fn.readers.file(file_root=root)[0]))
+    try:
+        with pytest.raises(RuntimeError) as caught:
+            pipe.run()
+        assert "sample 0" in "".join(caught.value.__notes__)
+    finally:
+        pipe.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"file_filters": "*.txt"}, [b"cat/y.txt"]),
+        ({"file_filters": ["*.txt", "[x]*"]}, [b"cat/x.png", b"cat/y.txt"]),
+        ({"file_filters": "*.jpg", "case_sensitive_filter": True}, [b"dog/10.jpg"]),
+        ({"dir_filters": "D*"}, [b"dog/10.jpg", b"dog/2.JPG"]),
+    ],
+    ids=str,
+)
+def test_filters(options: dict[str, Any], expected: list[bytes], root: Path) -> None:
+    assert read_all(len(expected), 1, file_root=root, **options) == expected
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    name = os.fsencode(tmp_path / "a") + b"/\xff\xe9.jpg"
+    Path(os.fsdecode(name)).write_bytes(b"content")
+    (tmp_path / "list.txt").write_bytes(name + b" 7\n")
+
+    assert read_all(1, 1, file_root=tmp_path) == [b"content"]
+    assert read_all(1, 1, file_list=tmp_path / "list.txt") == [b"content"]
+
+    Path(os.fsdecode(name)).unlink()
+    with pytest.raises(MissingFileError, match=r"a/\\xff\\xe9.jpg does not exist"):
+        read_all(1, 1, file_list=tmp_path / "list.txt")
+
+
+def test_lists(root: Path) -> None:
+    (root / "list.txt").write_text("dog/10.jpg   7\n\nmy cat.jpg 3\r\n/" + str(root / "top.jpg").lstrip("/") + "\t5 \n")
+    make_files(root, "my cat.jpg")
+    with pipeline_with(fn.readers.file, 3, file_list=root / "list.txt") as pipe:
+        data, labels = pipe.run()
+
+    assert [bytes(data.at(i)) for i in range(3)] == [b"dog/10.jpg", b"my cat.jpg", b"top.jpg"]
+    assert [labels.at(i).item() for i in range(3)] == [7, 3, 5]
+
+
+def test_files_and_labels(root: Path) -> None:
+    with pipeline_with(fn.readers.file, 2, file_root=root, files=["top.jpg", "cat/x.png"], labels=[5, -1]) as pipe:
+        assert [label for batch in (pipe.run()[1],) for label in (batch.at(0).item(), batch.at(1).item())] == [5, -1]
+    with pipeline_with(fn.readers.file, 1, files=str(root / "top.jpg")) as pipe:
+        assert samples_of(pipe, 2, output=1) == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({}, ArgumentError, "fn.readers.file: file_root argument is required when not using files or file_list"),
+        ({"files": []}, ArgumentError, "files specified an empty list"),
+        ({"files": ["a"], "file_list": "b"}, ArgumentError, "through files or file_list but not both"),
+        ({"files": ["a"], "labels": [1, 2]}, ArgumentError, "Provided 2 labels for 1 files"),
+        ({"file_root": "a", "labels": [1]}, ArgumentError, "labels is valid only when"),
+        ({"file_root": "a", "file_filters": []}, ArgumentError, "file_filters list cannot be empty"),
+        ({"file_root": 3}, ArgumentError, "file_root must be a string"),
+        ({"file_rot": "a"}, ArgumentError, "file_rot .did you mean file_root"),
+        ({"file_root": "a", "device": "mixed"}, RuntimeError, "mixed"),
+        ({"file_root": "a", "remote_options": {"timeout": 3}}, ArgumentError, "remote_options has no timeout: it may have"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        fn.readers.file(**options)
+
+
+def test_inputs_are_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"fn.readers.file takes no inputs"):
+        fn.readers.file("folder")
+
+
+def test_empty_folders(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with pytest.raises(ArgumentError, match=r"fn.readers.file: No files found"):
+        read_all(1, file_root=tmp_path)
+    with pytest.raises(MissingFileError, match="nothing does not exist"):
+        read_all(1, file_root=tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("line", ["top.jpg", "top.jpg one", "top.jpg 3.5", "top.jpg -1", "7", "top.jpg 99999999999"])
+def test_broken_lists(line: str, root: Path) -> None:
+    path = root / "list.txt"
+    path.write_text(f"top.jpg 1\n{line}\n")
+
+    with pytest.raises(BrokenFileError, match=f"{path}.*:2 ") as caught:
+        read_all(1, file_list=path)
+    assert caught.value.file == str(path)
+
+
+@in_both_places
+def test_a_file_that_vanishes(root: Path, way: str) -> None:
+    of_pipeline = {} if way == "serial" else {"py_num_workers": 1, "py_start_method": way}
+    with pipeline_with(fn.readers.file, 1, of_pipeline=of_pipeline, file_root=root, name="mine") as pipe:
+        pipe.start_py_workers()
+        assert pipe.epoch_size("mine") == 3
+        (root / "dog" / "10.jpg").unlink()
+        assert samples_of(pipe, 1) == [b"cat/x.png"]
+        with pytest.raises(MissingFileError, match=r"dog/10.jpg does not exist") as caught:
+            pipe.run()
+        assert "idx_in_epoch 1" in "".join(caught.value.__notes__)
+        assert caught.value.file == str(root / "dog" / "10.jpg")
+        assert samples_of(pipe, 1) == [b"dog/2.JPG"]  # the next run goes on
+
+
+def test_on_error(root: Path) -> None:
+    files = [str(root / name) for name in ("top.jpg", "gone.jpg", "cat/x.png")]
+
+    assert read_all(1, 3, files=files, on_error="skip") == [b"top.jpg", b"cat/x.png", b"cat/x.png"]
+
+    def replace(info: Any, error: Exception) -> Any:
+        assert isinstance(error, MissingFileError)
+        return np.zeros(2, np.uint8), np.array([-1], np.int32)
+
+    assert read_all(1, 3, files=files, on_error=replace)[1] == b"\0\0"
+
+
+def test_folders_cannot_be_read(root: Path) -> None:
+    with pytest.raises(FileReadError, match="cannot be read: Is a directory"):
+        read_all(1, 1, files=[str(root / "cat")])
+
+
+def test_empty_files(tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+
+    assert read_all(1, 1, files=[str(tmp_path / "empty")]) == [b""]
+
+
+def test_files_are_read_into_the_batch(tmp_path: Path) -> None:
+    """Without a copy: the second batch has rows for files of that size."""
+    (tmp_path / "a").write_bytes(b"1234")
+    with pipeline_with(fn.readers.file, 2, files=[str(tmp_path / "a")] * 2) as pipe:
+        pipe.run()
+        assert pipe.run()[0].is_dense_tensor()
