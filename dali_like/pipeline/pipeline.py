@@ -482,13 +482,15 @@ class Pipeline:
                 self._schedule.clear()
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch.
+        """Return the number of batches in an epoch, as far as the sources know it.
+
+        The length of a source ends the epoch only with `size`, `last_batch_policy` or a shard; see ``fn.external_source``.
 
         Raises:
             DefinitionError: no source has a known length, by ``__len__`` or ``size``.
         """
         with self._call:
-            sizes = [node.external.sizes(self._batch_size) for node in self._make_graph().sources]
+            sizes = [node.external.expected_sizes(self._batch_size) for node in self._make_graph().sources]
         lengths = [size.num_batches for size in sizes if size is not None]
         if not lengths:
             raise DefinitionError("the length of an epoch is unknown: use a source that has __len__, or pass size=")
