@@ -16,7 +16,7 @@
 #                             training pipelines; see docs/benchmarks.md
 #   make soak [ARGS=...]      ten minutes of killed and stopped workers; see docs/reliability.md
 #   make storm [ARGS=...]     killed workers in DALI, PyTorch and dali_like
-#   make gpu [ARGS=...]       tests and benchmarks on a GPU, with CuPy and PyTorch of $(PYTHON); see docs/gpu.md
+#   make gpu [ARGS=...]       checks and measurements on a GPU, with CuPy of $(PYTHON); see docs/gpu.md
 #   make containers           execute the Dockerfiles without a container engine; needs root and debootstrap, see docs/containers.md
 #   make clean                remove everything that the other targets have made
 

@@ -1,4 +1,4 @@
-"""The measurements. Each runs in a separate process; see `benchmarks.gpu.__main__`."""
+"""Measurements, in comparison with other systems. Each runs in a separate process; see `benchmarks.gpu.__main__`."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ import functools
 import importlib
 import io
 import itertools
-import resource
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.gpu.systems import BATCH_SIZE, IMAGE_BYTES, SHAPE, SYSTEMS, WORKERS, by_pipeline
+from benchmarks.gpu.access import Figures
+from benchmarks.gpu.systems import BATCH_SIZE, IMAGE_BYTES, SHAPE, SYSTEMS, WORKERS
 
 COPY_SIZES = (64, 128, 256, 512)
 KERNEL_NS = 10_000_000
-SOAK_BATCHES = 100_000
-SOAK_S = 60.0
-
-Figures = dict[str, Any]
 
 
 def copy(seconds: float) -> Figures:
@@ -142,43 +137,6 @@ def _cycles_of_kernel(torch: Any) -> int:
     return int(10_000_000 * (KERNEL_NS / 1e6) / begin.elapsed_time(end))
 
 
-def soak(seconds: float) -> Figures:
-    """Compare checksums of batches on the GPU, and measure the growth of memory after the first tenth."""
-    batches = by_pipeline()
-    first = next(batches)
-    import torch  # noqa: PLC0415
-
-    wrong = torch.zeros((), dtype=torch.int64, device="cuda")
-    begin, count, early = time.perf_counter(), 1, (0, 0)
-    del first
-    while count < SOAK_BATCHES and time.perf_counter() - begin < SOAK_S:
-        for batch in itertools.islice(batches, 50):
-            indices = torch.arange(count * BATCH_SIZE, (count + 1) * BATCH_SIZE, device="cuda")
-            expected = (indices % 251) * IMAGE_BYTES
-            wrong += (batch.sum(dim=(1, 2, 3), dtype=torch.int64) != expected).sum()
-            count += 1
-        del batch
-        now = (_gpu_bytes_used(torch), _host_bytes_used())
-        if count < SOAK_BATCHES / 10 and time.perf_counter() - begin < SOAK_S / 10:
-            early = now
-    return {
-        "batches": count,
-        "wrong samples": int(wrong),
-        "GPU memory grew by MiB": (now[0] - early[0]) / 2**20,
-        "host memory, page-locked and not, grew by MiB": (now[1] - early[1]) / 2**20,
-    }
-
-
-def _host_bytes_used() -> int:
-    """Return the resident memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-
-
-def _gpu_bytes_used(torch: Any) -> int:
-    free, total = torch.cuda.mem_get_info()
-    return int(total - free)
-
-
 def decode(system: str, seconds: float) -> Figures:
     """Measure images per second for JPEG files of 640 x 480, decoded on the GPU."""
     files = _jpegs(BATCH_SIZE)
@@ -244,7 +202,6 @@ CASES: dict[str, Callable[[float], Figures]] = {
     "copy": copy,
     **{f"rate: {system}": functools.partial(rate, system) for system in SYSTEMS},
     **{f"wait: {system}": functools.partial(wait, system) for system in SYSTEMS},
-    "soak": soak,
     **{f"decode: {system}": functools.partial(decode, system) for system in ("dali_like", "nvImageCodec", "DALI")},
 }
 

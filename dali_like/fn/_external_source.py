@@ -79,10 +79,11 @@ def external_source(
             the main process. Open database connections here, for example in a method of the callable object. It travels
             together with the source: both refer to the same object in the worker. It may be a coroutine function.
         worker_teardown: likewise, when the worker is stopped or the pipeline is closed. Killed workers do not call it.
-        size: samples (with ``batch=True``, batches) in an epoch, if the source does not end it. Default: the ``len()`` of
-            the source, if it has one. With shards: the total of all shards.
+        size: samples (with ``batch=True``, batches) after which the epoch ends. With shards: the total of all shards.
+            Default: with `last_batch_policy` or a shard, the ``len()`` of the source, if it has one. Otherwise the source
+            ends the epoch, by StopIteration; as in DALI, its ``len()`` does not.
         last_batch_policy: the treatment of samples that do not fill the last batch of an epoch. "drop": they are dropped,
-            as in DALI. "partial": they form a smaller batch. "fill": the last sample is repeated until the batch is full.
+            the default. "partial": they form a smaller batch. "fill": the last sample is repeated until the batch is full.
             A `dali_like.plugin.LastBatchPolicy` is accepted, too.
         sharded: True: every worker iterates its own iterable, and learns its part from `dali_like.get_worker_info`. An
             epoch takes one batch of each worker in turn, as in PyTorch.

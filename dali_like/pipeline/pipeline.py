@@ -495,14 +495,17 @@ class Pipeline:
                 self._schedule.clear()
 
     def __len__(self) -> int:
-        """Return the number of batches in an epoch. A pipeline with readers only goes on behind it.
+        """Return the number of batches in an epoch, as far as the sources know it.
+
+        The length of a source ends the epoch only with `size`, `last_batch_policy` or a shard; see ``fn.external_source``. A
+        pipeline with readers only continues with the next epoch.
 
         Raises:
             DefinitionError: no source has a known length, by ``__len__`` or ``size``.
         """
         with self._call:
             externals = [node.external for node in self._make_graph().sources]
-        sizes = [external.sizes(self._batch_size) for external in externals]
+        sizes = [external.expected_sizes(self._batch_size) for external in externals]
         lengths = [size.num_batches for size in sizes if size is not None]
         if not lengths:
             lengths = [

@@ -27,7 +27,9 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
         codecs = ["nvidia.nvimgcodec"] if any(node.is_on_gpu for node in graph.operators) else []
         check_device(arguments.device_id, graph.wants_gpu, *codecs)
     for source in graph.sources:
-        _warn_of_lost_samples(source.external, arguments.batch_size)
+        if source.external.shard is not None:
+            _warn_of_lost_rest(source.external, source.external.shard, arguments.batch_size)
+        _warn_of_length(source.external)
     for source, outputs in unused_outputs(graph).items():
         external = source.external
         if external.reader is not None:
@@ -39,20 +41,17 @@ def check_runnable(graph: Graph, arguments: Arguments) -> None:
         )
 
 
-def _warn_of_lost_samples(external: ExternalSource, batch_size: int) -> None:
-    """Warn if the last samples are dropped without an explicit last_batch_policy or size."""
-    given = external.options
-    if external.shard is not None:
-        _warn_of_lost_rest(external, external.shard, batch_size)
+def _warn_of_length(external: ExternalSource) -> None:
+    """Warn if the length of a callable does not end the epoch: perhaps nothing does."""
+    kind = external.kind
+    if external.length is not None or external.sharded or kind is None or kind.in_order or kind.length is None:
         return
-    if external.batch or external.length is None or given["size"] is not None or given["last_batch_policy"] is not None:
-        return
-    if rest := external.length % batch_size:
-        warn(
-            f"{external.name} has a len() of {external.length}, which does not fill batches of {batch_size}: the last "
-            f'{rest} samples of each epoch are dropped. Pass last_batch_policy="partial" or "fill" to keep them, or "drop"',
-            UserWarning,
-        )
+    policy = "" if external.batch else 'last_batch_policy="drop", "partial" or "fill", or '
+    warn(
+        f"{external.name} has a len() of {kind.length}, which does not end the epoch, as in DALI: it ends where the source "
+        f"raises StopIteration. To end it at the length, pass {policy}size={kind.length}",
+        UserWarning,
+    )
 
 
 def _warn_of_lost_rest(external: ExternalSource, shard: Shard, batch_size: int) -> None:

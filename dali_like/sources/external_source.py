@@ -77,7 +77,7 @@ class ExternalSource(NamedTuple):
         batch: whether the source returns batches rather than samples.
         parallel: whether worker processes call the source.
         sharded: whether each worker iterates its own iterable.
-        length: samples or batches in an epoch, of all shards together; None if unknown.
+        length: samples or batches after which the epoch ends, of all shards together; None: where the source ends it.
         last_batch: the treatment of an incomplete batch.
         shard: the part of the epoch that this process delivers; None: all of it.
         rest: the treatment of samples that do not divide evenly among the shards.
@@ -150,12 +150,17 @@ class ExternalSource(NamedTuple):
         """Batches computed ahead on top of the pipeline's own depth."""
         return (self.options["prefetch_queue_depth"] or 1) if self.parallel else 0
 
+    @property
+    def expected_length(self) -> int | None:
+        """Samples or batches in an epoch, of all shards together, as far as the source knows; None if unknown."""
+        return self.kind.length if self.length is None and self.kind is not None else self.length
+
     def is_object(self, output: int) -> bool:
         """Return whether an output holds Python objects."""
         return bool(self.objects) and self.objects[output]
 
     def sizes(self, batch_size: int) -> Sizes | None:
-        """Return the number and sizes of the batches of an epoch, if the number is known."""
+        """Return the number and sizes of the batches after which the epoch ends; None: the source ends it."""
         if self.length is None:
             return None
         if (division := self._division(batch_size)) is not None:
@@ -165,6 +170,10 @@ class ExternalSource(NamedTuple):
             return Sizes(self.length, batch_size)
         full, rest = divmod(self.length, batch_size)
         return Sizes(full, batch_size) if self.last_batch is LastBatch.DROP or not rest else Sizes(full + 1, rest)
+
+    def expected_sizes(self, batch_size: int) -> Sizes | None:
+        """Return the number and sizes of the batches of an epoch, as far as the source knows its length."""
+        return self._replace(length=self.expected_length).sizes(batch_size)
 
     def source(self, batch_size: int, seeds: tuple[int, int]) -> Source:
         """Return the source as the engine calls it.

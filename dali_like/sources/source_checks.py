@@ -26,6 +26,8 @@ _FOR_SOURCES = (
     *("parallel", "sharded", "size", "concurrency", "worker_setup", "worker_teardown", "cycle", "batch_info"),
     *("shard", "shard_id", "num_shards"),
 )
+#: Options with which the length of the source ends the epoch.
+_ENDED_BY_LENGTH = ("last_batch_policy", "shard", "shard_id", "num_shards", "shard_rest")
 #: Pickled objects travel as bytes.
 _OBJECT_SCHEMA = OutputSchema(DTYPE_CODES[numpy_dtype(DALIDataType.UINT8)], 1)
 
@@ -184,7 +186,7 @@ def _check_length(options: SourceOptions, kind: Kind, label: str) -> int | None:
             raise ArgumentError(f"{label}: with sharded=True each shard ends by itself: leave size out")
         return None
     if options["size"] is None:
-        return kind.length
+        return kind.length if _length_ends_epoch(options) else None
     if isinstance(options["size"], bool) or not isinstance(options["size"], int) or options["size"] < 0:
         raise ArgumentError(f"size must be the number of samples or batches in an epoch, not {options['size']!r}")
     if kind.persists:
@@ -192,6 +194,11 @@ def _check_length(options: SourceOptions, kind: Kind, label: str) -> int | None:
             f"{label}: an iterator cannot restart, so its epochs cannot have size={options['size']}: leave size out"
         )
     return options["size"]
+
+
+def _length_ends_epoch(options: SourceOptions) -> bool:
+    """Whether ``len(source)`` ends the epoch. DALI ignores it, so it counts only with an argument that DALI lacks."""
+    return any(_value(options, name) is not None for name in _ENDED_BY_LENGTH)
 
 
 def _check_kind(kind: Kind, options: SourceOptions, label: str, *, batch: bool) -> None:

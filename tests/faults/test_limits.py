@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import pytest
 from numpy.typing import NDArray
 
 from dali_like import Pipeline, fn, pipeline_def
+from dali_like.data.loader import DataLoader
+from dali_like.engine.memory import space
 from dali_like.engine.memory.limits import available_bytes, available_cpus, oom_kills, processes_left
 from dali_like.errors import OutOfMemoryError
 from dali_like.tensors import TensorListCPU
@@ -502,6 +505,26 @@ def test_little_address_space_costs_nothing_but_an_error(start: StartProgram, st
     (count,) = program.lines("held")
     assert count >= 4
     assert program.lines("batch") == list(range(count, count + 5))
+
+
+def test_hundred_pipelines_and_loaders_on_a_machine_with_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has an address space of its own, and a process has 128 TiB for all of them."""
+    monkeypatch.setattr(space, "available_bytes", lambda: 64 << 40)
+    pipes = [scalars_in_a_thread() for _ in range(50)]
+    loaders = [iter(DataLoader(range(8), 4, num_workers=1, multiprocessing_context="thread")) for _ in range(50)]
+
+    with ExitStack() as stack:
+        for pipe in pipes:
+            stack.callback(pipe.close)
+        batches = [pipe.run()[0].as_array() for pipe in pipes] + [next(loader) for loader in loaders]
+
+        assert [batch.tolist() for batch in batches] == [[0, 1, 2, 3]] * 100
+
+
+@pipeline_def(batch_size=4, py_num_workers=1, py_start_method="thread")
+def scalars_in_a_thread() -> Any:
+    """The index of each sample."""
+    return fn.external_source(lambda info: np.int64(info.idx_in_epoch), batch=False, parallel=True)
 
 
 # Descriptors

@@ -45,16 +45,16 @@ def stream_of(cupy: Any, handle: int) -> Any:
 
 
 class Gate:
-    """A kernel that blocks all later work on a stream until the gate opens."""
+    """A kernel that blocks all later work on a stream until the gate opens, or for `most_ns`."""
 
-    def __init__(self, cupy: Any, stream: Any = None) -> None:
+    def __init__(self, cupy: Any, stream: Any = None, *, most_ns: int = MOST_NS) -> None:
         self._memory = cupy.cuda.alloc_pinned_memory(4)
         self._flag = np.frombuffer(self._memory, np.int32, 1)
         self._flag[0] = 0
         self.stream = cupy.cuda.Stream.null if stream is None else stream
         kernel = cupy.RawKernel(_CODE, "wait_for")
         with self.stream:
-            kernel((1,), (1,), (self._memory.ptr, MOST_NS))
+            kernel((1,), (1,), (self._memory.ptr, most_ns))
 
     @property
     def is_shut(self) -> bool:

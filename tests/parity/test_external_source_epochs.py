@@ -189,3 +189,46 @@ def test_pipelines_run_side_by_side(dali: Library) -> None:
             return [play(pipe, steps, values) for steps in ((2,), (2, RESET), (2,)) for pipe in (one, two)]
 
     assert program(OURS) == program(dali)
+
+
+class Weather:
+    """Like NVIDIA's makani: knows 40 samples, and has 25 batches of four."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __call__(self, info: SampleInfo) -> Any:
+        if info.iteration >= 25:
+            raise StopIteration
+        return np.int64([info.idx_in_epoch])
+
+
+class WeatherBatches:
+    """The same as an iterable of batches."""
+
+    def __len__(self) -> int:
+        return 9
+
+    def __iter__(self) -> Any:
+        return iter([np.full((4, 1), i) for i in range(25)])
+
+
+@pytest.mark.filterwarnings("ignore:.* which does not end the epoch:UserWarning")
+@pytest.mark.parametrize(
+    ("source", "way"),
+    [(Weather(), "serial"), (Weather(), "fork"), (WeatherBatches(), "serial")],
+    ids=["callable, serial", "callable, fork", "iterable"],
+)
+def test_length_of_a_source_does_not_end_its_epoch(dali: Library, source: Any, way: str) -> None:
+    def epoch(library: Library) -> list[Any]:
+        is_iterable = isinstance(source, WeatherBatches)
+        options = {"batch": True, "cycle": "raise"} if is_iterable else {"batch": False}
+
+        def define() -> Any:
+            return library.fn.external_source(source=source, parallel=way != "serial", **options)
+
+        with library.pipeline(define, way) as pipe:
+            return play(pipe, [27], values)
+
+    assert epoch(OURS) == epoch(dali)
+    assert len(epoch(OURS)) >= 25

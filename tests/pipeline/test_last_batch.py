@@ -486,6 +486,30 @@ def test_length_of_a_source_that_has_one(length: int, policy: str, way: str, mak
     assert epoch_of(pipe) == expected_batches(length, policy)
 
 
+@pytest.mark.parametrize("batch", [False, True])
+def test_length_alone_does_not_end_the_epoch(batch: bool, make_pipeline: MakePipeline) -> None:
+    source = Numbers(7) if not batch else NumberedBatches(7)
+    pipe = make_pipeline(source, "serial", source_options={"batch": batch})
+
+    assert len(pipe) == (7 if batch else 1)
+    with pytest.warns(UserWarning, match=r"has a len\(\) of 7, which does not end the epoch.* size=7$"):
+        batches = [pipe.run()[0].as_array().tolist() for _ in range(10)]
+    assert batches[-1] == list(range(9 * BATCH_SIZE, 10 * BATCH_SIZE))
+
+
+def test_length_of_an_iterable_is_no_reason_to_warn(make_pipeline: MakePipeline) -> None:
+    batches = [np.arange(2), np.arange(3)]
+
+    assert epoch_of(make_pipeline(batches, "serial", source_options={"batch": True})) == [[0, 1], [0, 1, 2]]
+
+
+class NumberedBatches(Numbers):
+    """The same as a source of batches."""
+
+    def __call__(self, iteration: Any) -> Any:
+        return np.arange(iteration * BATCH_SIZE, (iteration + 1) * BATCH_SIZE)
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_size_comes_before_the_length_of_the_source(policy: str, make_pipeline: MakePipeline) -> None:
     pipe = make_pipeline(Numbers(100), "serial", source_options={"last_batch_policy": policy, "size": 6})

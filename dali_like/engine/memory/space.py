@@ -2,9 +2,8 @@
 
 The file (`memfd_create`) has no name: no other program can open it, nothing stays behind after a crash, and the size of
 /dev/shm does not matter. The file is far larger than the memory that is ever used: only touched pages cost memory. So
-nothing is
-ever remapped: growth takes another extent of the address space. The file is sealed against shrinking, so that no process can
-remove pages that another one uses.
+nothing is ever remapped: growth takes another extent of the address space. The file is sealed against shrinking, so that no
+process can remove pages that another one uses.
 
 The process that creates the space, the main process, allocates and frees extents. All others only map it.
 """
@@ -27,14 +26,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import available_bytes
+from dali_like.engine.memory.limits import available_bytes, read_file
 from dali_like.engine.memory.protocol import align
 from dali_like.errors import OutOfMemoryError
 
-#: Address space for each byte of the machine's memory. It suffices for slots with a small touched part, and for a hundred
-#: pipelines in one process.
-_SPACE_PER_MEMORY = 32
-_LEAST_SPACE_BYTES = 1 << 26
+#: Address space for each byte of the memory limit: slots with varying samples touch only a small part of their extents.
+_SPACE_PER_LIMIT = 64
+_LEAST_USUAL_BYTES = 1 << 36
+_MOST_BYTES = 1 << 42
+_LEAST_BYTES = 1 << 26
+#: A process has at most 47 bits of address space on x86-64. A space takes 1/32 of the free part, so that a hundred pipelines
+#: fit. Drivers of GPUs reserve address space for all memory of the machine, so some must be left for them as well.
+_PROCESS_BYTES = 1 << 47
+_SHARE_OF_FREE = 32
+#: The same where `ulimit -v` limits the address space. Programs that set it have few pipelines.
+_SHARE_OF_LIMIT = 4
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
 
 
@@ -123,11 +129,7 @@ class SharedSpace:
         """
         if limit_bytes is None:
             limit_bytes = available_bytes() // 2
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        size = 1 << (_SPACE_PER_MEMORY * memory_bytes).bit_length()
-        if limit != resource.RLIM_INFINITY:
-            size = min(size, align(limit // 4))
+        size = _affordable_bytes(_wanted_bytes(limit_bytes))
         fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
         has_collected = False
         while True:
@@ -141,14 +143,14 @@ class SharedSpace:
                     raise
                 if not has_collected:
                     has_collected = True
-                    gc.collect()  # closed pipelines may be uncollected garbage that holds address space
+                    gc.collect()  # as in `_affordable_bytes`
                     continue
-                if limit == resource.RLIM_INFINITY or size <= _LEAST_SPACE_BYTES:
+                if size <= _LEAST_BYTES:
                     raise OutOfMemoryError(
                         f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines use it, or "
                         "`ulimit -v` limits it; drop the batches of other pipelines, or raise `ulimit -v`"
                     ) from None
-                size //= 2
+                size = align(size // 2)
         fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return space
 
@@ -268,6 +270,28 @@ class SharedSpace:
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array over the space."""
         return np.ndarray(shape, dtype, self.map, offset)
+
+
+def _wanted_bytes(limit_bytes: int) -> int:
+    """Return the address space that a pipeline with this limit of memory can use: a power of two."""
+    return min(max(1 << (_SPACE_PER_LIMIT * limit_bytes - 1).bit_length(), _LEAST_USUAL_BYTES), _MOST_BYTES)
+
+
+def _affordable_bytes(wanted: int) -> int:
+    """Return the address space to ask for, of the wanted bytes."""
+    if _free_share_bytes() < wanted // 2:
+        gc.collect()  # closed pipelines may be uncollected garbage that holds address space
+    return min(wanted, _free_share_bytes())
+
+
+def _free_share_bytes() -> int:
+    """Return the part of this process's address space that one more pipeline may take."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        return align(limit // _SHARE_OF_LIMIT)
+    pages = read_file("/proc/self/statm").split()
+    used = int(pages[0]) * mmap.PAGESIZE if pages else 0
+    return max(align((_PROCESS_BYTES - used) // _SHARE_OF_FREE), _LEAST_BYTES)
 
 
 def mib(nbytes: int) -> str:

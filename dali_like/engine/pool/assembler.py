@@ -219,8 +219,8 @@ class Assembler(abc.ABC):
         if region < needed:
             raise OutOfMemoryError(
                 f"{self.source.name} returned samples of {mib(needed)} in one of {self._num_tasks} tasks; a batch may take "
-                f"{mib(self._most_bytes)} of the {mib(self._space.size)} of shared address space, which is a quarter of "
-                "`ulimit -v`: raise that, or lower the batch size"
+                f"{mib(self._most_bytes)} of the {mib(self._space.size)} of shared address space: lower the batch size, or "
+                "raise `ulimit -v` or max_held_bytes"
             )
         self._largest_bytes = max(self._largest_bytes, region // _REGION_FACTOR)
         self._use(region_bytes=region)

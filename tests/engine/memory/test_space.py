@@ -534,16 +534,59 @@ def test_samples_too_large_for_the_address_space_are_an_error() -> None:
 
 def test_garbage_has_no_address_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipelines that have been closed are garbage in cycles. Of spaces so large there is room for three."""
-    memory_bytes = os.sysconf("SC_PHYS_PAGES") * PAGE
-    monkeypatch.setattr(memory, "_SPACE_PER_MEMORY", (1 << 45) // memory_bytes)
+    monkeypatch.setattr(memory, "_MOST_BYTES", 1 << 45)
+    monkeypatch.setattr(memory, "_SHARE_OF_FREE", 2)
     gc.disable()
     try:
         for _ in range(6):
-            space: Any = SharedSpace.create()
+            space: Any = SharedSpace.create(1 << 60)
             space.itself = space
         assert space.size >= 1 << 44
     finally:
         gc.enable()
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize("memory_bytes", [16 * GIB, 256 * GIB, 1007 * GIB, 2050 * GIB, 65536 * GIB])
+@pytest.mark.parametrize("is_limited", [False, True])
+def test_hundred_pipelines_have_address_space_on_machines_of_any_size(
+    memory_bytes: int, is_limited: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process has 128 TiB. Drivers of GPUs need some of it, too."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: memory_bytes)
+    limit_bytes = 8 * GIB if is_limited else None
+
+    spaces = [SharedSpace.create(limit_bytes) for _ in range(100)]
+
+    used = memory_bytes // 2 if limit_bytes is None else limit_bytes
+    assert spaces[0].size >= min(64 * used, 3 << 40)
+    assert max(space.size for space in spaces) <= 1 << 42
+    assert min(space.size for space in spaces) >= 128 * GIB
+    mmap.mmap(spaces[0].fd.fileno(), spaces[0].size).close()
+
+
+def test_little_memory_does_not_mean_little_address_space() -> None:
+    assert SharedSpace.create(PAGE).size == 64 * GIB
+
+
+def test_refused_address_space_is_halved_without_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel with fewer bits of addresses, a strict overcommit rule, or a sandbox refuses."""
+    map_memory, refused = mmap.mmap, []
+
+    def map_little(fd: int, nbytes: int) -> mmap.mmap:
+        if nbytes > GIB:
+            refused.append(nbytes)
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return map_memory(fd, nbytes)
+
+    monkeypatch.setattr(memory.mmap, "mmap", map_little)
+
+    space = SharedSpace.create(GIB)
+
+    assert space.size == GIB
+    assert refused[0] == 64 * GIB
 
 
 def test_no_address_space_at_all_is_an_error() -> None:
