@@ -7,10 +7,12 @@ collation, and for iterable datasets, a worker makes the whole batch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import operator
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +25,7 @@ from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
-from dali_like.engine.worker.replacing import note_replacement
+from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
@@ -303,11 +305,10 @@ class Fetcher:
                 failures += 1
                 if self.on_error == "raise" or failures > _MOST_FAILURES:
                     raise
-                by = "the next one"
                 if callable(self.on_error):
-                    samples.append(self._replacement(number, error))
-                    by = "what on_error returned"
-                note_replacement(request.cell, "an item of the dataset", by, error)
+                    samples.append(self._replace("an item of the dataset", number, error, request))
+                else:
+                    note_replacement(request.cell, "an item of the dataset", "the next one", error)
         return samples
 
     def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | LocalRequest) -> Any:
@@ -318,35 +319,21 @@ class Fetcher:
         except Exception as error:
             if self.on_error == "raise":
                 raise
-            if callable(self.on_error):
-                sample = self._replacement(keys[i], error)
-                note_replacement(request.cell, f"sample {keys[i]!r}", "what on_error returned", error)
-                return sample
-            return self._get_another(keys, i, error, request)
+            others = itertools.chain(keys[i + 1 :], keys[:i])
+            return self._replace(f"sample {keys[i]!r}", keys[i], error, request, others)
 
-    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | LocalRequest) -> Any:
-        """Return the next sample of the batch whose computation succeeds.
-
-        Raises:
-            Exception: every sample fails.
-        """
-        for key in itertools.chain(keys[i + 1 :], keys[:i]):
-            try:
-                sample = self.dataset[key]
-            except Exception:  # try the next one
-                continue
-            note_replacement(request.cell, f"sample {keys[i]!r}", f"sample {key!r}", error)
-            return sample
-        raise error
-
-    def _replacement(self, key: Any, error: Exception) -> Any:
-        assert callable(self.on_error)
-        try:
-            return self.on_error(key, error)
-        except StopIteration as stop:
-            raise RuntimeError(
-                "on_error raised StopIteration, but only the dataset ends the epoch; return a sample or raise another error"
-            ) from stop
+    def _replace(
+        self, what: str, key: Any, error: Exception, request: Request | LocalRequest, others: Iterable[Any] = ()
+    ) -> Any:
+        """Return the replacement of a failed sample: the result of `on_error`, or another sample of the batch."""
+        return replace(
+            functools.partial(self.on_error, key, error) if callable(self.on_error) else self.on_error,
+            error,
+            what,
+            request.cell,
+            function="on_error",
+            others=((f"sample {other!r}", functools.partial(operator.getitem, self.dataset, other)) for other in others),
+        )
 
     def _seed(self, seed: int | None, *position: int) -> None:
         if seed is not None:

@@ -319,7 +319,7 @@ class TestADatasetThatRaises:
             kind, event=Raising({6}, partial(ValueError, "none")), on_error=give_up, num_workers=num_workers
         )
 
-        with pytest.raises(RuntimeError, match="only the dataset ends the epoch"):
+        with pytest.raises(RuntimeError, match="on_error raised StopIteration; return a sample or raise another error"):
             list(loader)
 
     @pytest.mark.parametrize("kind", MAP_KINDS)
