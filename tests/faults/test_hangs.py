@@ -55,6 +55,16 @@ MakePipeline = Callable[..., Pipeline]
 
 
 @pytest.fixture
+def start_method() -> str:
+    """How workers are started. Spawned workers are watched alike: two tests have them as well."""
+    return "fork"
+
+
+#: Each hang in a forked worker, and one in a spawned worker.
+each_hang = pytest.mark.parametrize(("hang", "start_method"), [*((hang, "fork") for hang in HANGS), ("sleeping", "spawn")])
+
+
+@pytest.fixture
 def make(make_pipeline: MakePipeline) -> MakePipeline:
     """`make_pipeline` for a source called 'numbers', with a time-out."""
     return partial(make_pipeline, source_options={"name": "numbers"}, py_timeout_s=TIMEOUT_S)
@@ -67,7 +77,7 @@ def undisturbed(make_pipeline: MakePipeline) -> list[str]:
 
 
 class TestASampleThatHangs:
-    @pytest.mark.parametrize("hang", HANGS)
+    @each_hang
     def test_is_an_error_that_names_it_and_shows_where_it_hangs(
         self, hang: str, make: MakePipeline, start_method: str
     ) -> None:
@@ -328,7 +338,7 @@ class TestAStartThatHangs:
         assert hangs._LEAST_START_S >= TIMEOUT_S
         monkeypatch.setattr(hangs, "_LEAST_START_S", TIMEOUT_S)
 
-    @pytest.mark.parametrize("hang", HANGS)
+    @each_hang
     def test_in_worker_setup_is_an_error_that_shows_where(
         self, hang: str, make_pipeline: MakePipeline, start_method: str
     ) -> None:

@@ -897,7 +897,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
         program.finish()
 
 
-@pytest.mark.parametrize("end", ["close", "drop", "cycle", "leave"])
+@pytest.mark.parametrize(
+    ("way", "end"),
+    [*((way, end) for way in ("serial", "fork") for end in ("close", "drop", "cycle", "leave")), ("spawn", "leave"), ("thread", "leave")],
+)
 def test_the_end_is_silent(end: str, way: str, start: Callable[..., Program]) -> None:
     strict = ("-X", "dev", "-W", "error", "-W", "ignore::DeprecationWarning")
 
