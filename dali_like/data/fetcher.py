@@ -79,7 +79,6 @@ class Fetcher:
 
     @property
     def reducers(self) -> Reducers:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         return self.array_backend.reducers
 
     @property
@@ -100,7 +99,6 @@ class Fetcher:
     # In the main process
 
     def learn(self, message: Any) -> SampleSchema | None:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         if isinstance(message, BatchAnswer) or not message.others:
             return None
         schema = schema_of(message.others[0], self.array_backend)
@@ -108,7 +106,6 @@ class Fetcher:
         return schema
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         batch_request = pickle.loads(key.request)
         if isinstance(batch_request, ItemsRequest):
             return f"batch {batch_request.number} of worker {batch_request.worker}"
@@ -132,7 +129,6 @@ class Fetcher:
     # In a worker
 
     def for_thread(self) -> Fetcher:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         return dataclasses.replace(self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict())
 
     def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
@@ -153,7 +149,6 @@ class Fetcher:
         self._seeders = () if shares_generators else self.array_backend.seeders(seed)
 
     def make(self, request: Request) -> SamplesAnswer | BatchAnswer | None:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         batch_request = pickle.loads(request.text)
         request.cell[0] = request.start
         if isinstance(batch_request, ItemsRequest):

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import functools
 import gc
+import itertools
 import logging
 import os
 import re
@@ -899,7 +900,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
 
 @pytest.mark.parametrize(
     ("way", "end"),
-    [*((way, end) for way in ("serial", "fork") for end in ("close", "drop", "cycle", "leave")), ("spawn", "leave"), ("thread", "leave")],
+    [*itertools.product(["serial", "fork"], ["close", "drop", "cycle", "leave"]), ("spawn", "leave"), ("thread", "leave")],
 )
 def test_the_end_is_silent(end: str, way: str, start: Callable[..., Program]) -> None:
     strict = ("-X", "dev", "-W", "error", "-W", "ignore::DeprecationWarning")
