@@ -25,6 +25,8 @@ PYTHONS ?= $(PYTHON)
 PIP := -m pip install --quiet --disable-pip-version-check
 # Simultaneous tests: more than a small machine has cores, because half of them wait for other processes.
 JOBS ?= 4
+# Rewriting the assertions of all tests takes ten seconds in each process, unless Python may keep the result.
+export PYTHONDONTWRITEBYTECODE :=
 TEST_ENV := .venv/$(if $(PEERS),peers,test)
 
 .PHONY: demo test smoke types dist ray s3 browser docs described parity-full bench soak storm gpu containers lint clean
