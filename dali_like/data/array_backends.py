@@ -1,7 +1,7 @@
 """Array backends: the differences between loaders of NumPy arrays and of PyTorch tensors.
 
-This module has the protocol and the backend for NumPy; `dali_like.plugin.pytorch.tensor_backend` has the other one. A
-backend is stateless, because it is pickled for the workers.
+This module has the backend for NumPy, and `dali_like.plugin.pytorch.tensor_backend` the one for PyTorch, which derives from
+it. A backend is stateless, because it is pickled for the workers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.random  # in the forkserver: NumPy imports it on first use, in each worker
 
 from dali_like.data.collate import default_collate, default_collate_fn_map, function_for
-from dali_like.data.sample_schema import Leaf, SchemaBackend, numpy_leaf
+from dali_like.data.sample_schema import Leaf, numpy_leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
 from dali_like.engine.worker.out_of_band import Reducers
 
@@ -28,69 +28,19 @@ if TYPE_CHECKING:
 _ORIGINAL_FUNCTIONS = dict(default_collate_fn_map)
 
 
-class ArrayBackend(SchemaBackend, Protocol):
-    """The array library of a loader's batches, its random generators and its memory."""
-
-    @property
-    def reducers(self) -> Reducers:
-        """How to pickle arrays or tensors of this library without their memory."""
-
-    def is_default(self, collate_fn: Any) -> bool:
-        """Return whether a collation is the default one of this library."""
-
-    def draw_seed(self, generator: Any) -> int:
-        """Draw a base seed for the workers from the user's generator, or from the library's global one."""
-
-    def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
-        """Begin an iterator over a sampler that can be resumed."""
-
-    def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
-        """Draw a seed that the copies of an iterable dataset in all workers share; None if the dataset needs none."""
-
-    def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
-        """Begin an iterator over an iterable dataset."""
-
-    def shard(
-        self, dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None
-    ) -> Callable[[int], Any] | None:
-        """Let each worker load its part of a dataset that cannot divide itself.
-
-        Returns:
-            The function to call in each worker before it loads samples.
-        """
-
-    def enter_worker(self, info: WorkerInfo) -> None:
-        """Publish the worker's information, and seed the global generators of this process."""
-
-    def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
-        """Return the functions that seed the global generators in a worker whose own seed is given."""
-
-    def has_accelerator(self) -> bool:
-        """Return whether there is a GPU that batches can be copied to."""
-
-    def pinning(self) -> Pinning | None:
-        """Return the page-locking for the memory of workers; None if there is none."""
-
-    def pin(self, batch: Any) -> Any:
-        """Copy the parts of a batch that are not in page-locked memory to such memory."""
-
-    def recording(self, name: str) -> AbstractContextManager[Any]:
-        """Return a context that the library's profiler records under a name, if it is running."""
-
-
 UNRECORDED: AbstractContextManager[Any] = contextlib.nullcontext()
 
 
-class NumpyBackend:
-    """NumPy's arrays and generators."""
+class ArrayBackend:
+    """The array library of a loader's batches, its random generators and its memory: those of NumPy."""
 
     @property
     def reducers(self) -> Reducers:
-        """None: arrays support out-of-band pickling themselves."""
+        """How to pickle arrays or tensors of this library without their memory. NumPy's arrays can do so themselves."""
         return {}
 
     def is_default(self, collate_fn: Any) -> bool:
-        """See `ArrayBackend.is_default`."""
+        """Return whether a collation is the default one of this library."""
         return collate_fn is default_collate
 
     def leaf_of(self, value: Any) -> Leaf | None:
@@ -102,7 +52,7 @@ class NumpyBackend:
         return function_for(value, default_collate_fn_map) is not function_for(value, _ORIGINAL_FUNCTIONS)
 
     def draw_seed(self, generator: Any) -> int:
-        """See `ArrayBackend.draw_seed`."""
+        """Draw a base seed for the workers from the user's generator, or from the library's global one."""
         if generator is None:
             return int(np.random.randint(2**63 - 1, dtype=np.int64))
         from dali_like.data.generators import randomness_of  # noqa: PLC0415  # workers draw no seeds
@@ -110,27 +60,34 @@ class NumpyBackend:
         return int(randomness_of(generator).integers(2**63 - 1, 1)[0])
 
     def iterate_sampler(self, sampler: Iterable[Any]) -> SamplerIterator[Any]:
-        """See `ArrayBackend.iterate_sampler`."""
+        """Begin an iterator over a sampler that can be resumed."""
         from dali_like.data.sampler_iterators import resumable  # noqa: PLC0415  # workers have no samplers
 
         return resumable(sampler)
 
     def draw_shared_seed(self, dataset: Any, generator: Any) -> int | None:
-        """None: no dataset of this library needs one."""
+        """Draw a seed that the copies of an iterable dataset in all workers share; None if the dataset needs none."""
         return None
 
     def walk(self, dataset: Any, shared_seed: int | None) -> Iterator[Any]:
-        """See `ArrayBackend.walk`."""
+        """Begin an iterator over an iterable dataset."""
         return iter(dataset)
 
     def shard(
         self, dataset: Any, num_workers: int, worker_init_fn: Callable[[int], Any] | None
     ) -> Callable[[int], Any] | None:
-        """Do nothing: datasets of this library divide themselves."""
+        """Let each worker load its part of a dataset that cannot divide itself; datasets of this library can.
+
+        Returns:
+            The function to call in each worker before it loads samples.
+        """
         return worker_init_fn
 
     def enter_worker(self, info: WorkerInfo) -> None:
-        """Seed the generators with PyTorch's seeds; also PyTorch's own generator, if the dataset has imported it."""
+        """Publish the worker's information, and seed the global generators of this process, with PyTorch's seeds.
+
+        That includes PyTorch's own generator, if the dataset has imported it.
+        """
         assert info.seed is not None
         set_worker_info(info)
         random.seed(info.seed)
@@ -139,24 +96,25 @@ class NumpyBackend:
         _seed_torch(info.seed)
 
     def seeders(self, seed: int) -> tuple[Callable[[int], Any], ...]:
-        """See `ArrayBackend.seeders`."""
+        """Return the functions that seed the global generators in a worker whose own seed is given."""
         return (*PYTHON_AND_NUMPY, _seed_torch)
 
     def has_accelerator(self) -> bool:
-        """See `ArrayBackend.has_accelerator`. The check does not initialize CUDA."""
+        """Return whether there is a GPU that batches can be copied to. The check does not initialize CUDA."""
         from dali_like.device.accelerator import accelerator_is_available  # noqa: PLC0415  # workers do not ask
 
         return accelerator_is_available()
 
-    def pinning(self) -> None:
-        """None: the program copies arrays to a GPU itself."""
+    def pinning(self) -> Pinning | None:
+        """Return the page-locking for the memory of workers; None if the program copies arrays to a GPU itself."""
+        return None
 
     def pin(self, batch: Any) -> Any:
-        """Call the ``pin_memory`` method of a batch that has one. Arrays stay where they are."""
+        """Copy the parts of a batch that are not in page-locked memory to such memory. Arrays stay where they are."""
         return batch.pin_memory() if hasattr(batch, "pin_memory") else batch
 
     def recording(self, name: str) -> AbstractContextManager[Any]:
-        """Do nothing: NumPy has no profiler."""
+        """Return a context that the library's profiler records under a name, if it is running."""
         return UNRECORDED
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dali_like.data.array_backends import ArrayBackend, NumpyBackend
+from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
 from dali_like.data.loader_iterator import LoaderIterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class BaseDataLoader:
     """A loader without its constructor. `IteratorFactory` does the work; copies of a loader get their own."""
 
-    _array_backend: ArrayBackend = NumpyBackend()
+    _array_backend = ArrayBackend()
     _serial_iterator_type: type[SerialIterator] = SerialIterator
     _worker_iterator_type: type[WorkerIterator] = WorkerIterator
     _loaded_state: dict[str, Any] | None = None

@@ -7,10 +7,12 @@ collation, and for iterable datasets, a worker makes the whole batch.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
+import operator
 import pickle
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +25,7 @@ from dali_like.engine.worker.exceptions import add_note
 from dali_like.engine.worker.info import WorkerInfo, is_worker_thread, set_worker_info
 from dali_like.engine.worker.meters import Stopwatch
 from dali_like.engine.worker.out_of_band import Reducers
-from dali_like.engine.worker.replacing import note_replacement
+from dali_like.engine.worker.replacing import note_replacement, replace
 from dali_like.engine.worker.requests import Request
 
 #: How often the global generators are seeded per batch. Random numbers of samples depend on it, so it must not change.
@@ -77,7 +79,6 @@ class Fetcher:
 
     @property
     def reducers(self) -> Reducers:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         return self.array_backend.reducers
 
     @property
@@ -98,7 +99,6 @@ class Fetcher:
     # In the main process
 
     def learn(self, message: Any) -> SampleSchema | None:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         if isinstance(message, BatchAnswer) or not message.others:
             return None
         schema = schema_of(message.others[0], self.array_backend)
@@ -106,7 +106,6 @@ class Fetcher:
         return schema
 
     def describe(self, key: BatchKey, sample: int) -> str:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         batch_request = pickle.loads(key.request)
         if isinstance(batch_request, ItemsRequest):
             return f"batch {batch_request.number} of worker {batch_request.worker}"
@@ -130,7 +129,6 @@ class Fetcher:
     # In a worker
 
     def for_thread(self) -> Fetcher:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         return dataclasses.replace(self, _schema=(b"", None), _collate_schema=None, _seeders=(), _walks=OrderedDict())
 
     def begin(self, worker: int, num_workers: int, start_message: bytes) -> None:
@@ -151,7 +149,6 @@ class Fetcher:
         self._seeders = () if shares_generators else self.array_backend.seeders(seed)
 
     def make(self, request: Request) -> SamplesAnswer | BatchAnswer | None:
-        """See `dali_like.engine.worker.requests.RequestHandler`."""
         batch_request = pickle.loads(request.text)
         request.cell[0] = request.start
         if isinstance(batch_request, ItemsRequest):
@@ -303,11 +300,10 @@ class Fetcher:
                 failures += 1
                 if self.on_error == "raise" or failures > _MOST_FAILURES:
                     raise
-                by = "the next one"
                 if callable(self.on_error):
-                    samples.append(self._replacement(number, error))
-                    by = "what on_error returned"
-                note_replacement(request.cell, "an item of the dataset", by, error)
+                    samples.append(self._replace("an item of the dataset", number, error, request))
+                else:
+                    note_replacement(request.cell, "an item of the dataset", "the next one", error)
         return samples
 
     def _get(self, dataset: Any, keys: Sequence[Any], i: int, request: Request | LocalRequest) -> Any:
@@ -318,35 +314,21 @@ class Fetcher:
         except Exception as error:
             if self.on_error == "raise":
                 raise
-            if callable(self.on_error):
-                sample = self._replacement(keys[i], error)
-                note_replacement(request.cell, f"sample {keys[i]!r}", "what on_error returned", error)
-                return sample
-            return self._get_another(keys, i, error, request)
+            others = itertools.chain(keys[i + 1 :], keys[:i])
+            return self._replace(f"sample {keys[i]!r}", keys[i], error, request, others)
 
-    def _get_another(self, keys: Sequence[Any], i: int, error: Exception, request: Request | LocalRequest) -> Any:
-        """Return the next sample of the batch whose computation succeeds.
-
-        Raises:
-            Exception: every sample fails.
-        """
-        for key in itertools.chain(keys[i + 1 :], keys[:i]):
-            try:
-                sample = self.dataset[key]
-            except Exception:  # try the next one
-                continue
-            note_replacement(request.cell, f"sample {keys[i]!r}", f"sample {key!r}", error)
-            return sample
-        raise error
-
-    def _replacement(self, key: Any, error: Exception) -> Any:
-        assert callable(self.on_error)
-        try:
-            return self.on_error(key, error)
-        except StopIteration as stop:
-            raise RuntimeError(
-                "on_error raised StopIteration, but only the dataset ends the epoch; return a sample or raise another error"
-            ) from stop
+    def _replace(
+        self, what: str, key: Any, error: Exception, request: Request | LocalRequest, others: Iterable[Any] = ()
+    ) -> Any:
+        """Return the replacement of a failed sample: the result of `on_error`, or another sample of the batch."""
+        return replace(
+            functools.partial(self.on_error, key, error) if callable(self.on_error) else self.on_error,
+            error,
+            what,
+            request.cell,
+            function="on_error",
+            others=((f"sample {other!r}", functools.partial(operator.getitem, self.dataset, other)) for other in others),
+        )
 
     def _seed(self, seed: int | None, *position: int) -> None:
         if seed is not None:

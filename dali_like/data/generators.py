@@ -70,15 +70,12 @@ class NumpyRandomness:
         return cls(np.random.default_rng([seed % 2**64, epoch % 2**64]))
 
     def permutation(self, length: int) -> NDArray[np.int64]:
-        """See `Randomness.permutation`."""
         return self._generator.permutation(length)
 
     def integers(self, high: int, count: int) -> NDArray[np.int64]:
-        """See `Randomness.integers`."""
         return self._generator.integers(high, size=count)
 
     def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
-        """See `Randomness.weighted`."""
         if replacement:
             return _by_cumulated_weights(weights, self._generator.random(count))
         return _by_arrival(weights, self._generator.random(len(weights)), count)
@@ -89,7 +86,6 @@ class NumpyRandomness:
         return state
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Randomness.restore`."""
         try:
             self._generator.bit_generator.state = dict(state)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
@@ -117,11 +113,9 @@ class TorchRandomness:
         return cls(importlib.import_module("torch").Generator().manual_seed(seed + epoch))
 
     def permutation(self, length: int) -> NDArray[np.int64]:
-        """See `Randomness.permutation`."""
         return self._array(self._torch.randperm(length, generator=self._generator))
 
     def integers(self, high: int, count: int) -> NDArray[np.int64]:
-        """See `Randomness.integers`."""
         return self._array(self._torch.randint(high, (count,), dtype=self._torch.int64, generator=self._generator))
 
     def weighted(self, weights: NDArray[np.float64], count: int, replacement: bool) -> NDArray[np.int64]:
@@ -138,7 +132,6 @@ class TorchRandomness:
         return {"torch": self._generator.get_state().numpy().tobytes().hex()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Randomness.restore`."""
         try:
             data = bytearray.fromhex(state["torch"])
             self._generator.set_state(self._torch.frombuffer(data, dtype=self._torch.uint8))

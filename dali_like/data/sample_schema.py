@@ -326,8 +326,8 @@ def layout_of(dtype: np.dtype[Any], shape: tuple[int, ...]) -> OutputSchema:
 def schema_of(sample: Any, array_backend: SchemaBackend) -> SampleSchema | None:
     """Return the schema of a sample; None if a part of it does not fit any schema.
 
-    >>> from dali_like.data.array_backends import NumpyBackend
-    >>> schema_of((np.zeros(3), 5, "cat"), NumpyBackend()).num_texts
+    >>> from dali_like.data.array_backends import ArrayBackend
+    >>> schema_of((np.zeros(3), 5, "cat"), ArrayBackend()).num_texts
     1
     """
     leaves: list[Leaf] = []

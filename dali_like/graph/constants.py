@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import builtins
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,14 @@ from dali_like.types import (
 )
 
 __all__ = ["Constant", "ScalarConstant"]
+
+
+def _caster(dtype: DALIDataType) -> Callable[[Constant], Constant]:
+    def cast(self: Constant) -> Constant:
+        return self.cast(dtype)
+
+    cast.__doc__ = f"Return the same value as {dtype.name}."
+    return cast
 
 
 class Constant(Expression):
@@ -139,42 +148,19 @@ class Constant(Expression):
         """Return the same value with another dtype."""
         return Constant(self.array, dtype, layout=self.layout)
 
-    def bool(self) -> Constant:
-        """Return the same value as BOOL; `uint8` to `float64` likewise."""
-        return self.cast(BOOL)
-
-    def uint8(self) -> Constant:
-        return self.cast(UINT8)
-
-    def uint16(self) -> Constant:
-        return self.cast(UINT16)
-
-    def uint32(self) -> Constant:
-        return self.cast(UINT32)
-
-    def uint64(self) -> Constant:
-        return self.cast(UINT64)
-
-    def int8(self) -> Constant:
-        return self.cast(INT8)
-
-    def int16(self) -> Constant:
-        return self.cast(INT16)
-
-    def int32(self) -> Constant:
-        return self.cast(INT32)
-
-    def int64(self) -> Constant:
-        return self.cast(INT64)
-
-    def float16(self) -> Constant:
-        return self.cast(FLOAT16)
-
-    def float32(self) -> Constant:
-        return self.cast(FLOAT)
-
-    def float64(self) -> Constant:
-        return self.cast(FLOAT64)
+    # Each returns the same value with another dtype.
+    bool = _caster(BOOL)
+    uint8 = _caster(UINT8)
+    uint16 = _caster(UINT16)
+    uint32 = _caster(UINT32)
+    uint64 = _caster(UINT64)
+    int8 = _caster(INT8)
+    int16 = _caster(INT16)
+    int32 = _caster(INT32)
+    int64 = _caster(INT64)
+    float16 = _caster(FLOAT16)
+    float32 = _caster(FLOAT)
+    float64 = _caster(FLOAT64)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.array!r}, layout={self.layout!r})"

@@ -88,11 +88,9 @@ class Executor:
         return self._ended
 
     def number(self, source: int, position: PipelinePosition) -> tuple[int, int]:
-        """See `Lockstep.number`."""
         return self._lockstep.number(source, position)
 
     def upcoming(self, source: int) -> Batch | None:
-        """See `Lockstep.upcoming`."""
         return self._lockstep.upcoming(source)
 
     def run(self) -> tuple[TensorList, ...]:

@@ -6,7 +6,7 @@ operations and `dali_like.graph.subscripts` for indices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -24,6 +24,20 @@ Operand: TypeAlias = "Expression | float | Sequence[float] | NDArray[Any] | np.g
 Subscript: TypeAlias = "int | slice | Expression | NewAxis | EllipsisType"
 
 
+def _operator(operation: str) -> Callable[[Expression, Operand], DataNode]:
+    def apply(self: Expression, other: Operand) -> DataNode:
+        return _apply(operation, self, other)
+
+    return apply
+
+
+def _reflected(operation: str) -> Callable[[Expression, Operand], DataNode]:
+    def apply(self: Expression, other: Operand) -> DataNode:
+        return _apply(operation, other, self)
+
+    return apply
+
+
 class Expression:
     """Base class of data nodes and constants: defines the operators."""
 
@@ -32,83 +46,27 @@ class Expression:
     #: With an expression on the right, NumPy's arrays leave the operation to the methods below.
     __array_ufunc__ = None
 
-    def __add__(self, other: Operand) -> DataNode:
-        return _apply("add", self, other)
-
-    def __radd__(self, other: Operand) -> DataNode:
-        return _apply("add", other, self)
-
-    def __sub__(self, other: Operand) -> DataNode:
-        return _apply("sub", self, other)
-
-    def __rsub__(self, other: Operand) -> DataNode:
-        return _apply("sub", other, self)
-
-    def __mul__(self, other: Operand) -> DataNode:
-        return _apply("mul", self, other)
-
-    def __rmul__(self, other: Operand) -> DataNode:
-        return _apply("mul", other, self)
-
-    def __truediv__(self, other: Operand) -> DataNode:
-        return _apply("fdiv", self, other)
-
-    def __rtruediv__(self, other: Operand) -> DataNode:
-        return _apply("fdiv", other, self)
-
-    def __floordiv__(self, other: Operand) -> DataNode:
-        return _apply("div", self, other)
-
-    def __rfloordiv__(self, other: Operand) -> DataNode:
-        return _apply("div", other, self)
-
-    def __pow__(self, other: Operand) -> DataNode:
-        return _apply("pow", self, other)
-
-    def __rpow__(self, other: Operand) -> DataNode:
-        return _apply("pow", other, self)
+    __add__, __radd__ = _operator("add"), _reflected("add")
+    __sub__, __rsub__ = _operator("sub"), _reflected("sub")
+    __mul__, __rmul__ = _operator("mul"), _reflected("mul")
+    __truediv__, __rtruediv__ = _operator("fdiv"), _reflected("fdiv")
+    __floordiv__, __rfloordiv__ = _operator("div"), _reflected("div")
+    __pow__, __rpow__ = _operator("pow"), _reflected("pow")
+    __and__, __rand__ = _operator("bitand"), _reflected("bitand")
+    __or__, __ror__ = _operator("bitor"), _reflected("bitor")
+    __xor__, __rxor__ = _operator("bitxor"), _reflected("bitxor")
+    __eq__ = _operator("eq")  # type: ignore[assignment]
+    __ne__ = _operator("neq")  # type: ignore[assignment]
+    __lt__ = _operator("lt")
+    __le__ = _operator("leq")
+    __gt__ = _operator("gt")
+    __ge__ = _operator("geq")
 
     def __neg__(self) -> DataNode:
         return _apply("minus", self)
 
     def __pos__(self) -> DataNode:
         return _node_of(self)
-
-    def __and__(self, other: Operand) -> DataNode:
-        return _apply("bitand", self, other)
-
-    def __rand__(self, other: Operand) -> DataNode:
-        return _apply("bitand", other, self)
-
-    def __or__(self, other: Operand) -> DataNode:
-        return _apply("bitor", self, other)
-
-    def __ror__(self, other: Operand) -> DataNode:
-        return _apply("bitor", other, self)
-
-    def __xor__(self, other: Operand) -> DataNode:
-        return _apply("bitxor", self, other)
-
-    def __rxor__(self, other: Operand) -> DataNode:
-        return _apply("bitxor", other, self)
-
-    def __eq__(self, other: Operand) -> DataNode:  # type: ignore[override]
-        return _apply("eq", self, other)
-
-    def __ne__(self, other: Operand) -> DataNode:  # type: ignore[override]
-        return _apply("neq", self, other)
-
-    def __lt__(self, other: Operand) -> DataNode:
-        return _apply("lt", self, other)
-
-    def __le__(self, other: Operand) -> DataNode:
-        return _apply("leq", self, other)
-
-    def __gt__(self, other: Operand) -> DataNode:
-        return _apply("gt", self, other)
-
-    def __ge__(self, other: Operand) -> DataNode:
-        return _apply("geq", self, other)
 
     __hash__ = object.__hash__
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from dali_like.engine.memory.limits import cpu_quota
 from dali_like.engine.pool.assembler import Assembler
@@ -19,16 +19,8 @@ from dali_like.monitor.durations import Durations
 from dali_like.monitor.loops import BatchTimes, LoopMeter
 from dali_like.monitor.statistics import LoopStatistics, RingStatistics, SourceStatistics, WorkerStatistics
 
-
-class MakesBatches(Protocol):
-    """The part of a worker pool that ring statistics need."""
-
-    @property
-    def mean_ready(self) -> float:
-        """Mean number of ready batches."""
-
-    def occupancy(self, source: int) -> tuple[int, int]:
-        """Return how many batches of a source are being computed, and how many are ready."""
+if TYPE_CHECKING:
+    from dali_like.engine.pool.pool import WorkerPool
 
 
 def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for_operators_ns: int = 0) -> LoopStatistics:
@@ -46,7 +38,7 @@ def loop_statistics(meter: LoopMeter, waited_for_workers_ns: int = 0, waited_for
     )
 
 
-def ring_statistics(assembler: Assembler, pool: MakesBatches | None, number: int) -> RingStatistics:
+def ring_statistics(assembler: Assembler, pool: WorkerPool | None, number: int) -> RingStatistics:
     """Return the statistics of the slots of a source.
 
     Args:
@@ -59,9 +51,7 @@ def ring_statistics(assembler: Assembler, pool: MakesBatches | None, number: int
     return RingStatistics(making, ready, max(0, slots - free - making - ready), free, slots, mean_ready)
 
 
-def source_statistics(
-    assembler: Assembler, place: str, pool: MakesBatches | None = None, number: int = 0
-) -> SourceStatistics:
+def source_statistics(assembler: Assembler, place: str, pool: WorkerPool | None = None, number: int = 0) -> SourceStatistics:
     """Return the statistics of a source without durations; for `pool` and `number` see `ring_statistics`."""
     source = assembler.source
     return SourceStatistics(

@@ -21,10 +21,11 @@ import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.errors import NotRunningError
+from dali_like.monitor.monitoring import Monitored
 from dali_like.monitor.statistics import Statistics
 
 _NAME = "dali_like_live"
@@ -39,13 +40,6 @@ _PAUSE_S = 0.001
 _numbers = itertools.count(1)
 
 
-class Published(Protocol):
-    """An object with statistics: a pipeline or a loader."""
-
-    def statistics(self) -> Statistics:
-        """Return the statistics so far."""
-
-
 class Publication:
     """Hook of a loop that publishes statistics until it is closed or garbage-collected.
 
@@ -54,7 +48,7 @@ class Publication:
         name: name shown to readers; "": kind and number within the program.
     """
 
-    def __init__(self, whose: Published, name: str = "") -> None:
+    def __init__(self, whose: Monitored, name: str = "") -> None:
         self._whose = weakref.ref(whose)
         self._pid = os.getpid()
         self._written_ns = 0

@@ -6,7 +6,7 @@ Floating-point numbers are summed as FLOAT64 and the result is rounded once; DAL
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeAlias
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from dali_like.errors import ArgumentClashError, SampleError
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.axes import axis_of, checked_axes
-from dali_like.operators.description import operator
+from dali_like.operators.description import Description, operator
 from dali_like.operators.parameters import DISTINCT, Ints
 
 _Axes: TypeAlias = Annotated[Ints, DISTINCT]
@@ -54,7 +54,11 @@ def _as_type(numbers: Any, dtype: np.dtype[Any]) -> Array:
     return np.asarray(numbers).astype(dtype)
 
 
-@operator(module="reductions", name="sum", output_layout=_layout, check=_check, strided=True)
+def _reduction(name: str) -> Callable[[Callable[..., Array]], Description]:
+    return operator(module="reductions", name=name, output_layout=_layout, check=_check, strided=True)
+
+
+@_reduction("sum")
 def sum_(
     call: OperatorCall,
     input: Array,
@@ -81,17 +85,24 @@ def sum_(
         return _as_type(_reduced(np.add, input, where, keep_dims, dtype=precise), wanted)
 
 
-@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
-def mean(
-    call: OperatorCall,
-    input: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-    dtype: np.dtype[Any] | None = None,
-) -> Array:
-    """Average elements.
+def _average(name: str, purpose: str, of: Callable[[Array, Ints, bool], Any]) -> Description:
+    """Describe a reduction to a mean."""
+
+    def average(
+        call: OperatorCall,
+        input: Array,
+        *,
+        axes: _Axes | None = None,
+        axis_names: _AxisNames | None = None,
+        keep_dims: bool = False,
+        dtype: np.dtype[Any] | None = None,
+    ) -> Array:
+        where = _axes(call.layout, input.ndim, axes, axis_names)
+        with np.errstate(all="ignore"):
+            result = of(input, where, keep_dims)
+            return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+
+    average.__doc__ = f"""{purpose}
 
     Args:
         input: any dtype.
@@ -100,72 +111,27 @@ def mean(
         keep_dims: whether to keep these dimensions, with extent 1.
         dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
     """
-    where = _axes(call.layout, input.ndim, axes, axis_names)
-    with np.errstate(all="ignore"):
-        result = _mean(input, where, keep_dims)
-        return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+    return _reduction(name)(average)
 
 
-@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
-def mean_square(
-    call: OperatorCall,
-    input: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-    dtype: np.dtype[Any] | None = None,
-) -> Array:
-    """Average the squares of elements.
+def _extreme(name: str, purpose: str, ufunc: np.ufunc, limit: str) -> Description:
+    """Describe a reduction to an extreme. Without elements, it is the `limit` of the dtype, "min" or "max"."""
 
-    Args:
-        input: any dtype.
-        axes: dimensions to reduce; negative values count from the end. Default: all.
-        axis_names: the same as letters of the layout.
-        keep_dims: whether to keep these dimensions, with extent 1.
-        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
-    """
-    where = _axes(call.layout, input.ndim, axes, axis_names)
-    with np.errstate(all="ignore"):
-        result = _mean(np.square(input, dtype=np.float64), where, keep_dims)
-        return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
+    def extreme(
+        call: OperatorCall,
+        input: Array,
+        *,
+        axes: _Axes | None = None,
+        axis_names: _AxisNames | None = None,
+        keep_dims: bool = False,
+    ) -> Array:
+        where = _axes(call.layout, input.ndim, axes, axis_names)
+        if _count(input.shape, where):
+            return _reduced(ufunc, input, where, keep_dims)
+        limits = np.finfo(input.dtype) if input.dtype.kind == "f" else np.iinfo(input.dtype)
+        return _reduced(ufunc, input, where, keep_dims, initial=input.dtype.type(getattr(limits, limit)))
 
-
-@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
-def rms(
-    call: OperatorCall,
-    input: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-    dtype: np.dtype[Any] | None = None,
-) -> Array:
-    """Compute the root mean square of elements.
-
-    Args:
-        input: any dtype.
-        axes: dimensions to reduce; negative values count from the end. Default: all.
-        axis_names: the same as letters of the layout.
-        keep_dims: whether to keep these dimensions, with extent 1.
-        dtype: data type of the result; integers are truncated. Default: FLOAT, or FLOAT64 for FLOAT64 input.
-    """
-    where = _axes(call.layout, input.ndim, axes, axis_names)
-    with np.errstate(all="ignore"):
-        result = np.sqrt(_mean(np.square(input, dtype=np.float64), where, keep_dims))
-        return _as_type(result, _default(input.dtype, of_integers=False) if dtype is None else dtype)
-
-
-@operator(module="reductions", name="min", output_layout=_layout, check=_check, strided=True)
-def min_(
-    call: OperatorCall,
-    input: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-) -> Array:
-    """Find the minimum; NaN is ignored.
+    extreme.__doc__ = f"""{purpose}
 
     Args:
         input: any dtype.
@@ -173,41 +139,28 @@ def min_(
         axis_names: the same as letters of the layout.
         keep_dims: whether to keep these dimensions, with extent 1.
     """
-    return _extreme(np.fmin, "max", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
+    return _reduction(name)(extreme)
 
 
-@operator(module="reductions", name="max", output_layout=_layout, check=_check, strided=True)
-def max_(
-    call: OperatorCall,
-    input: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-) -> Array:
-    """Find the maximum; NaN is ignored.
+def _deviation(name: str, purpose: str, of_variance: Callable[[Any], Any]) -> Description:
+    """Describe a reduction to a function of the variance."""
 
-    Args:
-        input: any dtype.
-        axes: dimensions to reduce; negative values count from the end. Default: all.
-        axis_names: the same as letters of the layout.
-        keep_dims: whether to keep these dimensions, with extent 1.
-    """
-    return _extreme(np.fmax, "min", input, _axes(call.layout, input.ndim, axes, axis_names), keep_dims)
+    def deviation(
+        call: OperatorCall,
+        data: Array,
+        mean: Array,
+        *,
+        axes: _Axes | None = None,
+        axis_names: _AxisNames | None = None,
+        keep_dims: bool = False,
+        ddof: int = 0,
+    ) -> Array:
+        where = _axes(call.layout, data.ndim, axes, axis_names)
+        with np.errstate(all="ignore"):
+            result = of_variance(_variance(data, mean, where, keep_dims, ddof))
+        return _as_type(result, _default(data.dtype, of_integers=False))
 
-
-@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
-def variance(
-    call: OperatorCall,
-    data: Array,
-    mean: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-    ddof: int = 0,
-) -> Array:
-    """Compute the variance: the mean squared distance from a given mean.
+    deviation.__doc__ = f"""{purpose}
 
     Args:
         data: any dtype.
@@ -217,35 +170,7 @@ def variance(
         keep_dims: whether to keep these dimensions, with extent 1.
         ddof: number subtracted from the element count in the divisor.
     """
-    where = _axes(call.layout, data.ndim, axes, axis_names)
-    return _as_type(_variance(data, mean, where, keep_dims, ddof), _default(data.dtype, of_integers=False))
-
-
-@operator(module="reductions", output_layout=_layout, check=_check, strided=True)
-def std_dev(
-    call: OperatorCall,
-    data: Array,
-    mean: Array,
-    *,
-    axes: _Axes | None = None,
-    axis_names: _AxisNames | None = None,
-    keep_dims: bool = False,
-    ddof: int = 0,
-) -> Array:
-    """Compute the standard deviation: the square root of `variance`.
-
-    Args:
-        data: any dtype.
-        mean: a number, or the result of `mean` over the same dimensions, with or without `keep_dims`.
-        axes: dimensions to reduce; negative values count from the end. Default: all.
-        axis_names: the same as letters of the layout.
-        keep_dims: whether to keep these dimensions, with extent 1.
-        ddof: number subtracted from the element count in the divisor.
-    """
-    where = _axes(call.layout, data.ndim, axes, axis_names)
-    with np.errstate(all="ignore"):
-        result = np.sqrt(_variance(data, mean, where, keep_dims, ddof))
-    return _as_type(result, _default(data.dtype, of_integers=False))
+    return _reduction(name)(deviation)
 
 
 def _count(shape: tuple[int, ...], axes: Ints) -> int:
@@ -279,11 +204,12 @@ def _mean(data: Array, axes: Ints, keep_dims: bool) -> Any:
     return np.divide(_reduced(np.add, data, axes, keep_dims, np.dtype(np.float64)), _count(data.shape, axes))
 
 
-def _extreme(ufunc: np.ufunc, limit: str, data: Array, axes: Ints, keep_dims: bool) -> Array:
-    if _count(data.shape, axes):
-        return _reduced(ufunc, data, axes, keep_dims)
-    limits = np.finfo(data.dtype) if data.dtype.kind == "f" else np.iinfo(data.dtype)
-    return _reduced(ufunc, data, axes, keep_dims, initial=data.dtype.type(getattr(limits, limit)))
+def _mean_square(data: Array, axes: Ints, keep_dims: bool) -> Any:
+    return _mean(np.square(data, dtype=np.float64), axes, keep_dims)
+
+
+def _rms(data: Array, axes: Ints, keep_dims: bool) -> Any:
+    return np.sqrt(_mean_square(data, axes, keep_dims))
 
 
 def _distances(data: Array, mean: Array) -> Array:
@@ -308,3 +234,12 @@ def _variance(data: Array, mean: Array, axes: Ints, keep_dims: bool, ddof: int) 
     with np.errstate(all="ignore"):
         total = _reduced(np.add, np.square(distances, out=distances), axes, keep_dims)
         return np.divide(total, _count(data.shape, axes) - ddof)
+
+
+_average("mean", "Average elements.", _mean)
+_average("mean_square", "Average the squares of elements.", _mean_square)
+_average("rms", "Compute the root mean square of elements.", _rms)
+_extreme("min", "Find the minimum; NaN is ignored.", np.fmin, "max")
+_extreme("max", "Find the maximum; NaN is ignored.", np.fmax, "min")
+_deviation("variance", "Compute the variance: the mean squared distance from a given mean.", lambda variance: variance)
+_deviation("std_dev", "Compute the standard deviation: the square root of `variance`.", np.sqrt)

@@ -217,7 +217,6 @@ class SimulatedDevice:
 
     # Implementation of `dali_like.device.interface.Device`
     def register(self, address: int, nbytes: int) -> None:
-        """See `Pinning.register`."""
         if self.refuses_to_lock:
             raise DeviceError("cudaErrorMemoryAllocation: out of memory")
         with self._lock:
@@ -227,7 +226,6 @@ class SimulatedDevice:
             self.num_registrations += 1
 
     def unregister(self, address: int) -> None:
-        """See `Pinning.unregister`."""
         with self._lock:
             nbytes = self.registered.pop(address, 0)
             if not nbytes:
@@ -236,7 +234,6 @@ class SimulatedDevice:
                 self.faults.append(f"{address:#x} was unlocked before its copy ended")
 
     def allocate(self, nbytes: int) -> SimulatedBlock:
-        """See `Device.allocate`."""
         if nbytes > self.free_bytes:
             raise OutOfMemoryError(
                 f"GPU {self.device_id} has {mib(self.free_bytes)} of memory left, but {mib(nbytes)} are needed"
@@ -244,7 +241,6 @@ class SimulatedDevice:
         return SimulatedBlock(self, nbytes)
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
-        """See `Device.upload`."""
         fails_later = self._failures.popleft() if self._failures else None
         if fails_later is False:
             raise DeviceError("cudaErrorInvalidValue: invalid argument")
@@ -267,37 +263,29 @@ class SimulatedDevice:
         self._stream(OWN_STREAM).put(copy)
 
     def download(self, target: int, source: int, nbytes: int) -> None:
-        """See `Device.download`."""
         self._move(target, source, nbytes)
 
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
-        """See `Device.move`."""
         self._move(target, source, nbytes)
 
     def record(self) -> SimulatedFence:
-        """See `Device.record`."""
         return SimulatedFence([self._stream(OWN_STREAM).mark()])
 
     def stamp(self) -> SimulatedStamp:
-        """See `Device.stamp`."""
         return SimulatedStamp([self._stream(OWN_STREAM).mark()])
 
     def fence(self) -> SimulatedFence:
-        """See `Pinning.fence`."""
         return SimulatedFence([self._streams[handle].mark() for handle in {*self._in_use(), self.stream}])
 
     def fence_of(self, stream: int | None) -> SimulatedFence:
-        """See `Device.fence_of`."""
         return SimulatedFence([self._stream(handle).mark() for handle in self._in_use(stream)])
 
     def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
-        """See `Device.hold`."""
         for handle in self._in_use(stream):
             if not fence.passed():
                 self._stream(handle).put(fence)
 
     def adopt(self, value: Any) -> GpuArray:
-        """See `Device.adopt`."""
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is None:
             raise ArgumentTypeError(f"a {type(value).__qualname__} is not an array on a GPU")
@@ -315,11 +303,9 @@ class SimulatedDevice:
 
     @property
     def dlpack_device(self) -> tuple[int, int]:
-        """See `Device.dlpack_device`."""
         return 1, 0
 
     def close(self) -> None:
-        """See `Device.close`."""
         self._stream(OWN_STREAM).run_to(None)
         self.is_closed = True
 

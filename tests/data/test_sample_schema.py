@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dali_like.data.array_backends import NumpyBackend
+from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.sample_schema import _TOGETHER_BYTES, SampleSchema, batch_of, schema_of
 from dali_like.engine.memory.protocol import DTYPES, MAX_NDIM
 
@@ -50,13 +50,13 @@ class Tagged(np.ndarray[Any, Any]):
     """An array with an attribute."""
 
 
-class Special(NumpyBackend):
+class Special(ArrayBackend):
     def is_collated_specially(self, value: Any) -> bool:
         return isinstance(value, bytes)
 
 
 def of(sample: Any) -> SampleSchema:
-    schema = schema_of(sample, NumpyBackend())
+    schema = schema_of(sample, ArrayBackend())
     assert schema is not None
     return schema
 
@@ -228,8 +228,8 @@ def of_a_local_class() -> Any:
     ids=lambda sample: type(sample).__name__,
 )
 def test_what_has_to_be_collated_by_itself_has_no_form(sample: Any) -> None:
-    assert schema_of(sample, NumpyBackend()) is None
-    assert schema_of((1, sample), NumpyBackend()) is None
+    assert schema_of(sample, ArrayBackend()) is None
+    assert schema_of((1, sample), ArrayBackend()) is None
 
 
 def test_so_has_what_the_default_collation_has_been_given_a_function_for() -> None:

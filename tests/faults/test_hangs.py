@@ -54,6 +54,10 @@ CLOSED_S = 30.0
 MakePipeline = Callable[..., Pipeline]
 
 
+#: Each hang in a forked worker, and one in a spawned worker.
+each_hang = pytest.mark.parametrize(("hang", "start_method"), [*((hang, "fork") for hang in HANGS), ("sleeping", "spawn")])
+
+
 @pytest.fixture
 def make(make_pipeline: MakePipeline) -> MakePipeline:
     """`make_pipeline` for a source called 'numbers', with a time-out."""
@@ -67,7 +71,7 @@ def undisturbed(make_pipeline: MakePipeline) -> list[str]:
 
 
 class TestASampleThatHangs:
-    @pytest.mark.parametrize("hang", HANGS)
+    @each_hang
     def test_is_an_error_that_names_it_and_shows_where_it_hangs(
         self, hang: str, make: MakePipeline, start_method: str
     ) -> None:
@@ -87,16 +91,16 @@ class TestASampleThatHangs:
         assert f"in {HANGS[hang].__name__}" in text
 
     @pytest.mark.parametrize("hang", MUTE_HANGS)
-    def test_may_be_unable_to_show_where_it_hangs(self, hang: str, make: MakePipeline, start_method: str) -> None:
-        pipe = make(hangs_at({6}, MUTE_HANGS[hang]), start_method)
+    def test_may_be_unable_to_show_where_it_hangs(self, hang: str, make: MakePipeline) -> None:
+        pipe = make(hangs_at({6}, MUTE_HANGS[hang]), "fork")
         assert run(pipe) == [0, 1, 2, 3]
 
         with pytest.raises(WorkerTimeoutError, match=r"(?s)\(idx_in_epoch 6\).*Python stack"):
             pipe.run()
 
     @pytest.mark.parametrize("index", [0, 11])
-    def test_takes_its_batch_and_no_other(self, index: int, make: MakePipeline, start_method: str) -> None:
-        pipe = make(hangs_at({index}, sleep_for_ever), start_method)
+    def test_takes_its_batch_and_no_other(self, index: int, make: MakePipeline) -> None:
+        pipe = make(hangs_at({index}, sleep_for_ever), "fork")
 
         seen: list[Any] = []
         for _ in range(6):
@@ -109,14 +113,14 @@ class TestASampleThatHangs:
         expected[index // BATCH_SIZE] = "time-out"
         assert seen == expected
 
-    def test_is_tried_once_more_in_a_fresh_worker(self, make: MakePipeline, start_method: str, tmp_path: Path) -> None:
+    def test_is_tried_once_more_in_a_fresh_worker(self, make: MakePipeline, tmp_path: Path) -> None:
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_epoch == 6:
                 (tmp_path / str(os.getpid())).touch()
                 time.sleep(1000)
             return np.int64(info.idx_in_epoch)
 
-        pipe = make(source, start_method)
+        pipe = make(source, "fork")
         assert run(pipe) == [0, 1, 2, 3]
 
         with pytest.raises(WorkerTimeoutError):
@@ -134,8 +138,8 @@ class TestASampleThatHangs:
 
         assert "test_shows_no_more" not in str(caught.value)
 
-    def test_is_an_error_at_once_where_workers_are_not_replaced(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(hangs_at({6}, sleep_for_ever), start_method, py_worker_restarts=0)
+    def test_is_an_error_at_once_where_workers_are_not_replaced(self, make: MakePipeline) -> None:
+        pipe = make(hangs_at({6}, sleep_for_ever), "fork", py_worker_restarts=0)
         assert run(pipe) == [0, 1, 2, 3]
 
         for _ in range(2):
@@ -143,9 +147,9 @@ class TestASampleThatHangs:
                 pipe.run()
         assert pipe.statistics().worker_restarts == 0
 
-    def test_may_have_killed_a_worker_before(self, make: MakePipeline, start_method: str, tmp_path: Path) -> None:
+    def test_may_have_killed_a_worker_before(self, make: MakePipeline, tmp_path: Path) -> None:
         source = Disturbed(hangs_at({6}, sleep_for_ever), {(0, 6)}, die_of_sigkill, tmp_path)
-        pipe = make(source, start_method)
+        pipe = make(source, "fork")
         assert run(pipe) == [0, 1, 2, 3]
 
         with pytest.raises((WorkerTimeoutError, WorkerDiedError)):
@@ -157,29 +161,27 @@ class TestASampleThatHangs:
 class TestASampleThatHangsOnlyOnce:
     @pytest.mark.parametrize("hang", [*HANGS, "stopped"])
     def test_leaves_no_trace_in_the_batches(
-        self, hang: str, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+        self, hang: str, make: MakePipeline, undisturbed: list[str], tmp_path: Path
     ) -> None:
         source = Disturbed(Noise(), {(1, 21)}, (HANGS | MUTE_HANGS)[hang], tmp_path)
-        pipe = make(source, start_method)
+        pipe = make(source, "fork")
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed
         assert pipe.statistics().worker_restarts == 1
 
     def test_may_have_others_like_it_at_the_same_time(
-        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+        self, make: MakePipeline, undisturbed: list[str], tmp_path: Path
     ) -> None:
         source = Disturbed(Noise(), {(0, 21), (0, 22), (0, 23)}, sleep_for_ever, tmp_path)
-        pipe = make(source, start_method)
+        pipe = make(source, "fork")
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed
         assert pipe.statistics().worker_restarts == 3
 
-    def test_may_have_killed_its_worker_before(
-        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
-    ) -> None:
+    def test_may_have_killed_its_worker_before(self, make: MakePipeline, undisturbed: list[str], tmp_path: Path) -> None:
         (tmp_path / "hangs").mkdir()
         hangs = Disturbed(Noise(), {(0, 21)}, sleep_for_ever, tmp_path / "hangs")
-        pipe = make(Disturbed(hangs, {(0, 21)}, die_of_sigkill, tmp_path), start_method)
+        pipe = make(Disturbed(hangs, {(0, 21)}, die_of_sigkill, tmp_path), "fork")
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed
 
@@ -190,9 +192,9 @@ class TestASampleThatHangsOnlyOnce:
         assert batches_of(pipe, TWO_EPOCHS) == batches_of(make(noise, "serial"), TWO_EPOCHS)
 
     def test_may_be_of_a_batch_that_is_no_longer_wanted(
-        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+        self, make: MakePipeline, undisturbed: list[str], tmp_path: Path
     ) -> None:
-        pipe = make(Disturbed(Noise(), {(0, 5), (0, 6)}, sleep_for_ever, tmp_path), start_method)
+        pipe = make(Disturbed(Noise(), {(0, 5), (0, 6)}, sleep_for_ever, tmp_path), "fork")
         assert batches_of(pipe, 1) == undisturbed[:1]
 
         pipe.reset()
@@ -203,9 +205,9 @@ class TestASampleThatHangsOnlyOnce:
 class TestAStoppedWorker:
     @pytest.mark.parametrize("workers", [1, 2])
     def test_that_was_idle_is_replaced(
-        self, workers: int, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+        self, workers: int, make: MakePipeline, undisturbed: list[str], tmp_path: Path
     ) -> None:
-        pipe = make(counted(Noise(), tmp_path), start_method, workers=workers)
+        pipe = make(counted(Noise(), tmp_path), "fork", workers=workers)
         seen = batches_of(pipe, 1)
         pids = workers_of(pipe)
         wait_until_idle(pids, tmp_path, 4 * BATCH_SIZE)
@@ -217,9 +219,9 @@ class TestAStoppedWorker:
         assert pipe.statistics().worker_restarts == workers
 
     def test_that_was_idle_is_an_error_where_workers_are_not_replaced(
-        self, make: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
+        self, make: MakePipeline, undisturbed: list[str], tmp_path: Path
     ) -> None:
-        pipe = make(counted(Noise(), tmp_path), start_method, workers=1, py_worker_restarts=0)
+        pipe = make(counted(Noise(), tmp_path), "fork", workers=1, py_worker_restarts=0)
         seen = batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
         wait_until_idle([pid], tmp_path, 4 * BATCH_SIZE)
@@ -245,16 +247,16 @@ class TestAStoppedWorker:
 
 
 class TestAWorkerThatIsNotTooSlow:
-    def test_may_take_the_time_for_every_single_sample(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(sleeping(Noise(), TIMEOUT_S / 10, every=3), start_method, batch_size=48, workers=1)
+    def test_may_take_the_time_for_every_single_sample(self, make: MakePipeline) -> None:
+        pipe = make(sleeping(Noise(), TIMEOUT_S / 10, every=3), "fork", batch_size=48, workers=1)
 
         (output,) = pipe.run()
 
         assert len(output) == 48
         assert pipe.statistics().worker_restarts == 0
 
-    def test_does_not_wait_for_the_loop(self, make: MakePipeline, undisturbed: list[str], start_method: str) -> None:
-        pipe = make(Noise(), start_method)
+    def test_does_not_wait_for_the_loop(self, make: MakePipeline, undisturbed: list[str]) -> None:
+        pipe = make(Noise(), "fork")
         seen = batches_of(pipe, 3)
         after_the_time_out(1.5)
 
@@ -263,10 +265,8 @@ class TestAWorkerThatIsNotTooSlow:
         assert seen == undisturbed
         assert pipe.statistics().worker_restarts == 0
 
-    def test_may_have_begun_while_the_loop_was_waiting_and_ended_since(
-        self, make: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
-        pipe = make(slow_while_the_loop_waits(tmp_path), start_method, workers=2)
+    def test_may_have_begun_while_the_loop_was_waiting_and_ended_since(self, make: MakePipeline, tmp_path: Path) -> None:
+        pipe = make(slow_while_the_loop_waits(tmp_path), "fork", workers=2)
         assert run(pipe) == [0, 1, 2, 3]
         (tmp_path / "delivered").touch()
         after_the_time_out(1.5)
@@ -328,7 +328,7 @@ class TestAStartThatHangs:
         assert hangs._LEAST_START_S >= TIMEOUT_S
         monkeypatch.setattr(hangs, "_LEAST_START_S", TIMEOUT_S)
 
-    @pytest.mark.parametrize("hang", HANGS)
+    @each_hang
     def test_in_worker_setup_is_an_error_that_shows_where(
         self, hang: str, make_pipeline: MakePipeline, start_method: str
     ) -> None:
@@ -356,29 +356,25 @@ class TestAStartThatHangs:
         with pytest.raises(WorkerTimeoutError, match=r"(?s)unpickled.*in sleep_for_ever.*in __setstate__"):
             pipe.run()
 
-    def test_may_be_that_of_one_worker(self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
+    def test_may_be_that_of_one_worker(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
         """The others go on until the time-out."""
 
         def setup() -> None:
             if happens(tmp_path / "hangs"):
                 sleep_for_ever()
 
-        pipe = make_pipeline(
-            Noise(length=10**9), start_method, py_timeout_s=TIMEOUT_S, source_options={"worker_setup": setup}
-        )
+        pipe = make_pipeline(Noise(length=10**9), "fork", py_timeout_s=TIMEOUT_S, source_options={"worker_setup": setup})
 
         with pytest.raises(WorkerTimeoutError, match="worker_setup"):
             list(pipe)
 
-    def test_is_not_one_that_was_stopped(
-        self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str, tmp_path: Path
-    ) -> None:
+    def test_is_not_one_that_was_stopped(self, make_pipeline: MakePipeline, undisturbed: list[str], tmp_path: Path) -> None:
         def setup() -> None:
             if happens(tmp_path / "stops"):
                 stop_oneself()
 
         options = {"worker_setup": setup}
-        pipe = make_pipeline(Noise(), start_method, py_timeout_s=TIMEOUT_S, source_options=options, workers=1)
+        pipe = make_pipeline(Noise(), "fork", py_timeout_s=TIMEOUT_S, source_options=options, workers=1)
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed
         assert pipe.statistics().worker_restarts == 1
@@ -443,10 +439,8 @@ class TestTheWatch:
 
 
 class TestATeardownThatHangs:
-    def test_is_ended_without_a_word(
-        self, make_pipeline: MakePipeline, start_method: str, capfd: pytest.CaptureFixture[str]
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method, source_options={"worker_teardown": sleep_for_ever})
+    def test_is_ended_without_a_word(self, make_pipeline: MakePipeline, capfd: pytest.CaptureFixture[str]) -> None:
+        pipe = make_pipeline(Noise(), "fork", source_options={"worker_teardown": sleep_for_ever})
         pipe.run()
         pids = workers_of(pipe)
 
@@ -490,10 +484,8 @@ class TestAWorkerThatIsAskedAgainAndAgain:
 
 
 class TestWithoutATimeOut:
-    def test_a_stopped_worker_is_left_alone(
-        self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method, workers=1)
+    def test_a_stopped_worker_is_left_alone(self, make_pipeline: MakePipeline, undisturbed: list[str]) -> None:
+        pipe = make_pipeline(Noise(), "fork", workers=1)
         seen = batches_of(pipe, 1)
         pids = workers_of(pipe)
         os.kill(pids[0], signal.SIGSTOP)
@@ -515,17 +507,13 @@ class TestTheTimeOut:
             Pipeline(1, py_timeout_s=timeout_s)
 
     @pytest.mark.parametrize("timeout_s", [1e9, float("inf"), 7])
-    def test_may_be_of_any_length(
-        self, timeout_s: float, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method, py_timeout_s=timeout_s)
+    def test_may_be_of_any_length(self, timeout_s: float, make_pipeline: MakePipeline, undisturbed: list[str]) -> None:
+        pipe = make_pipeline(Noise(), "fork", py_timeout_s=timeout_s)
 
         assert digest(pipe.run()) == undisturbed[0]
 
-    def test_may_be_shorter_than_samples_take(
-        self, make_pipeline: MakePipeline, undisturbed: list[str], start_method: str
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method, py_timeout_s=1e-3, py_worker_restarts=None)
+    def test_may_be_shorter_than_samples_take(self, make_pipeline: MakePipeline, undisturbed: list[str]) -> None:
+        pipe = make_pipeline(Noise(), "fork", py_timeout_s=1e-3, py_worker_restarts=None)
 
         seen = []
         for _ in range(3):

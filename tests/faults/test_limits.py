@@ -658,7 +658,7 @@ def test_sample_above_4_gib() -> None:
     def source(info: SampleInfo) -> NDArray[Any]:
         if info.iteration > 0:
             raise StopIteration
-        sample = np.zeros(nbytes, np.uint8)  # costs no memory where it is not written to
+        sample = info.empty(nbytes)  # new memory of the batch: zeros, without a copy that takes seconds
         sample[places] = [1, 2, 3, 4]
         return sample
 
@@ -714,10 +714,9 @@ def test_batches_of_one_sample(way: str, make_pipeline: MakePipeline) -> None:
     assert batches == [[[n] * (1 + n // 5)] for n in range(30)]
 
 
-@pytest.mark.parametrize("way", ["serial", "fork"])
-def test_batches_of_a_hundred_thousand_samples(way: str, make_pipeline: MakePipeline) -> None:
+def test_batches_of_a_hundred_thousand_samples(make_pipeline: MakePipeline) -> None:
     size = 100_000
-    pipe = make_pipeline(lambda info: np.int32(info.idx_in_epoch), way, batch_size=size)
+    pipe = make_pipeline(lambda info: np.int32(info.idx_in_epoch), "fork", batch_size=size)
 
     for iteration in range(3):
         assert np.array_equal(pipe.run()[0].as_array(), np.arange(iteration * size, (iteration + 1) * size))

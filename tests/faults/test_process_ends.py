@@ -9,7 +9,7 @@ import textwrap
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import psutil
@@ -234,15 +234,14 @@ USING_OPERATORS = (
 
 
 class TestANormalEndIsSilent:
-    @pytest.mark.parametrize(
-        "ending",
-        {
-            "closed": "pipe = numbers(); pipe.run(); pipe.close()",
-            "not closed": "pipe = numbers(); pipe.run()",
-            "never run": "pipe = numbers(); pipe.build()",
-            "after an epoch": "pipe = numbers(); assert sum(1 for _ in pipe) == 12",
-            "in a cycle": "pipe = numbers(); pipe.run(); pipe.itself = pipe; del pipe",
-            "in a frame that has failed": """
+    #: Everything with forked workers, and with others that which ends in a way of its own.
+    ENDINGS: ClassVar = {
+        "closed": "pipe = numbers(); pipe.run(); pipe.close()",
+        "not closed": "pipe = numbers(); pipe.run()",
+        "never run": "pipe = numbers(); pipe.build()",
+        "after an epoch": "pipe = numbers(); assert sum(1 for _ in pipe) == 12",
+        "in a cycle": "pipe = numbers(); pipe.run(); pipe.itself = pipe; del pipe",
+        "in a frame that has failed": """
                 def fail():
                     pipe = numbers()
                     pipe.run()
@@ -252,11 +251,11 @@ class TestANormalEndIsSilent:
                 except ValueError as error:
                     kept = error
             """,
-            "batches held": "pipe = numbers(); held = [pipe.run() for _ in range(3)]",
-            "batches held after close": "pipe = numbers(); held = [pipe.run() for _ in range(3)]; pipe.close()",
-            "an array held in a cycle": "pipe = numbers(); held = [pipe.run()[0].at(1)]; held.append(held)",
-            "several pipelines": "pipes = [numbers() for _ in range(3)]; [pipe.run() for pipe in pipes]",
-            "in a thread": """
+        "batches held": "pipe = numbers(); held = [pipe.run() for _ in range(3)]",
+        "batches held after close": "pipe = numbers(); held = [pipe.run() for _ in range(3)]; pipe.close()",
+        "an array held in a cycle": "pipe = numbers(); held = [pipe.run()[0].at(1)]; held.append(held)",
+        "several pipelines": "pipes = [numbers() for _ in range(3)]; [pipe.run() for pipe in pipes]",
+        "in a thread": """
                 import threading
                 def work():
                     pipe = numbers()
@@ -267,7 +266,7 @@ class TestANormalEndIsSilent:
                 thread.start()
                 thread.join()
             """,
-            "after an exception in a callback": """
+        "after an exception in a callback": """
                 pipe = numbers(failing=6)
                 pipe.run()
                 try:
@@ -276,18 +275,34 @@ class TestANormalEndIsSilent:
                     kept = error
                 check(pipe.run()[0], 2)
             """,
-        }.items(),
-        ids=lambda item: item[0],
+    }
+
+    @pytest.mark.parametrize(
+        ("way", "ending"),
+        [
+            *(("fork", ending) for ending in ENDINGS),
+            *itertools.product(
+                ["serial", "thread"], ["not closed", "in a cycle", "in a frame that has failed", "in a thread"]
+            ),
+            *itertools.product(["spawn"], ["not closed", "never run", "batches held"]),
+            ("thread", "batches held"),
+        ],
     )
-    def test_with_a_pipeline(self, ending: tuple[str, str], start: StartProgram, way: str) -> None:
-        program = start(USING, ending[1], arguments=(way,), flags=STRICT)
+    def test_with_a_pipeline(self, way: str, ending: str, start: StartProgram) -> None:
+        program = start(USING, self.ENDINGS[ending], arguments=(way,), flags=STRICT)
 
         end = program.end()
 
         assert (end.stdout, end.stderr, end.status) == ("", "", 0)
 
-    @pytest.mark.parametrize("ending", ["pipe.close()", "", "held = pipe.run()", "pipe.itself = pipe; del pipe"])
-    def test_with_a_pipeline_that_has_operators(self, ending: str, start: StartProgram, way: str) -> None:
+    @pytest.mark.parametrize(
+        ("way", "ending"),
+        [
+            *itertools.product(["fork"], ["pipe.close()", "", "held = pipe.run()", "pipe.itself = pipe; del pipe"]),
+            *itertools.product(["serial", "spawn", "thread"], [""]),
+        ],
+    )
+    def test_with_a_pipeline_that_has_operators(self, way: str, ending: str, start: StartProgram) -> None:
         pytest.importorskip("cv2")
         program = start(USING_OPERATORS, "pipe = images(); check(pipe.run()[0], 0)", ending, arguments=(way,), flags=STRICT)
 
@@ -482,11 +497,18 @@ CHILDREN = {
 }
 
 
-@pytest.mark.parametrize("does", CHILDREN)
 class TestAForkedChild:
     """Its parent's pipeline is none of its business, and nothing that it does can disturb it."""
 
-    def test_leaves_its_parent_alone(self, does: str, start: StartProgram, way: str) -> None:
+    @pytest.mark.parametrize(
+        ("way", "does"),
+        [
+            *itertools.product(["fork"], CHILDREN),
+            *itertools.product(["thread"], ["runs", "closes", "drops everything", "makes a pipeline of its own"]),
+            *itertools.product(["serial", "spawn"], ["runs", "drops everything"]),
+        ],
+    )
+    def test_leaves_its_parent_alone(self, way: str, does: str, start: StartProgram) -> None:
         program = start(
             USING, "make = numbers", FORKING, arguments=(way, textwrap.dedent(CHILDREN[does])), flags=STRICT_BUT_FORKING
         )
@@ -495,14 +517,14 @@ class TestAForkedChild:
 
         assert (end.stdout, end.stderr, end.status) == ("", "", 0)
 
-    @pytest.mark.parametrize("start_method", ["fork"])
-    def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram, start_method: str) -> None:
+    @pytest.mark.parametrize("does", ["runs", "drops everything", "makes a pipeline of its own"])
+    def test_leaves_its_parent_alone_also_with_operators(self, does: str, start: StartProgram) -> None:
         pytest.importorskip("cv2")
         program = start(
             USING_OPERATORS,
             "make = images",
             FORKING,
-            arguments=(start_method, textwrap.dedent(CHILDREN[does])),
+            arguments=("fork", textwrap.dedent(CHILDREN[does])),
             flags=STRICT_BUT_FORKING,
         )
 

@@ -61,12 +61,12 @@ def undisturbed(make_pipeline: MakePipeline) -> Callable[..., list[str]]:
 
 
 class TestAWorkerThatDies:
-    @pytest.mark.parametrize("crash", CRASHES)
+    @pytest.mark.parametrize(("crash", "way"), [*((crash, "fork") for crash in CRASHES), ("SIGSEGV", "spawn")])
     def test_is_replaced_without_a_trace_in_the_batches(
-        self, crash: str, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, crash: str, way: str, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
         source = Disturbed(Noise(), {(0, 0), (0, 21), (1, 47)}, CRASHES[crash], tmp_path)
-        pipe = make_pipeline(source, start_method)
+        pipe = make_pipeline(source, way)
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == 3
@@ -81,19 +81,17 @@ class TestAWorkerThatDies:
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise(ragged=True))
         assert pipe.statistics().worker_restarts == 10
 
-    def test_may_be_in_its_thousandth_task(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_may_be_in_its_thousandth_task(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         noise = Noise(length=1024)
         source = Disturbed(noise, {(0, 999), (0, 1000)}, die_of_sigkill, tmp_path)
-        pipe = make_pipeline(source, start_method, workers=1)
+        pipe = make_pipeline(source, "fork", workers=1)
 
         assert batches_of(pipe, 257) == undisturbed(noise, 257)
         assert pipe.statistics().worker_restarts == 2
 
     @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
     def test_may_be_asking_an_object_for_its_array(
-        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
         class Lazy:
             def __init__(self, info: SampleInfo) -> None:
@@ -106,16 +104,16 @@ class TestAWorkerThatDies:
             Noise()(info)  # which ends the epoch
             return Lazy(info)
 
-        pipe = make_pipeline(source, start_method, py_worker_restarts=None)
+        pipe = make_pipeline(source, "fork", py_worker_restarts=None)
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise(ragged))
         assert pipe.statistics().worker_restarts == 4
 
     @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
     def test_may_be_in_the_middle_of_a_copy(
-        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
-        pipe = make_pipeline(killed_by_alarm_in_its_copy(tmp_path, ragged), start_method)
+        pipe = make_pipeline(killed_by_alarm_in_its_copy(tmp_path, ragged), "fork")
 
         assert batches_of(pipe, 4) == undisturbed(large_samples(ragged), 4)
         assert pipe.statistics().worker_restarts == 3
@@ -130,18 +128,14 @@ class TestAWorkerThatDies:
         which: int,
         make_pipeline: MakePipeline,
         undisturbed: Any,
-        start_method: str,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         deadly = functools.partial(make_deadly, call, when, which, tmp_path / "dead")
-        if start_method == "fork":
-            monkeypatch.setattr(os, call, deadly(getattr(os, call)))
-            pipe = make_pipeline(Noise(), "fork")
-            pipe.start_py_workers()
-            monkeypatch.undo()
-        else:
-            pipe = make_pipeline(WithSetup(Noise(), functools.partial(replace_in_os, call, deadly)), "spawn")
+        monkeypatch.setattr(os, call, deadly(getattr(os, call)))
+        pipe = make_pipeline(Noise(), "fork")
+        pipe.start_py_workers()
+        monkeypatch.undo()
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
         assert (tmp_path / "dead.0").exists()
@@ -155,8 +149,8 @@ class TestAWorkerThatDies:
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == times
 
-    def test_may_have_been_stopped(self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str) -> None:
-        pipe = make_pipeline(Noise(), start_method)
+    def test_may_have_been_stopped(self, make_pipeline: MakePipeline, undisturbed: Any) -> None:
+        pipe = make_pipeline(Noise(), "fork")
         seen = batches_of(pipe, 1)
         for pid in workers_of(pipe):
             os.kill(pid, signal.SIGSTOP)
@@ -165,10 +159,10 @@ class TestAWorkerThatDies:
         assert seen + batches_of(pipe, TWO_EPOCHS - 1) == undisturbed(Noise())
 
     def test_may_be_on_a_batch_that_is_no_longer_wanted(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
         source = Disturbed(Noise(), {(0, 5), (0, 6), (0, 7)}, die_of_sigkill, tmp_path)
-        pipe = make_pipeline(source, start_method)
+        pipe = make_pipeline(source, "fork")
         batches_of(pipe, 1)
 
         pipe.reset()
@@ -176,23 +170,21 @@ class TestAWorkerThatDies:
         assert batches_of(pipe, LENGTH + 1) == undisturbed(Noise())[LENGTH + 1 :]
 
     def test_may_be_where_the_epoch_has_already_ended(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
         source = Disturbed(Noise(), in_first_epochs(range(48, 52)), die_of_sigkill, tmp_path)
-        pipe = make_pipeline(source, start_method, py_worker_restarts=None)
+        pipe = make_pipeline(source, "fork", py_worker_restarts=None)
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
 
-    def test_leaves_exceptions_of_callbacks_as_they_are(
-        self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_leaves_exceptions_of_callbacks_as_they_are(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_epoch == 6:
                 raise ValueError("no such sample")
             return np.int64(info.idx_in_epoch)
 
         disturbed = Disturbed(source, {(0, index) for index in (5, 6, 7)}, die_of_sigkill, tmp_path)
-        pipe = make_pipeline(disturbed, start_method, py_worker_restarts=None)
+        pipe = make_pipeline(disturbed, "fork", py_worker_restarts=None)
 
         seen: list[Any] = []
         for _ in range(4):
@@ -204,11 +196,11 @@ class TestAWorkerThatDies:
         assert seen == [[0, 1, 2, 3], "no such sample", [8, 9, 10, 11], [12, 13, 14, 15]]
 
     def test_does_not_touch_a_batch_that_somebody_holds(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
         pipe = make_pipeline(
             Disturbed(Noise(), in_first_epochs(range(4, 40, 5)), die_of_sigkill, tmp_path),
-            start_method,
+            "fork",
             py_worker_restarts=None,
         )
 
@@ -220,9 +212,9 @@ class TestAWorkerThatDies:
 class TestAnIdleWorkerThatIsKilled:
     @pytest.mark.parametrize("crash", ["SIGKILL", "SIGTERM"])
     def test_is_replaced_in_the_company_of_all_others(
-        self, crash: str, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, crash: str, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
-        pipe = make_pipeline(counted(Noise(), tmp_path), start_method)
+        pipe = make_pipeline(counted(Noise(), tmp_path), "fork")
         seen = batches_of(pipe, 1)
         pids = workers_of(pipe)
         wait_until_idle(pids, tmp_path, 4 * BATCH_SIZE)
@@ -232,8 +224,8 @@ class TestAnIdleWorkerThatIsKilled:
         assert seen + batches_of(pipe, TWO_EPOCHS - 1) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == 2
 
-    def test_leaves_what_it_has_made(self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
-        pipe = make_pipeline(counted(Noise(), tmp_path), start_method)
+    def test_leaves_what_it_has_made(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
+        pipe = make_pipeline(counted(Noise(), tmp_path), "fork")
         batches_of(pipe, 1)
         pids = workers_of(pipe)
         wait_until_idle(pids, tmp_path, 4 * BATCH_SIZE)
@@ -243,10 +235,8 @@ class TestAnIdleWorkerThatIsKilled:
 
         assert all(times == 1 for times in times_made(tmp_path)[: 4 * BATCH_SIZE])
 
-    def test_may_be_between_two_epochs(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method)
+    def test_may_be_between_two_epochs(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
+        pipe = make_pipeline(Noise(), "fork")
         seen = [digest(batch) for batch in pipe]
         pids = workers_of(pipe)
 
@@ -256,9 +246,9 @@ class TestAnIdleWorkerThatIsKilled:
         assert [*seen, END, *batches_of(pipe, LENGTH + 1)] == undisturbed(Noise())
 
     def test_may_be_the_only_one_and_its_end_be_seen_before_it_is_missed(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str
+        self, make_pipeline: MakePipeline, undisturbed: Any
     ) -> None:
-        pipe = make_pipeline(Noise(), start_method, workers=1)
+        pipe = make_pipeline(Noise(), "fork", workers=1)
         seen = batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
         kill_and_wait([pid])
@@ -267,21 +257,17 @@ class TestAnIdleWorkerThatIsKilled:
 
         assert seen + batches_of(pipe, TWO_EPOCHS - 1) == undisturbed(Noise())
 
-    def test_may_be_watched_by_another_thread(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_may_be_watched_by_another_thread(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         source = Disturbed(Noise(), in_first_epochs(range(48)), die_of_sigkill, tmp_path)
-        pipe = make_pipeline(source, start_method, workers=1, py_worker_restarts=None)
+        pipe = make_pipeline(source, "fork", workers=1, py_worker_restarts=None)
 
         with watched(pipe):
             seen = batches_of(pipe, TWO_EPOCHS)
 
         assert seen == undisturbed(Noise())
 
-    def test_may_have_died_while_another_raised(
-        self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
-        pipe = make_pipeline(one_dies_and_then_the_other_raises(tmp_path), start_method)
+    def test_may_have_died_while_another_raised(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
+        pipe = make_pipeline(one_dies_and_then_the_other_raises(tmp_path), "fork")
         assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
         (tmp_path / "delivered").touch()
         other = wait_until((tmp_path / "other").read_text, "the other one")
@@ -308,9 +294,9 @@ def test_workers_that_have_ended_cost_who_starts_them_no_descriptor(make_pipelin
 
 
 class TestTheNumberOfRestarts:
-    def test_is_three_a_minute_for_each_worker(self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
+    def test_is_three_a_minute_for_each_worker(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
         at = {(0, index) for index in (5, 10, 15, 20)}
-        pipe = make_pipeline(Disturbed(Noise(), at, die_of_sigkill, tmp_path), start_method, workers=1)
+        pipe = make_pipeline(Disturbed(Noise(), at, die_of_sigkill, tmp_path), "fork", workers=1)
         delivered = []
 
         with pytest.raises(WorkerDiedError, match=r"was killed by SIGKILL .*idx_in_epoch 20\)"):  # noqa: PT012
@@ -321,10 +307,10 @@ class TestTheNumberOfRestarts:
         assert pipe.statistics().worker_restarts == 3
 
     def test_is_counted_for_each_worker_by_itself(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
+        self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path
     ) -> None:
         noise = Noise(length=400)
-        pipe = make_pipeline(each_worker_dies_three_times(noise, tmp_path), start_method)
+        pipe = make_pipeline(each_worker_dies_three_times(noise, tmp_path), "fork")
 
         assert batches_of(pipe, 100) == undisturbed(noise, 100)
         assert pipe.statistics().worker_restarts == 6
@@ -338,18 +324,16 @@ class TestTheNumberOfRestarts:
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
 
-    def test_may_be_without_limit(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_may_be_without_limit(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         source = Disturbed(Noise(), in_first_epochs(range(48)), die_of_sigkill, tmp_path)
-        pipe = make_pipeline(source, start_method, py_worker_restarts=None)
+        pipe = make_pipeline(source, "fork", py_worker_restarts=None)
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == 96
 
-    def test_may_be_none(self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path) -> None:
+    def test_may_be_none(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         source = Disturbed(Noise(), {(0, 9)}, die_of_sigkill, tmp_path)
-        pipe = make_pipeline(source, start_method, py_worker_restarts=0)
+        pipe = make_pipeline(source, "fork", py_worker_restarts=0)
 
         assert batches_of(pipe, 2) == undisturbed(Noise(), 2)
         with pytest.raises(WorkerDiedError, match=r"idx_in_epoch 9\)"):
@@ -372,8 +356,8 @@ class TestTheNumberOfRestarts:
 
         assert pipe.statistics().worker_restarts == 3
 
-    def test_can_be_asked_for_after_the_end(self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
-        pipe = make_pipeline(Disturbed(Noise(), {(0, 0)}, die_of_sigkill, tmp_path), start_method)
+    def test_can_be_asked_for_after_the_end(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
+        pipe = make_pipeline(Disturbed(Noise(), {(0, 0)}, die_of_sigkill, tmp_path), "fork")
         batches_of(pipe, 1)
 
         pipe.close()
@@ -399,11 +383,9 @@ class TestASampleThatKillsEveryWorker:
         assert pipe.statistics().worker_restarts == 3
 
     @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
-    def test_takes_its_batch_and_no_other(
-        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, start_method: str
-    ) -> None:
+    def test_takes_its_batch_and_no_other(self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any) -> None:
         noise = Noise(ragged)
-        pipe = make_pipeline(always_dies_at({6}, noise), start_method, py_worker_restarts=None)
+        pipe = make_pipeline(always_dies_at({6}, noise), "fork", py_worker_restarts=None)
 
         expected = undisturbed(noise)
         del expected[LENGTH + 1 + 1], expected[1]
@@ -440,8 +422,8 @@ class TestASampleThatKillsEveryWorker:
         assert f"(idx_in_epoch {fatal.read_text()})" in str(caught.value)
         assert pipe.run()[0].as_array().tolist() == [4, 5, 6, 7]
 
-    def test_may_have_others_like_it(self, make_pipeline: MakePipeline, start_method: str) -> None:
-        pipe = make_pipeline(always_dies_at({6, 9, 10, 11}, Noise()), start_method, py_worker_restarts=None)
+    def test_may_have_others_like_it(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(always_dies_at({6, 9, 10, 11}, Noise()), "fork", py_worker_restarts=None)
 
         errors = errors_of(pipe, LENGTH)
 
@@ -449,19 +431,17 @@ class TestASampleThatKillsEveryWorker:
         assert "idx_in_epoch 6)" in str(errors[1])
         assert "idx_in_epoch 9)" in str(errors[2])
 
-    def test_is_not_given_up_after_two(
-        self, make_pipeline: MakePipeline, undisturbed: Any, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_is_not_given_up_after_two(self, make_pipeline: MakePipeline, undisturbed: Any, tmp_path: Path) -> None:
         source = Disturbed(Noise(), in_first_epochs([0, 6, 7, 21, 47]), die_of_sigkill, tmp_path, times=2)
-        pipe = make_pipeline(source, start_method, py_worker_restarts=None)
+        pipe = make_pipeline(source, "fork", py_worker_restarts=None)
 
         assert batches_of(pipe, TWO_EPOCHS) == undisturbed(Noise())
         assert pipe.statistics().worker_restarts == 20
 
     def test_is_dealt_with_also_when_it_comes_to_light_between_two_runs(
-        self, make_pipeline: MakePipeline, start_method: str, tmp_path: Path
+        self, make_pipeline: MakePipeline, tmp_path: Path
     ) -> None:
-        pipe = make_pipeline(dies_twice_behind_a_slow_sample(tmp_path), start_method)
+        pipe = make_pipeline(dies_twice_behind_a_slow_sample(tmp_path), "fork")
         assert pipe.run()[0].as_array().tolist() == [0, 1, 2, 3]
         wait_until(lambda: len(times_made(tmp_path / "made")) >= 3 * BATCH_SIZE - 1, "all samples but that one")
 
@@ -482,10 +462,10 @@ class TestAStorm:
         assert pipe.statistics().worker_restarts >= 15
 
     def test_of_kills_and_stops_leaves_no_trace_in_the_batches(
-        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any, start_method: str
+        self, ragged: bool, make_pipeline: MakePipeline, undisturbed: Any
     ) -> None:
         noise, batch_size = Noise(ragged, length=64 * 10), 64
-        pipe = make_pipeline(noise, start_method, batch_size=batch_size, py_worker_restarts=None, py_timeout_s=0.6)
+        pipe = make_pipeline(noise, "fork", batch_size=batch_size, py_worker_restarts=None, py_timeout_s=0.6)
 
         seen = run_through_storm(pipe, [signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL] * 4)
 
@@ -495,10 +475,8 @@ class TestAStorm:
 
 class TestClose:
     @pytest.mark.parametrize("crash", ["SIGKILL", "SIGTERM", "SIGSTOP"])
-    def test_ends_workers_that_are_just_being_killed(
-        self, crash: str, make_pipeline: MakePipeline, start_method: str
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method)
+    def test_ends_workers_that_are_just_being_killed(self, crash: str, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(Noise(), "fork")
         batches_of(pipe, 2)
         pids = workers_of(pipe)
         forkserver = psutil.Process(pids[0]).ppid()
@@ -510,10 +488,8 @@ class TestClose:
 
         assert not any(map(is_running, [forkserver, *pids]))
 
-    def test_knows_how_a_worker_has_ended_and_how_the_one_in_its_place(
-        self, make_pipeline: MakePipeline, start_method: str
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method, workers=1)
+    def test_knows_how_a_worker_has_ended_and_how_the_one_in_its_place(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(Noise(), "fork", workers=1)
         batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
         pool = pipe._runtime.process_pool
@@ -527,10 +503,8 @@ class TestClose:
         assert pool.exitcodes.pop(pid) == -signal.SIGKILL
         assert len(pool.exitcodes) == 1
 
-    def test_ends_workers_that_have_just_been_started_in_the_place_of_others(
-        self, make_pipeline: MakePipeline, start_method: str
-    ) -> None:
-        pipe = make_pipeline(Noise(), start_method, workers=1)
+    def test_ends_workers_that_have_just_been_started_in_the_place_of_others(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(Noise(), "fork", workers=1)
         batches_of(pipe, 1)
         (pid,) = workers_of(pipe)
         forkserver = psutil.Process(pid).ppid()
@@ -679,10 +653,6 @@ def make_deadly(call: str, when: str, which: int, marker: Path, original: Callab
     return deadly
 
 
-def replace_in_os(name: str, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    setattr(os, name, make(getattr(os, name)))
-
-
 # Simultaneous events
 
 
@@ -740,7 +710,7 @@ def errors_of(pipe: Pipeline, count: int) -> dict[int, Exception]:
     return errors
 
 
-def test_two_samples_of_one_task_may_kill(make_pipeline: MakePipeline, start_method: str, tmp_path: Path) -> None:
+def test_two_samples_of_one_task_may_kill(make_pipeline: MakePipeline, tmp_path: Path) -> None:
     """The first is cleared of suspicion when it runs alone; the second then comes under it in the same task."""
 
     def source(info: SampleInfo) -> np.int64:
@@ -751,7 +721,7 @@ def test_two_samples_of_one_task_may_kill(make_pipeline: MakePipeline, start_met
             os._exit(4)
         return np.int64(info.idx_in_epoch)
 
-    pipe = make_pipeline(source, start_method, batch_size=8, py_worker_restarts=None)
+    pipe = make_pipeline(source, "fork", batch_size=8, py_worker_restarts=None)
 
     with pytest.raises(WorkerDiedError, match=r"exit code 4 .*\(idx_in_epoch 1\)"):
         pipe.run()
@@ -759,9 +729,9 @@ def test_two_samples_of_one_task_may_kill(make_pipeline: MakePipeline, start_met
     assert pipe.run()[0].as_array().tolist() == list(range(8, 16))
 
 
-def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: MakePipeline, start_method: str) -> None:
+def test_tasks_whose_reports_have_not_been_read_are_not_lost(make_pipeline: MakePipeline) -> None:
     """However long the main process has not come to read them."""
-    pipe = make_pipeline(Noise(), start_method, prefetch_queue_depth=4)
+    pipe = make_pipeline(Noise(), "fork", prefetch_queue_depth=4)
     seen = batches_of(pipe, 1)
     pool = pipe._runtime.process_pool
     assert pool is not None

@@ -216,7 +216,7 @@ class TestAWorkerThatDies:
         assert seen == list(range(LENGTH))
         assert shortages
 
-    def test_leaves_errors_as_they_are(self, start_method: str, tmp_path: Path) -> None:
+    def test_leaves_errors_as_they_are(self, tmp_path: Path) -> None:
         def failing(number: int) -> Any:
             if number in (1, 4):
                 raise LookupError
@@ -224,7 +224,7 @@ class TestAWorkerThatDies:
 
         source = Batches(make=disturbed(tmp_path, {1, 2, 5}, die_of_sigkill, make=failing))
 
-        with pipeline_of((source, {}), way=start_method) as pipe:
+        with pipeline_of((source, {}), way="fork") as pipe:
             assert outcomes(pipe, LENGTH + 1) == [0, "LookupError", 2, 3, "LookupError", 5, END]
 
     def test_does_not_touch_batches_that_somebody_holds(self, tmp_path: Path) -> None:
@@ -335,11 +335,11 @@ class TestABatchThatKillsItsWorkers:
 
 class TestAHang:
     @pytest.mark.parametrize("hang", [*HANGS, "stopped"])
-    def test_that_comes_once_leaves_no_trace(self, hang: str, start_method: str, tmp_path: Path) -> None:
+    def test_that_comes_once_leaves_no_trace(self, hang: str, tmp_path: Path) -> None:
         event = HANGS.get(hang, stop_oneself)
         source = Batches(make=disturbed(tmp_path, {0, 3}, event))
 
-        with pipeline_of((source, {}), way=start_method, py_timeout_s=TIMEOUT_S) as pipe:
+        with pipeline_of((source, {}), way="fork", py_timeout_s=TIMEOUT_S) as pipe:
             assert outcomes(pipe, LENGTH + 1) == epoch_of()
             assert pipe.statistics().worker_restarts == 2
 
@@ -407,9 +407,9 @@ def runs_a_pipeline() -> bool:
 
 
 class TestWhileAnIterableBlocks:
-    def test_close_ends_its_worker(self, start_method: str, tmp_path: Path) -> None:
+    def test_close_ends_its_worker(self, tmp_path: Path) -> None:
         gate = Gate(tmp_path, 2)
-        with pipeline_of((Batches(make=gate), {}), way=start_method) as pipe:
+        with pipeline_of((Batches(make=gate), {}), way="fork") as pipe:
             outcomes(pipe, 2)
             wait_until(gate.reached.exists, "the gate")
             pids = workers_of(pipe)
@@ -487,10 +487,10 @@ EPOCH_OF_SHARDS = [0, 10, 1, 11, 2, 12, 13, 14, END]
 class TestAShardWhoseWorkerDies:
     @pytest.mark.parametrize("at", [{0}, {10, 12, 14}, {2}, {0, 1, 2, 10, 11, 12, 13, 14}], ids=str)
     @pytest.mark.parametrize("cycle", [None, "no"])
-    def test_leaves_no_trace(self, cycle: str | None, at: set[int], start_method: str, tmp_path: Path) -> None:
+    def test_leaves_no_trace(self, cycle: str | None, at: set[int], tmp_path: Path) -> None:
         source = DisturbedShards((3, 5), disturbed(tmp_path, at, die_of_sigkill))
 
-        with pipeline_of((source, SHARDED | {"cycle": cycle}), way=start_method, py_worker_restarts=None) as pipe:
+        with pipeline_of((source, SHARDED | {"cycle": cycle}), way="fork", py_worker_restarts=None) as pipe:
             assert outcomes(pipe, 9) == EPOCH_OF_SHARDS
             assert outcomes(pipe, 1) == ([0] if cycle is None else [END])
 

@@ -736,9 +736,9 @@ for thread in threads:
 """
 
 
-def test_other_threads_are_no_reason_for_a_warning(start_method: str, tmp_path: Path) -> None:
+def test_other_threads_are_no_reason_for_a_warning(tmp_path: Path) -> None:
     """From Python 3.12 on, forking with threads about is one."""
-    program = Program(tmp_path, (AMONG_THREADS,), (start_method,), ("-X", "dev", "-W", "error"))
+    program = Program(tmp_path, (AMONG_THREADS,), ("fork",), ("-X", "dev", "-W", "error"))
 
     try:
         end = program.end()

@@ -124,7 +124,9 @@ DEATHS: dict[str, tuple[Callable[[], Any], int, str]] = {
 
 
 class TestAWorkerThatDies:
-    @pytest.mark.parametrize("death", DEATHS)
+    @pytest.mark.parametrize(
+        ("death", "start_method"), [*((death, "fork") for death in DEATHS), ("SIGKILL", "spawn"), ("sys.exit(3)", "spawn")]
+    )
     def test_is_an_error_that_names_it_and_its_sample(self, death: str, make: MakePipeline, start_method: str) -> None:
         die, exitcode, description = DEATHS[death]
 
@@ -198,10 +200,8 @@ class TestAWorkerThatDies:
 
         assert str(error).endswith("(idx_in_epoch 6)")
 
-    def test_is_an_error_also_when_it_is_killed_from_outside(
-        self, make: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
-        pipe = make(sleeps_from(BATCH_SIZE, tmp_path), start_method)
+    def test_is_an_error_also_when_it_is_killed_from_outside(self, make: MakePipeline, tmp_path: Path) -> None:
+        pipe = make(sleeps_from(BATCH_SIZE, tmp_path), "fork")
         assert run(pipe) == iteration(0)
         victim = int(wait_until(lambda: os.listdir(tmp_path), "a worker that sleeps")[0])
         os.kill(victim, signal.SIGKILL)
@@ -211,8 +211,8 @@ class TestAWorkerThatDies:
         assert (error.pid, error.exitcode) == (victim, -signal.SIGKILL)
         assert "of iteration 1 in epoch 0" in str(error)
 
-    def test_is_the_error_though_others_have_died_since(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(lambda info: np.int64(info.idx_in_epoch), start_method)
+    def test_is_the_error_though_others_have_died_since(self, make: MakePipeline) -> None:
+        pipe = make(lambda info: np.int64(info.idx_in_epoch), "fork")
         assert run(pipe) == iteration(0)
         first, last = reversed(workers_of(pipe))
         for pid in (first, last):
@@ -220,16 +220,16 @@ class TestAWorkerThatDies:
 
         assert run_until(WorkerDiedError, pipe, first=1).value.pid == first
 
-    def test_is_an_error_again_at_every_further_run(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(dies_at(6), start_method)
+    def test_is_an_error_again_at_every_further_run(self, make: MakePipeline) -> None:
+        pipe = make(dies_at(6), "fork")
         run_until(WorkerDiedError, pipe)
 
         for _ in range(3):
             with pytest.raises(WorkerDiedError):
                 pipe.run()
 
-    def test_leaves_a_pipeline_that_can_be_closed_at_once(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(dies_at(6), start_method)
+    def test_leaves_a_pipeline_that_can_be_closed_at_once(self, make: MakePipeline) -> None:
+        pipe = make(dies_at(6), "fork")
         pids = workers_of(started(pipe))
         run_until(WorkerDiedError, pipe)
 
@@ -238,17 +238,17 @@ class TestAWorkerThatDies:
 
         assert not any(map(is_running, pids))
 
-    def test_may_die_in_the_company_of_all_others(self, make: MakePipeline, start_method: str) -> None:
+    def test_may_die_in_the_company_of_all_others(self, make: MakePipeline) -> None:
         def source(info: SampleInfo) -> np.int64:
             os.kill(os.getpid(), signal.SIGKILL)
             return np.int64(info.idx_in_epoch)
 
-        pipe = make(source, start_method)
+        pipe = make(source, "fork")
 
         run_until(WorkerDiedError, pipe)
 
-    def test_leaves_a_batch_that_somebody_holds_as_it_was(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(dies_at(9), start_method)
+    def test_leaves_a_batch_that_somebody_holds_as_it_was(self, make: MakePipeline) -> None:
+        pipe = make(dies_at(9), "fork")
         (held,) = pipe.run()
         run_until(WorkerDiedError, pipe, first=1)
         pipe.close()
@@ -257,11 +257,9 @@ class TestAWorkerThatDies:
 
 
 class TestAnIdleWorkerThatIsKilled:
-    def test_does_not_keep_complete_batches_from_being_delivered(
-        self, make: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_does_not_keep_complete_batches_from_being_delivered(self, make: MakePipeline, tmp_path: Path) -> None:
         ahead = 3  # the pipeline's prefetch_queue_depth and the source's
-        pipe = make(counts_samples(tmp_path), start_method, workers=1)
+        pipe = make(counts_samples(tmp_path), "fork", workers=1)
         assert run(pipe) == iteration(0)
         (pid,) = workers_of(pipe)
         wait_until_idle(pid, tmp_path, (1 + ahead) * BATCH_SIZE)
@@ -273,10 +271,8 @@ class TestAnIdleWorkerThatIsKilled:
         with pytest.raises(WorkerDiedError, match=rf"\(pid {pid}\) was killed by SIGKILL .*idle"):
             pipe.run()
 
-    def test_is_an_error_or_leaves_the_work_to_the_others(
-        self, make: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
-        pipe = make(counts_samples(tmp_path), start_method, workers=2)
+    def test_is_an_error_or_leaves_the_work_to_the_others(self, make: MakePipeline, tmp_path: Path) -> None:
+        pipe = make(counts_samples(tmp_path), "fork", workers=2)
         assert run(pipe) == iteration(0)
         victim, _ = workers_of(pipe)
         wait_until_idle(victim, tmp_path, 4 * BATCH_SIZE)
@@ -306,8 +302,8 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
 
         wait_until_gone(pids)
 
-    def test_is_an_error_when_it_comes_between_two_runs(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(numbers(), start_method)
+    def test_is_an_error_when_it_comes_between_two_runs(self, make: MakePipeline) -> None:
+        pipe = make(numbers(), "fork")
         assert run(pipe) == iteration(0)
         pids = workers_of(pipe)
         forkserver = psutil.Process(pids[0]).ppid()
@@ -319,8 +315,8 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
         with pytest.raises(WorkerError):
             pipe.run()
 
-    def test_is_no_error_of_who_wants_something_of_it(self, make: MakePipeline, start_method: str) -> None:
-        pipe = started(make(numbers(), start_method))
+    def test_is_no_error_of_who_wants_something_of_it(self, make: MakePipeline) -> None:
+        pipe = started(make(numbers(), "fork"))
         workers: Any = pipe._runtime.process_pool._workers  # type: ignore[union-attr]
         pids = workers_of(pipe)
         forkserver = psutil.Process(pids[0]).ppid()
@@ -331,8 +327,8 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
         workers.start(0)
         workers.signal(1, signal.SIGTERM)
 
-    def test_leaves_a_pipeline_that_can_be_closed_at_once(self, make: MakePipeline, start_method: str) -> None:
-        pipe = make(numbers(), start_method)
+    def test_leaves_a_pipeline_that_can_be_closed_at_once(self, make: MakePipeline) -> None:
+        pipe = make(numbers(), "fork")
         forkserver = psutil.Process(workers_of(started(pipe))[0]).ppid()
         os.kill(forkserver, signal.SIGKILL)
 
@@ -344,8 +340,8 @@ class TestTheDeathOfTheProcessThatStartsWorkers:
 
 class TestClose:
     @pytest.mark.parametrize("hold", ["sleeping", "in C, with the lock of the interpreter"])
-    def test_ends_workers_that_hang(self, hold: str, make: MakePipeline, start_method: str, tmp_path: Path) -> None:
-        pipe = make(sleeps_from(BATCH_SIZE, tmp_path, with_lock=hold != "sleeping"), start_method)
+    def test_ends_workers_that_hang(self, hold: str, make: MakePipeline, tmp_path: Path) -> None:
+        pipe = make(sleeps_from(BATCH_SIZE, tmp_path, with_lock=hold != "sleeping"), "fork")
         assert run(pipe) == iteration(0)
         pids = workers_of(pipe)
         wait_until(lambda: len(os.listdir(tmp_path)) == len(pids), "workers that sleep")
@@ -357,7 +353,7 @@ class TestClose:
         assert not any(map(is_running, [forkserver, *pids]))
 
     def test_leaves_workers_the_time_to_finish_their_sample(
-        self, make: MakePipeline, start_method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, make: MakePipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert workers._GRACE_S == 0.5
         monkeypatch.setattr(workers, "_GRACE_S", AT_ONCE_S)  # the machine may be busy
@@ -369,7 +365,7 @@ class TestClose:
                 (tmp_path / f"finished {os.getpid()}").touch()
             return np.int64(info.idx_in_epoch)
 
-        pipe = make(source, start_method, workers=1)
+        pipe = make(source, "fork", workers=1)
         assert run(pipe) == iteration(0)
         (pid,) = workers_of(pipe)
         wait_until((tmp_path / f"begun {pid}").exists, "a worker that works")
@@ -378,8 +374,8 @@ class TestClose:
 
         assert (tmp_path / f"finished {pid}").exists()
 
-    def test_before_workers_have_started_ends_them(self, make: MakePipeline, start_method: str) -> None:
-        pipe = started(make(numbers(), start_method))
+    def test_before_workers_have_started_ends_them(self, make: MakePipeline) -> None:
+        pipe = started(make(numbers(), "fork"))
 
         with time_limit(AT_ONCE_S):
             pipe.close()
@@ -485,9 +481,7 @@ class TestAnExceptionInACallback:
                 pipe.run()
 
     @pytest.mark.parametrize("round_", range(3))
-    def test_is_that_of_the_first_sample_where_several_raise(
-        self, round_: int, make: MakePipeline, start_method: str, tmp_path: Path
-    ) -> None:
+    def test_is_that_of_the_first_sample_where_several_raise(self, round_: int, make: MakePipeline, tmp_path: Path) -> None:
         def source(info: SampleInfo) -> np.int64:
             if info.idx_in_batch == 3:
                 (tmp_path / "3").touch()
@@ -498,7 +492,7 @@ class TestAnExceptionInACallback:
                 raise ValueError(1)
             return np.int64(info.idx_in_epoch)
 
-        error = run_until(ValueError, make(source, start_method, workers=2)).value
+        error = run_until(ValueError, make(source, "fork", workers=2)).value
 
         assert error.args == (1,)
 

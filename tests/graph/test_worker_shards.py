@@ -439,8 +439,8 @@ def resumed(source: Any, checkpoint: bytes, count: int, options: dict[str, Any])
         return outcomes(pipe, count)
 
 
-@pytest.mark.parametrize("cycle", [None, "no", "quiet"])
-def test_checkpoint_at_every_position(cycle: str | None) -> None:
+@pytest.mark.parametrize(("cycle", "step"), [(None, 1), ("no", 3), ("quiet", 3)])
+def test_checkpoint_at_every_position(cycle: str | None, step: int) -> None:
     lengths = (2, 0, 4)
     total = 2 * (len(merged(lengths)) + 1)
 
@@ -451,8 +451,8 @@ def test_checkpoint_at_every_position(cycle: str | None) -> None:
             checkpoints.append(pipe.checkpoint())
         seen += outcomes(pipe, 4)
 
-    for position, checkpoint in enumerate(checkpoints):
-        assert resumed(Shards(lengths), checkpoint, 4, {"cycle": cycle}) == seen[position : position + 4]
+    for position in range(0, len(checkpoints), step):
+        assert resumed(Shards(lengths), checkpoints[position], 4, {"cycle": cycle}) == seen[position : position + 4]
 
 
 def test_checkpoint_where_the_end_has_been_seen_and_no_reset() -> None:

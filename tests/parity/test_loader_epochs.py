@@ -156,10 +156,12 @@ def test_warnings_when_more_comes_than_the_length_has_promised(options: Any, ask
 
 
 @pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize("end", [0, 1, 5, 6, 7, 11, 12])
-def test_each_worker_drops_the_last_batch_of_its_own(end: int, drop_last: bool, workers: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("workers", "end"), [*itertools.product(["none", "two"], [0, 1, 5, 6, 7, 11, 12]), ("kept", 0), ("kept", 7)]
+)
+def test_each_worker_drops_the_last_batch_of_its_own(workers: str, end: int, drop_last: bool) -> None:
     def program(kind: Any) -> Any:
-        loader = kind(Counted(end), batch_size=3, drop_last=drop_last, **workers)
+        loader = kind(Counted(end), batch_size=3, drop_last=drop_last, **WORKERS[workers])
         return [numbers(loader) for _ in range(2)]
 
     assert_same_with_both(program)
@@ -242,12 +244,12 @@ class Failing:
 ERRORS = [KeyError("colour"), ValueError("not a number"), OSError(2, "no such file"), IndexError(), RuntimeError("a\nb")]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, None])
+@pytest.mark.parametrize(("workers", "batch_size"), [*itertools.product(["none", "two"], [1, 3, None]), ("kept", 3)])
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_errors_of_a_dataset_come_at_their_turn_and_the_others_behind_them(
-    error: Exception, batch_size: Any, workers: dict[str, Any]
+    error: Exception, batch_size: Any, workers: str
 ) -> None:
-    assert_same_with_both(lambda kind: events(iter(kind(Failing(error), batch_size=batch_size, **workers)), 8))
+    assert_same_with_both(lambda kind: events(iter(kind(Failing(error), batch_size=batch_size, **WORKERS[workers])), 8))
 
 
 def test_an_error_of_a_users_class_is_what_it_was() -> None:

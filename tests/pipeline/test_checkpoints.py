@@ -61,7 +61,7 @@ def take(pipe: Pipeline, count: int) -> list[Any]:
 @pytest.mark.parametrize("way", ["serial", "fork"])
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_position_is_gone_on_from(name: str, way: str) -> None:
-    for position in range(9):
+    for position in (0, 1, 4, 8) if way == "fork" else range(9):  # starting workers takes its time
         with closing(pipeline_of(name, way)) as pipe:
             take(pipe, position)
             checkpoint = pipe.checkpoint()

@@ -223,39 +223,53 @@ def test_a_spawned_worker_of_a_loader_imports_nothing_of_the_main_process() -> N
     assert for_fetching & HEAVY == set()
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        "import dali_like; dali_like.fn.resize",
-        "import dali_like; dali_like.fn.decoders.image",
-        "from dali_like import fn; fn.random.uniform",
-        "import dali_like.fn as fn; fn.resize",
-        "from dali_like.fn import resize",
-        "from dali_like.fn.decoders import image",
-        "from dali_like.fn import *; resize",
-        "from dali_like import *; ops.Resize",
-        "from dali_like.ops import *; Resize; random.Uniform",
-        "import dali_like.ops.reductions; dali_like.ops.reductions.Mean",
-        "import pickle; from dali_like import fn; assert pickle.loads(pickle.dumps(fn.resize)) is fn.resize",
-        "from dali_like import fn; assert 'resize' in dir(fn)",
-        "from dali_like import fn; assert 'resize' in fn.__all__",
-        "import dali_like; assert 'Pipeline' in dir(dali_like)",
-        "import dali_like.backend; dali_like.backend.TensorListGPU",
-        "import dali_like; dali_like.backend_impl.TensorListGPU",
-        "from dali_like import data; data.ImageFolder; data.transforms.Resize",
-        "import dali_like.data; dali_like.data.samplers.RandomSampler",
-        "from dali_like.data import *; DataLoader; get_worker_info",
-        "from dali_like import plugin; plugin.LastBatchPolicy; plugin.base_iterator.BaseIterator",
-        "import dali_like.data; assert 'DataLoader' in dir(dali_like.data)",
-        "import dali_like as dali; dali.pipeline.Pipeline; dali.pipeline.pipeline_def",
-        "import dali_like as dali; dali.backend.TensorCPU; dali.data_node.DataNode; dali.external_source.external_source",
-        "import dali_like as dali; dali.math.sqrt; dali.pickling.pickle_by_value; dali.types.FLOAT",
-        "import dali_like as dali; dali.tensors.TensorListCPU; dali.plugin.base_iterator; dali.remote.RemoteFiles",
-        "import dali_like as dali; dali.ops.ExternalSource; dali.fn.external_source; dali.errors.DaliLikeError",
-    ],
-)
-def test_operators_are_there_when_they_are_asked_for(use: str) -> None:
-    assert run_python(use) == ""
+#: Programs in which each name must be there, whatever else has been imported.
+USES = [
+    "import dali_like; dali_like.fn.resize",
+    "import dali_like; dali_like.fn.decoders.image",
+    "from dali_like import fn; fn.random.uniform",
+    "import dali_like.fn as fn; fn.resize",
+    "from dali_like.fn import resize",
+    "from dali_like.fn.decoders import image",
+    "from dali_like.fn import *; resize",
+    "from dali_like import *; ops.Resize",
+    "from dali_like.ops import *; Resize; random.Uniform",
+    "import dali_like.ops.reductions; dali_like.ops.reductions.Mean",
+    "import pickle; from dali_like import fn; assert pickle.loads(pickle.dumps(fn.resize)) is fn.resize",
+    "from dali_like import fn; assert 'resize' in dir(fn)",
+    "from dali_like import fn; assert 'resize' in fn.__all__",
+    "import dali_like; assert 'Pipeline' in dir(dali_like)",
+    "import dali_like.backend; dali_like.backend.TensorListGPU",
+    "import dali_like; dali_like.backend_impl.TensorListGPU",
+    "from dali_like import data; data.ImageFolder; data.transforms.Resize",
+    "import dali_like.data; dali_like.data.samplers.RandomSampler",
+    "from dali_like.data import *; DataLoader; get_worker_info",
+    "from dali_like import plugin; plugin.LastBatchPolicy; plugin.base_iterator.BaseIterator",
+    "import dali_like.data; assert 'DataLoader' in dir(dali_like.data)",
+    "import dali_like as dali; dali.pipeline.Pipeline; dali.pipeline.pipeline_def",
+    "import dali_like as dali; dali.backend.TensorCPU; dali.data_node.DataNode; dali.external_source.external_source",
+    "import dali_like as dali; dali.math.sqrt; dali.pickling.pickle_by_value; dali.types.FLOAT",
+    "import dali_like as dali; dali.tensors.TensorListCPU; dali.plugin.base_iterator; dali.remote.RemoteFiles",
+    "import dali_like as dali; dali.ops.ExternalSource; dali.fn.external_source; dali.errors.DaliLikeError",
+]
+#: Executes programs, each in a fork of an interpreter that has imported NumPy and nothing of this library.
+EXECUTING = """
+import os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # Python 3.12 warns of forks of processes with several threads
+import numpy
+for use in {uses!r}:
+    if (pid := os.fork()) == 0:
+        try:
+            exec(use, {{"__name__": "__main__"}})
+        except BaseException as error:
+            print(f"{{use}}: {{error!r}}", flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+"""
+
+
+def test_operators_are_there_when_they_are_asked_for() -> None:
+    assert run_python(EXECUTING.format(uses=USES)) == ""
 
 
 def test_help_shows_operators() -> None:

@@ -23,7 +23,7 @@ from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTE
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
 from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
-from dali_like.engine.worker.replacing import Replacer
+from dali_like.engine.worker.replacing import replace
 from dali_like.engine.worker.requests import answer
 from dali_like.engine.worker.source import LastBatch, Source, SourceType, as_columns, is_on_gpu, split_outputs
 from dali_like.engine.worker.task import NoMemoryError, Region, RegionFullError, SlotView, Task
@@ -33,6 +33,9 @@ from dali_like.types import BatchInfo, CallContext, SampleInfo, current_call
 #: and many more only while the user holds many batches.
 _MAX_VIEWS = 256
 _MAX_KEYS = 1 << 17
+
+#: With ``on_error="skip"``, at most this many following indices are tried.
+_MAX_SKIPPED = 1000
 
 #: Raised for arrays that are not contiguous, when `mmap` is to copy them.
 _NOT_CONTIGUOUS = (ValueError, BufferError)
@@ -70,7 +73,6 @@ class TaskRunner:
         self._headers: dict[int, NDArray[np.int64]] = {}
         self._views: dict[int, SlotView] = {}
         self._loop = EventLoop()
-        self._replacer = Replacer(cell, self._loop)
         self.unnoted: Meter | None = None
         self.error: Exception | None = None
         self.unplaced: Any = None
@@ -183,7 +185,7 @@ class TaskRunner:
         except Exception as error:
             if source.on_error == "raise":
                 raise
-            self._replacer.replace(info, error, source, task.callback, functools.partial(self._put_batch, task))
+            self._replace(task, info, error, functools.partial(self._put_batch, task))
 
     def _take_item(self, task: Task, info: BatchInfo) -> Any:
         """Return a batch of a stream that takes its state from requests, after writing the reported state."""
@@ -237,7 +239,7 @@ class TaskRunner:
         except Exception as error:
             if source.on_error == "raise":
                 raise
-            self._replace(task, cell[0], error)
+            self._replace_sample(task, cell[0], error)
             return int(cell[0]) + 1
         return i
 
@@ -352,16 +354,46 @@ class TaskRunner:
             self._cell[0] = i
             if is_last(error):
                 raise error
-            self._replace(task, i, error)
+            self._replace_sample(task, i, error)
 
-    def _replace(self, task: Task, i: int, error: Exception) -> None:
-        """Replace a sample that could not be computed.
+    def _replace_sample(self, task: Task, i: int, error: Exception) -> None:
+        info = SampleInfo(task.first + i, i, task.iteration, task.epoch)
+        self._replace(task, info, error, functools.partial(self._put, task, i))
+
+    def _replace(
+        self, task: Task, info: SampleInfo | BatchInfo, error: Exception, put: Callable[[Any, Source], None]
+    ) -> None:
+        """Replace a failed sample or batch: by the result of `on_error`, or by that of the next index that succeeds.
+
+        Args:
+            info: of the failed sample or batch.
+            error: why it failed.
+            put: writes a sample or batch to that place. Its errors name the source that it is given.
 
         Raises:
-            Exception: see `Replacer.replace`.
+            Exception: see `replace`.
         """
-        info = SampleInfo(task.first + i, i, task.iteration, task.epoch)
-        self._replacer.replace(info, error, task.source, task.callback, functools.partial(self._put, task, i))
+        source, index_name, index = task.source, info._fields[0], info[0]
+        kind = "batch" if isinstance(info, BatchInfo) else "sample"
+        stand_in = source._replace(name=f"on_error of {source.name}")
+
+        def put_result(on_error: Callable[[Any, Exception], Any]) -> None:
+            put(self.call(on_error, info, error), stand_in)
+
+        def put_other(other: int) -> None:
+            put(task.callback(info._replace(**{index_name: other})), source)
+
+        replace(
+            functools.partial(put_result, source.on_error) if callable(source.on_error) else source.on_error,
+            error,
+            f"{source.name}: the {kind} of {index_name} {index}",
+            self._cell,
+            function=stand_in.name,
+            others=(
+                (f"that of {index_name} {other}", functools.partial(put_other, other))
+                for other in range(index + 1, index + 1 + _MAX_SKIPPED)
+            ),
+        )
 
     def _put(self, task: Task, i: int, sample: Any, source: Source) -> None:
         """Write a sample of any accepted form."""

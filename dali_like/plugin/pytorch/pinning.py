@@ -49,7 +49,6 @@ class TorchPinning:
     """Locks pages through PyTorch; see `dali_like.device.interface.Pinning`."""
 
     def register(self, address: int, nbytes: int) -> None:
-        """See `Pinning.register`."""
         try:
             status = int(torch.cuda.cudart().cudaHostRegister(address, nbytes, _PORTABLE))
         except Exception as error:
@@ -59,7 +58,6 @@ class TorchPinning:
             raise DeviceError(f"cudaHostRegister failed with CUDA error {status}")
 
     def unregister(self, address: int) -> None:
-        """See `Pinning.unregister`."""
         try:
             if int(torch.cuda.cudart().cudaHostUnregister(address)) != _SUCCESS:
                 _forget_error()

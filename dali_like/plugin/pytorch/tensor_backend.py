@@ -15,7 +15,7 @@ from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.collate import default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from dali_like.data.array_backends import PYTHON_AND_NUMPY, UNRECORDED, numpy_seed
+from dali_like.data.array_backends import PYTHON_AND_NUMPY, UNRECORDED, ArrayBackend, numpy_seed
 from dali_like.data.collate import function_for
 from dali_like.data.sample_schema import Leaf
 from dali_like.engine.worker.info import WorkerInfo, set_worker_info
@@ -58,8 +58,8 @@ _PRIVATE_FUNCTIONS = {
 _SEED_BYTES = 8
 
 
-class TorchBackend:
-    """PyTorch's tensors and generators; see `dali_like.data.array_backends.ArrayBackend`."""
+class TorchBackend(ArrayBackend):
+    """PyTorch's tensors and generators."""
 
     @property
     def reducers(self) -> Reducers:
@@ -67,7 +67,6 @@ class TorchBackend:
         return _REDUCERS
 
     def is_default(self, collate_fn: Any) -> bool:
-        """See `ArrayBackend.is_default`."""
         return collate_fn is torch_data.default_collate
 
     def is_collated_specially(self, value: Any) -> bool:
@@ -125,7 +124,6 @@ class TorchBackend:
         return (*PYTHON_AND_NUMPY, generator.manual_seed if is_unchanged else _seeder_keeping_initial_seed(generator))
 
     def has_accelerator(self) -> bool:
-        """See `ArrayBackend.has_accelerator`."""
         return bool(torch.accelerator.is_available())
 
     def pinning(self) -> Pinning | None:

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import functools
 import gc
+import itertools
 import logging
 import os
 import re
@@ -897,7 +898,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Program]]:
         program.finish()
 
 
-@pytest.mark.parametrize("end", ["close", "drop", "cycle", "leave"])
+@pytest.mark.parametrize(
+    ("way", "end"),
+    [*itertools.product(["serial", "fork"], ["close", "drop", "cycle", "leave"]), ("spawn", "leave"), ("thread", "leave")],
+)
 def test_the_end_is_silent(end: str, way: str, start: Callable[..., Program]) -> None:
     strict = ("-X", "dev", "-W", "error", "-W", "ignore::DeprecationWarning")
 

@@ -196,7 +196,7 @@ def test_batches_that_are_held_stay_as_they_were(way: str, make: MakePipeline) -
 # Sizes
 
 
-@pytest.mark.parametrize("sizes", [(50_000_000, 1), (1, 50_000_000), (10, 1 << 20), (3 << 20, 1)])
+@pytest.mark.parametrize("sizes", [(24 << 20, 1), (1, 24 << 20), (10, 1 << 20), (3 << 20, 1)])
 @pytest.mark.parametrize("way", ["serial", "fork"])
 def test_large_objects_among_small_ones(sizes: tuple[int, int], way: str, make: MakePipeline) -> None:
     def value(i: int) -> bytes:
