@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -256,12 +256,12 @@ class Arguments:
             return depth["cpu_size"], depth["gpu_size"]
         return (FIRST_DEPTH, FIRST_DEPTH) if isinstance(depth, str) else (depth, depth)
 
-    def for_sources(self, externals: Iterable[ExternalSource], *, cuda_in_use: bool = False) -> Arguments:
+    def for_sources(self, externals: Iterable[ExternalSource], *, cuda_in_use: Callable[[], bool] = bool) -> Arguments:
         """Return the arguments with the defaults for some sources: programs with readers rarely choose workers.
 
         Args:
             externals: the sources of the pipeline.
-            cuda_in_use: whether this process has initialized CUDA, so that it cannot fork workers.
+            cuda_in_use: returns whether this process has initialized CUDA, so that it cannot fork workers.
         """
         parallel = [external for external in externals if external.parallel]
         readers = [external for external in parallel if external.reader is not None]
@@ -269,7 +269,7 @@ class Arguments:
         if isinstance(workers, DefaultInt):
             workers = (self.num_threads or len(os.sched_getaffinity(0))) if readers else int(workers)
         if isinstance(method, DefaultText):
-            method = "spawn" if readers == parallel != [] and cuda_in_use else str(method)
+            method = "spawn" if readers == parallel != [] and cuda_in_use() else str(method)
         return replace(self, py_num_workers=workers, py_start_method=method)
 
     @property

@@ -489,8 +489,8 @@ class Pipeline:
         with self._call:
             self._check_open()
             self._meter.pause()
-            runtime, executor = self._runtime, self._executor
-            if runtime is not None and executor is not None and (executor.ended or not runtime.is_endless):
+            executor = self._executor
+            if executor is not None and (executor.ended or not self._is_endless):
                 executor.reset()
                 self._schedule.clear()
 
@@ -936,6 +936,12 @@ class Pipeline:
                 f"{known}"
             )
         return metas[name]
+
+    @property
+    def _is_endless(self) -> bool:
+        """Whether all sources are readers, which go on behind an epoch."""
+        runtime = self._runtime
+        return runtime is not None and runtime.is_endless
 
     def _is_reader(self, name: str) -> bool:
         """Return whether a source of that name is a reader."""

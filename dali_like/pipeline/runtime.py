@@ -81,7 +81,7 @@ class Runtime:
 
     def __init__(self, graph: Graph, arguments: Arguments, entropy: int, checkpoint: Checkpoint | None = None) -> None:
         check_runnable(graph, arguments)
-        arguments = arguments.for_sources((node.external for node in graph.sources), cuda_in_use=cuda_is_initialized())
+        arguments = arguments.for_sources((node.external for node in graph.sources), cuda_in_use=cuda_is_initialized)
         self.graph = graph
         self.arguments = arguments
         self.serving = assign_pools(graph.sources)

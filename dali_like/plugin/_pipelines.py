@@ -52,6 +52,11 @@ class Pipelines:
         """Number of samples in the full batches of all pipelines."""
         return len(self._pipelines) * self.batch_size
 
+    @property
+    def are_endless(self) -> bool:
+        """Whether all sources of all pipelines are readers, which go on behind an epoch."""
+        return all(pipe._is_endless for pipe in self._pipelines)
+
     def build(self) -> None:
         """Build the pipelines. All workers are forked before any pipeline uses CUDA or threads."""
         for pipe in self._pipelines:

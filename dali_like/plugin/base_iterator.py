@@ -214,7 +214,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             self._began_within = not self._has_reader
             if must_drop:
                 self._pipelines.drop()
-            if self._has_reader:
+            if self._has_reader and not self._pipelines.are_endless:
                 self._pipelines.reset()  # begins the next epoch of other sources
         elif self._has_reader:
             if self._ended:  # another source has ended the epoch

@@ -21,7 +21,7 @@ KNOWN_EXTENSIONS = (
     *("*.flac", "*.ogg", "*.wav"),
 )
 #: A line of a file list. Only the label at its end separates it from the name, which may contain spaces.
-_LISTED = re.compile(r"\s*(\S.*?)\s+(\d+)\s*")
+_LISTED = re.compile(r"(.*?\S)\s+(\d+)\s*")
 
 
 @reader(path="readers.file")

@@ -148,26 +148,37 @@ class StoredFiles:
         self, path: str, start: int, stop: int | None, empty: Callable[[int], NDArray[np.uint8]] | None
     ) -> NDArray[np.uint8]:
         with _errors_of(path):
-            whole = not start and stop is None
-            file = _OpenFile(path) if whole else self._open.file(path)
-            size = os.fstat(file.descriptor).st_size
-            stop = size if stop is None else stop
-            if stop > size:
-                raise _truncated(path, stop, size)
-            data = np.empty(stop - start, np.uint8) if empty is None else empty(stop - start)
-            done = 0
-            while done < len(data):
-                count = os.preadv(file.descriptor, [data[done:].data], start + done)
-                if not count:
-                    raise _truncated(path, stop, start + done)
-                done += count
-            return data
+            if start or stop is not None:
+                file = self._open.file(path)  # the reference keeps it open
+                return _read_open(file.descriptor, path, start, stop, empty)
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return _read_open(descriptor, path, start, stop, empty)
+            finally:
+                os.close(descriptor)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_open": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _open=_OpenFiles())
+
+
+def _read_open(
+    descriptor: int, path: str, start: int, stop: int | None, empty: Callable[[int], NDArray[np.uint8]] | None
+) -> NDArray[np.uint8]:
+    size = os.fstat(descriptor).st_size
+    stop = size if stop is None else stop
+    if stop > size:
+        raise _truncated(path, stop, size)
+    data = np.empty(stop - start, np.uint8) if empty is None else empty(stop - start)
+    done = 0
+    while done < len(data):
+        count = os.preadv(descriptor, [data[done:].data], start + done)
+        if not count:
+            raise _truncated(path, stop, start + done)
+        done += count
+    return data
 
 
 class _OpenFile:

@@ -44,7 +44,7 @@ def test_operators_behind_it(root: Path, way: str) -> None:
         assert [bytes(data.at(i)) for i in range(3)] == [b"cat", b"dog", b"dog"]
         assert [labels.at(i).item() for i in range(3)] == [2, 3, 3]
         assert set(pipe.operator_places.values()) == {"threads" if way == "serial" else "workers"}
-        assert len(pipe.py_worker_pids) == (2 if way in ("fork", "spawn") else 0)
+        assert pipe.statistics().settings.num_workers == (0 if way == "serial" else 2)
     finally:
         pipe.close()
 
