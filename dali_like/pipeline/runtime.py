@@ -21,14 +21,14 @@ from dali_like.device.nvml import bound_to, cpus_near
 from dali_like.engine.backends.pools import make_pool
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import enough_descriptors
-from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.base import InlinePool, Pool
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.settings import AUTO
 from dali_like.engine.pool.tuner import Tuner
-from dali_like.engine.pool.workers import WorkerOptions
+from dali_like.engine.pool.workers import PROCESS_METHODS, WorkerOptions
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
@@ -109,7 +109,9 @@ class Runtime:
         self._add_states()
         parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
-            self.space = SharedSpace.create(arguments.max_held_bytes)
+            self.space = SharedSpace.create(
+                arguments.max_held_bytes, for_processes=bool(parallel) and arguments.py_start_method in PROCESS_METHODS
+            )
             if parallel:
                 self.process_pool = self._start_pool(parallel)
 
@@ -148,7 +150,7 @@ class Runtime:
                 graph=self.graph,
                 place=functools.partial(place, self.graph, self.arguments, self._entropy),
                 buffers=self._buffers,
-                num_threads=self.arguments.num_threads or len(os.sched_getaffinity(0)),
+                num_threads=self.arguments.num_threads or allowed_cpus(),
                 capacity=self._batch_size,
                 layouts=_layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
                 copier=copier,

@@ -14,7 +14,13 @@ from pathlib import Path
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import available_bytes, cpu_quota, processes_left
+from dali_like.engine.memory.limits import (
+    allowed_cpus,
+    available_bytes,
+    cpu_quota,
+    memory_bytes,
+    processes_left,
+)
 from dali_like.engine.memory.protocol import PAGE_BYTES
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.pipes import pipe_bytes
@@ -40,7 +46,7 @@ def system() -> Finding:
 
 def cpus(root: Path = _ROOT) -> Finding:
     """Count the processors that workers can use."""
-    allowed, total, quota = len(os.sched_getaffinity(0)), os.cpu_count(), cpu_quota(root)
+    allowed, total, quota = allowed_cpus(), os.cpu_count(), cpu_quota(root)
     found = f"{allowed} of {total} by affinity"
     if quota is None:
         return ok("processors", f"{found}, no quota")
@@ -57,7 +63,7 @@ def cpus(root: Path = _ROOT) -> Finding:
 
 def memory(root: Path = _ROOT) -> Finding:
     """Check how much memory is available for batches."""
-    available, total = available_bytes(root), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available, total = available_bytes(root), memory_bytes()
     found = f"{_gib(available)} available of {_gib(total)}; batches use at most half of it, unless max_held_bytes is set"
     if available < _MIN_MEMORY_BYTES:
         return warning(
@@ -79,7 +85,7 @@ def shared_memory_folder(root: Path = _ROOT) -> Finding:
 def open_files() -> Finding:
     """Check the limit of open file descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    workers = len(os.sched_getaffinity(0))
+    workers = allowed_cpus()
     needed = _FILES + _FILES_PER_WORKER * workers + _FILES_OF_PROGRAM
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return ok("open files", f"up to {_count(soft)}")
@@ -93,7 +99,7 @@ def open_files() -> Finding:
 def processes(root: Path = _ROOT) -> Finding:
     """Check the limits of processes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    left, workers = processes_left(root), len(os.sched_getaffinity(0))
+    left, workers = processes_left(root), allowed_cpus()
     if left is not None and left <= workers:
         return warning(
             "processes",

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 
-from dali_like.engine.backends.processes import ProcessWorkers
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import check_platform
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
+
+if sys.platform == "linux":
+    from dali_like.engine.backends.processes import ProcessWorkers
 
 #: Tasks of a batch for each Ray actor. A call of an actor costs a millisecond of CPU time on both sides, a task of a process
 #: some microseconds.
@@ -32,8 +36,10 @@ def make_pool(
     Raises:
         PicklingError: a source cannot be pickled.
         OutOfMemoryError: there is no address space for the slots.
+        UnsupportedSystemError: the system cannot run such workers.
         MissingExtraError, ArgumentError, WorkerStartError: Ray is not installed, or its cluster has no room.
     """
+    check_platform(options.start_method)
     make = functools.partial(WorkerPool, sources, capacity, space, options, start_message=start_message, tuner=tuner)
     if options.start_method == "ray":
         return _make_ray_pool(make, options)
