@@ -18,17 +18,16 @@ from dali_like.common.notices import warn
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.device.nvml import bound_to, cpus_near
-from dali_like.engine.backends.pools import make_pool
+from dali_like.engine.backends.pools import make_pool, make_space
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.memory.slot_layout import OutputSchema
-from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.base import InlinePool, Pool
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.settings import AUTO
 from dali_like.engine.pool.tuner import Tuner
-from dali_like.engine.pool.workers import PROCESS_METHODS, WorkerOptions
+from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
 from dali_like.engine.worker.streams import StatefulCallable, Stream
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, CheckpointError, CudaForkError, InputNameError
@@ -109,9 +108,7 @@ class Runtime:
         self._add_states()
         parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
-            self.space = SharedSpace.create(
-                arguments.max_held_bytes, for_processes=bool(parallel) and arguments.py_start_method in PROCESS_METHODS
-            )
+            self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
 

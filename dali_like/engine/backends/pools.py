@@ -21,6 +21,20 @@ if sys.platform == "linux":
 #: some microseconds.
 _TASKS_PER_ACTOR = 1
 
+#: Start methods whose workers are processes that map the shared space.
+_PROCESSES = ("fork", "spawn")
+
+
+def make_space(start_method: str | None, limit_bytes: int | None) -> SharedSpace:
+    """Create the shared space for a pool, or with None for sources without workers. See `SharedSpace.create`.
+
+    Raises:
+        UnsupportedSystemError: the system cannot run such workers.
+    """
+    if start_method is not None:
+        check_platform(start_method)
+    return SharedSpace.create(limit_bytes, for_processes=start_method in _PROCESSES)
+
 
 def make_pool(
     sources: Sequence[tuple[Source, Sequence[OutputSchema]]],
@@ -36,10 +50,9 @@ def make_pool(
     Raises:
         PicklingError: a source cannot be pickled.
         OutOfMemoryError: there is no address space for the slots.
-        UnsupportedSystemError: the system cannot run such workers.
+        UnsupportedSystemError: the system refuses a call that the workers need.
         MissingExtraError, ArgumentError, WorkerStartError: Ray is not installed, or its cluster has no room.
     """
-    check_platform(options.start_method)
     make = functools.partial(WorkerPool, sources, capacity, space, options, start_message=start_message, tuner=tuner)
     if options.start_method == "ray":
         return _make_ray_pool(make, options)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import mmap
 import os
 import threading
 import weakref
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import address_space_limit, available_bytes, memory_bytes
 from dali_like.engine.memory.protocol import align
-from dali_like.engine.memory.system_calls import anonymous_file, free_pages, put_memory_behind, seal
+from dali_like.engine.memory.system_calls import anonymous_file, free_pages, map_memory, put_memory_behind, seal
 from dali_like.errors import OutOfMemoryError, UnsupportedSystemError
 
 #: Address space for each byte of the machine's memory. It suffices for slots with a small touched part, and for a hundred
@@ -81,7 +80,8 @@ class SharedSpace:
     """The address space that a pipeline and its workers share.
 
     Attributes:
-        fd: descriptor of the file; closed if there is none.
+        has_file: whether there is a file, and not only a mapping of this process.
+        fd: descriptor of the file.
         size: address space, in bytes.
         limit_bytes: maximum memory behind it.
         map: the mapping.
@@ -94,10 +94,10 @@ class SharedSpace:
 
     def __init__(self, fd: Descriptor, size: int, limit_bytes: int) -> None:
         self.fd = fd
-        self._has_file = fd.fileno() >= 0
+        self.has_file = fd.fileno() >= 0
         self.size = size
         self.limit_bytes = limit_bytes
-        self.map = mmap.mmap(fd.fileno(), size)
+        self.map = map_memory(fd.fileno(), size)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
         self.address: int = self.bytes.__array_interface__["data"][0]
         self.observer: Observer | None = None
@@ -149,7 +149,7 @@ class SharedSpace:
                     has_collected = True
                     gc.collect()  # closed pipelines may be uncollected garbage that holds address space
                     continue
-                if limit is None or size <= _LEAST_SPACE_BYTES:
+                if (limit is None and fd.fileno() >= 0) or size <= _LEAST_SPACE_BYTES:
                     raise OutOfMemoryError(
                         f"cannot map {size >> 20} MiB of address space for shared memory: other pipelines use it, or "
                         "`ulimit -v` limits it; drop the batches of other pipelines, or raise `ulimit -v`"
@@ -162,7 +162,7 @@ class SharedSpace:
     @property
     def used_bytes(self) -> int:
         """The memory behind the space, in bytes."""
-        if not self._has_file:
+        if not self.has_file:
             return sum(list(self._committed.values()))
         return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
 
@@ -241,7 +241,7 @@ class SharedSpace:
             OutOfMemoryError: the limit of the space, of the machine or of a control group would be exceeded.
         """
         self.check(nbytes)
-        if not self._has_file:
+        if not self.has_file:
             self._committed[offset] = nbytes
             return
         try:

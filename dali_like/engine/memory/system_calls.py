@@ -21,6 +21,8 @@ _REFUSALS = frozenset({errno.ENOSYS, errno.EPERM, errno.EACCES, errno.EINVAL, er
 SHARED_MEMORY_FOLDER = "/dev/shm"
 #: Size of a write, where `posix_fallocate` is refused.
 _WRITE_BYTES = 1 << 20
+#: See mmap(2). Python 3.11 does not have it.
+_MAP_NORESERVE = 0x4000
 _MADV_REMOVE: int | None = getattr(mmap, "MADV_REMOVE", None)
 
 USE_THREADS = 'use py_start_method="thread" (multiprocessing_context="thread" of a DataLoader)'
@@ -123,6 +125,13 @@ def _unlinked_file(name: str, refusal: Exception) -> int:
         ) from error
     os.unlink(path)
     return fd
+
+
+def map_memory(fd: int, nbytes: int) -> mmap.mmap:
+    """Map a file, or with the number -1 anonymous memory. Memory is taken only for touched pages."""
+    if fd < 0 and sys.platform == "linux":  # without a flag, the kernel would count all of it
+        return mmap.mmap(fd, nbytes, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _MAP_NORESERVE)
+    return mmap.mmap(fd, nbytes)
 
 
 def seal(fd: int, *names: str) -> None:

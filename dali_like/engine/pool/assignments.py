@@ -34,14 +34,9 @@ class Assignments:
         """Note that a task is about to be written into the pipe of a worker."""
         self._given[worker].append((ticket, task))
 
-    def remove(self, worker: int, ticket: int, task: int) -> None:
-        """Note that a task has been read back from the pipe of a worker."""
-        self._given[worker].remove((ticket, task))
-
-    def clear(self) -> None:
-        """Note that all tasks in the pipes have been read back, and no worker has any."""
-        for given in self._given:
-            given.clear()
+    def forget(self, worker: int) -> None:
+        """Note that a worker has ended, and that the tasks in its pipe have been read back."""
+        self._given[worker].clear()
 
     def choose(self) -> int:
         """Return the running worker with the fewest open tasks; the first worker if none is running."""

@@ -92,7 +92,7 @@ class Dispatcher:
         self.num_completed = 0
 
         # Ray's dispatcher has one thread, which reads records without losing any.
-        are_read = options.start_method != "ray" and not can_splice()
+        are_read = options.start_method != "ray" and not (space.has_file and can_splice())
         own = any(assembler.source.in_order for assembler in assemblers)
         self.pipes = Pipes(options.num_workers, own=own, are_read=are_read)
         self._assignments: Assignments | None = None
@@ -368,9 +368,10 @@ class Dispatcher:
 
     def take_back(self, worker: int) -> None:
         """Post or queue the tasks again that are in the pipe of a worker that has ended."""
-        for ticket, _, task in self.pipes.take_back(worker):
-            if self._assignments is not None:
-                self._assignments.remove(worker, ticket, task)
+        untaken = self.pipes.take_back(worker)
+        if self._assignments is not None:
+            self._assignments.forget(worker)
+        for ticket, _, task in untaken:
             batch = self.batch_of(ticket, task)
             if batch is not None:
                 self.post_in_turn(UnfinishedTask(batch, task, 0))
@@ -427,7 +428,8 @@ class Dispatcher:
         for ticket, _, task in self.pipes.take_back_all():
             self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
         if self._assignments is not None:
-            self._assignments.clear()
+            for worker in range(self._num_workers):
+                self._assignments.forget(worker)
 
     def describe(self, unfinished: UnfinishedTask) -> str:
         """Describe an unfinished task for messages: the source, and the sample."""

@@ -15,9 +15,6 @@ from dali_like.engine.memory.descriptors import Alarm, Descriptor
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 
-#: The start methods whose workers are processes that map the shared space.
-PROCESS_METHODS = frozenset({"fork", "spawn"})
-
 #: In place of a worker: the forkserver has ended, and all workers with it.
 FORKSERVER = -1
 
