@@ -128,8 +128,8 @@ def test_an_error_names_the_call_its_purpose_and_the_remedy(tmp_path: Path) -> N
         == [
             [
                 errno.EPERM,
-                "the system refuses socketpair(SOCK_SEQPACKET) (EPERM, errno 1), and worker processes need it to talk to the "
-                f"process that starts them; {remedy}",
+                "the system refuses socketpair(SOCK_SEQPACKET) (EPERM, errno 1), and worker processes need it to talk "
+                f"to the process that starts them; {remedy}",
             ]
         ]
         * 2
@@ -150,8 +150,8 @@ def test_an_error_names_the_call_its_purpose_and_the_remedy(tmp_path: Path) -> N
         == [
             [
                 errno.ENOSYS,
-                "the system refuses pidfd_open (ENOSYS, errno 38), and worker processes need it to learn of each other's end; "
-                f"{remedy}",
+                "the system refuses pidfd_open (ENOSYS, errno 38), and worker processes need it to learn of "
+                f"each other's end; {remedy}",
             ]
         ]
         * 2
@@ -202,6 +202,22 @@ def test_killed_workers_lose_no_task_and_repeat_only_their_own(seed: int) -> Non
     assert len(calls) - 128 <= task_size * pool.num_restarts
     pool.play_on()
     assert pool.is_settled
+    pool.close()
+
+
+@pytest.mark.usefixtures("no_splice")
+def test_tasks_of_a_slow_worker_go_to_idle_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = PlayedPool(lambda: [numbers([])], 16, num_workers=2)
+    batch = pool.begin(0, 16)
+    slow = pool.workers.running[0]
+    slow.step()
+    assert slow.has_read
+    with monkeypatch.context() as context:
+        context.setattr(slow, "step", lambda: False)
+
+        pool.play_until(lambda: batch.open_tasks.bit_count() == 1)
+
+    pool.wait(batch)
     pool.close()
 
 

@@ -6,9 +6,9 @@ Follows cgroups(7) and the kernel's admin guide on control groups (version 2 ``c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-import resource
 import sys
 from pathlib import Path
 
@@ -25,6 +25,9 @@ from dali_like.engine.memory.protocol import PAGE_BYTES
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.pipes import pipe_bytes
 
+with contextlib.suppress(ImportError):  # on Windows, where only `system` is checked
+    import resource
+
 _ROOT = Path("/")
 _GIB = 1 << 30
 #: File descriptors of a pipeline, of each worker (see `dali_like.engine.memory.descriptors`), and of the user's program.
@@ -40,7 +43,8 @@ def system() -> Finding:
     """Check the operating system, and report the interpreter."""
     found = f"{platform.system()} {platform.release()}, {platform.machine()}, Python {platform.python_version()}"
     if sys.platform != "linux":
-        return failure("system", found, "run on Linux, for example in a virtual machine or a container")
+        works = "only sources without workers" if sys.platform == "win32" else "only sources without workers and threads"
+        return warning("system", f"{found}: untested, {works}", "run on Linux, in a virtual machine or a container")
     return ok("system", found)
 
 
@@ -122,7 +126,7 @@ def locked_memory() -> Finding:
 def address_space() -> Finding:
     """Check how much address space is available for slots."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    size = SharedSpace.create(limit_bytes=PAGE_BYTES).size
+    size = SharedSpace.create(limit_bytes=PAGE_BYTES, for_processes=False).size
     found = f"{_gib(size)} for each pipeline"
     if limit == resource.RLIM_INFINITY or size >= _MIN_SPACE_BYTES:
         return ok("address space", found)
@@ -192,6 +196,9 @@ def _text(path: Path) -> str:
     except OSError:
         return ""
 
+
+#: The checks that are for all systems.
+EVERYWHERE: tuple[Check, ...] = (system,)
 
 CHECKS: tuple[Check, ...] = (
     *(system, sandbox, cpus, memory, shared_memory_folder),

@@ -38,6 +38,15 @@ class Assignments:
         """Note that a worker has ended, and that the tasks in its pipe have been read back."""
         self._given[worker].clear()
 
+    def move(self, number: TaskNumber, donor: int, worker: int) -> None:
+        """Note that a task has been read back from the pipe of one worker, and is about to be written into another's."""
+        self._given[donor].remove(number)
+        self._given[worker].append(number)
+
+    def idle(self) -> list[int]:
+        """Return the running workers without an open task."""
+        return [worker for worker in sorted(self.running) if not self._num_open(worker)]
+
     def choose(self) -> int:
         """Return the running worker with the fewest open tasks; the first worker if none is running."""
         return min(self.running, key=lambda worker: (self._num_open(worker), worker), default=0)

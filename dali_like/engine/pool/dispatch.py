@@ -345,6 +345,20 @@ class Dispatcher:
         """Return ticket and number of the unfinished task of a worker, if the account of tasks is kept here."""
         return None if self._assignments is None else self._assignments.taken_by(worker)
 
+    def share_out(self) -> None:
+        """Move tasks from the pipes of busy workers to idle workers, where workers do not share a pipe."""
+        if self._assignments is None or not self._open_tasks:
+            return
+        for idle in self._assignments.idle():
+            donors = self._assignments.running - self._bound  # tasks that only one worker can compute stay in order
+            donor = max(donors, key=self.pipes.num_waiting, default=None)
+            record = None if donor is None else self.pipes.take_first(donor)
+            if donor is None or record is None:
+                return
+            ticket, _, task = TASK.unpack(record)
+            self._assignments.move((ticket, task), donor, idle)
+            self.pipes.post(idle, record)
+
     def _is_open(self, ticket: int, task: int) -> bool:
         return self.batch_of(ticket, task) is not None
 

@@ -101,6 +101,13 @@ class Pipes:
         """Return the number of tasks in a worker's own pipe."""
         return waiting_bytes(self._own_reads[worker]) // TASK.size
 
+    def take_first(self, worker: int) -> bytes | None:
+        """Read the first task from the pipe of a worker; None if the pipe is empty. It must not block."""
+        try:
+            return os.read(self._own_reads[worker].fileno(), TASK.size)
+        except BlockingIOError:
+            return None
+
     def take_back(self, worker: int) -> Iterable[TaskRecord]:
         """Read the tasks from the pipe of one worker, which must have ended."""
         if not self._own_reads:

@@ -251,6 +251,7 @@ class Recovery:
             self._handle(end)
         if self._phase in _ISOLATING:
             self._isolate()
+        self._dispatcher.share_out()
         if self._watch is not None and self._watch.due():
             self._look_for_hangs(self._watch)
 
