@@ -40,15 +40,18 @@ _LOOPS = """
             return fn.external_source(sample, batch=False, parallel=True)
 
         with pipeline() as pipe:
+            killed = 0
             for i in itertools.count():
-                if i >= 6 and pipe.statistics().worker_restarts == kills:
+                restarts = pipe.statistics().worker_restarts
+                if i >= 6 and restarts == kills:
                     break
                 (batch,) = pipe.run()
                 for j, array in enumerate(map(np.asarray, batch)):
                     n = 16 * i + j
                     assert array.size == size(n) and (array == n).all(), (method, n, array)
-                if i < kills:
-                    os.kill(pipe.py_worker_pids[i], signal.SIGKILL)
+                if killed < kills and killed == restarts and (pids := pipe.py_worker_pids):
+                    os.kill(pids[0], signal.SIGKILL)
+                    killed += 1
         loader = DataLoader(Squares(), batch_size=8, num_workers=2, multiprocessing_context=method)
         batches = [np.asarray(batch).tolist() for batch in loader]
         assert batches == [[i * i for i in range(k, k + 8)] for k in range(0, 40, 8)], (method, batches)

@@ -270,18 +270,18 @@ class SharedSpace:
                 "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
             )
 
-    def discard(self, offset: int, nbytes: int) -> bool:
-        """Free the pages of an extent. It reads as zeros afterwards. Where the system cannot do that, return False."""
+    def discard(self, offset: int, nbytes: int) -> None:
+        """Free the pages of an extent, where the system can do that. It reads as zeros afterwards."""
         if self.observer is not None:
             self._extents.discard(offset)
             self.observer.freed(self.address + offset)
         for start in [start for start in list(self._committed) if offset <= start < offset + nbytes]:
             self._committed.pop(start, None)
-        return free_pages(self.map, offset, nbytes)
+        free_pages(self.map, offset, nbytes)
 
     def clear(self, offset: int, nbytes: int) -> None:
-        """Fill a small extent with zeros, and free its pages if possible."""
-        if not self.discard(offset, nbytes):
+        """Fill a small extent with zeros, and free its pages where the system can do that."""
+        if not free_pages(self.map, offset, nbytes):
             self.map[offset : offset + nbytes] = bytes(nbytes)
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
