@@ -29,7 +29,14 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import address_space_limit, available_bytes, memory_bytes
 from dali_like.engine.memory.protocol import align
-from dali_like.engine.memory.system_calls import anonymous_file, free_pages, map_memory, put_memory_behind, seal
+from dali_like.engine.memory.system_calls import (
+    advise_on_shortage,
+    anonymous_file,
+    free_pages,
+    map_memory,
+    put_memory_behind,
+    seal,
+)
 from dali_like.errors import OutOfMemoryError, UnsupportedSystemError
 
 #: Address space for each byte of the machine's memory. It suffices for slots with a small touched part, and for a hundred
@@ -249,7 +256,8 @@ class SharedSpace:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
-            raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses") from error
+            advice = advise_on_shortage(self.fd.fileno())
+            raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses{advice}") from error
 
     def check(self, nbytes: int) -> None:
         """Check that `nbytes` more could be committed now.

@@ -165,6 +165,15 @@ def put_memory_behind(fd: int, offset: int, nbytes: int) -> None:
             offset += os.pwrite(fd, os.pread(fd, min(_WRITE_BYTES, end - offset), offset), offset)
 
 
+def advise_on_shortage(fd: int) -> str:
+    """Return advice for a message about a file without room; "" for a file of `memfd_create`, which has no limit."""
+    try:
+        is_in_folder = os.fstat(fd).st_dev == os.stat(SHARED_MEMORY_FOLDER).st_dev
+    except OSError:
+        return ""
+    return f"; they lie in {SHARED_MEMORY_FOLDER}: enlarge that (docker run --shm-size)" if is_in_folder else ""
+
+
 def free_pages(mapping: mmap.mmap, offset: int, nbytes: int, remove: int | None = _MADV_REMOVE) -> bool:
     """Free the pages of a part of a mapping, which then reads as zeros. Return whether the system can do that.
 
