@@ -225,6 +225,20 @@ def test_tasks_of_a_slow_worker_go_to_idle_ones(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("no_splice")
+def test_tasks_of_a_worker_that_is_not_replaced_go_to_others() -> None:
+    pool = PlayedPool(lambda: [numbers([])], 16, num_workers=2, restarts=0)
+    batch = pool.begin(0, 16)
+    pool.workers.end(0, -9)
+
+    (output,) = pool.wait(batch)
+
+    assert np.asarray(output)[:, 0].tolist() == list(range(16))
+    assert pool.has_failed
+    del output
+    pool.close()
+
+
+@pytest.mark.usefixtures("no_splice")
 def test_a_worker_that_dies_between_reading_a_task_and_its_cell_loses_nothing() -> None:
     calls: list[int] = []
     pool = PlayedPool(lambda: [numbers(calls)], 4, num_workers=1)

@@ -13,6 +13,8 @@ import pytest
 
 from dali_like.engine.memory import system_calls
 from dali_like.engine.memory.protocol import PAGE_BYTES
+from dali_like.engine.memory.ring import Slot
+from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import OutOfMemoryError, UnsupportedSystemError
 
@@ -101,6 +103,19 @@ def test_memory_that_cannot_be_freed_is_cleared_for_reuse() -> None:
     assert space.used_bytes == 2 * PAGE_BYTES
     assert space.take(2 * PAGE_BYTES, 2 * PAGE_BYTES) == offset
     assert space.used_bytes == 2 * PAGE_BYTES
+
+
+@pytest.mark.usefixtures("unfreeable")
+def test_a_slot_where_memory_cannot_be_freed_begins_without_memory_behind_its_regions() -> None:
+    space, slot_layout = SharedSpace.create(), SlotLayout(8, 2, 1 << 16, (OutputSchema(),))
+    before = Slot(space, slot_layout)
+    before.marks[:] = PAGE_BYTES
+    before.free()
+
+    slot = Slot(space, slot_layout)
+
+    assert slot.offset == before.offset
+    assert slot.committed_bytes == 0
 
 
 @pytest.fixture
