@@ -60,6 +60,7 @@ in the same situation, shown in parentheses, so existing ``except`` clauses keep
     |   `-- CorruptionError
     |-- DescriptorLimitError(OSError)
     |-- ProcessLimitError(BlockingIOError)
+    |-- UnsupportedSystemError(OSError)
     `-- OutOfMemoryError(MemoryError)
 """
 
@@ -120,6 +121,7 @@ __all__ = [
     "TargetMismatchError",
     "TraceFileError",
     "TrialError",
+    "UnsupportedSystemError",
     "WorkerDiedError",
     "WorkerError",
     "WorkerStartError",
@@ -421,6 +423,10 @@ class DescriptorLimitError(DaliLikeError, OSError):
 
 class ProcessLimitError(DaliLikeError, BlockingIOError):
     """The system starts no further process; the message says how to raise the limit."""
+
+
+class UnsupportedSystemError(DaliLikeError, OSError):
+    """The operating system, its kernel or a sandbox lacks a call that workers need; the message names call and remedy."""
 
 
 class OutOfMemoryError(DaliLikeError, MemoryError):

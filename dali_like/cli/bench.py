@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_bare, try_pipeline
+from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import TrialError
 from dali_like.pipeline.pipeline import Pipeline
 
@@ -66,8 +66,8 @@ def facts_of(pipe: Pipeline) -> dict[str, Any]:
     return {
         "has_parallel": any(node.external.parallel for node in graph.sources),
         "has_threads": "threads" in pipe.operator_places.values(),
-        "workers": _number(pipe.py_num_workers, len(os.sched_getaffinity(0))),
-        "threads": _number(pipe.num_threads, len(os.sched_getaffinity(0))),
+        "workers": _number(pipe.py_num_workers, allowed_cpus()),
+        "threads": _number(pipe.num_threads, allowed_cpus()),
         "depth": _number(pipe.cpu_queue_size, _USUAL_DEPTH),
         "start_method": pipe.py_start_method,
     }
@@ -116,7 +116,7 @@ def _gain(line: _Line, before: _Line) -> float:
 def _advice(lines: list[_Line], given: int) -> str:
     best = max(lines, key=lambda line: line.outcome.samples_per_s)
     now = next((line for line in lines if line.workers == given), None)
-    cpus = len(os.sched_getaffinity(0))
+    cpus = allowed_cpus()
     found = f"The fastest is py_num_workers={best.workers}, on {cpus} CPUs" + (
         "; try more." if best is lines[-1] and len(lines) > 1 else "."
     )
@@ -142,7 +142,7 @@ def _measure_alone(factory: Factory, seconds: float) -> int:
 
 
 def _worker_counts(given: int) -> list[int]:
-    cpus = len(os.sched_getaffinity(0))
+    cpus = allowed_cpus()
     powers = [1 << i for i in range(cpus.bit_length())]
     return sorted({*powers, cpus, given, given + 1})
 

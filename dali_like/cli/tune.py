@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import re
 import statistics
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from dali_like.cli.bench import facts_of
 from dali_like.cli.factories import Factory, add_factory_arguments, factory_of
 from dali_like.cli.reports import StatusLine, rate_text, size_text, table
 from dali_like.cli.trials import Outcome, ask, try_pipeline
-from dali_like.engine.memory.limits import available_bytes
+from dali_like.engine.memory.limits import allowed_cpus, available_bytes
 from dali_like.errors import ArgumentError, TrialError
 
 __all__ = ["add_arguments", "run"]
@@ -197,12 +196,12 @@ def _worth_trying(trials: list[_Trial]) -> int | None:
     last, others = trials[-1], trials[:-1]
     workers: int = 2 * last.settings["py_num_workers"]
     is_worth_it = last.rate > (1 + _WORTH) * max((trial.rate for trial in others), default=0.0)
-    return workers if is_worth_it and workers <= _MOST_WORKERS_PER_CPU * len(os.sched_getaffinity(0)) else None
+    return workers if is_worth_it and workers <= _MOST_WORKERS_PER_CPU * allowed_cpus() else None
 
 
 def _choices(settings: Settings) -> list[tuple[str, list[Any]]]:
     """Return the values to try for each name in ``settings``, the cheapest first."""
-    cpus = len(os.sched_getaffinity(0))
+    cpus = allowed_cpus()
     counts = sorted({*(1 << i for i in range(cpus.bit_length())), cpus})
     start_method = settings.get("py_start_method")
     tried: dict[str, list[Any]] = {

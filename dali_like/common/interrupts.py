@@ -63,7 +63,8 @@ class _Deferral:
 
 _deferral = _Deferral()
 _receive = _deferral.receive
-os.register_at_fork(after_in_child=_deferral.forget)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_deferral.forget)
 
 
 class deferred_interrupts:  # noqa: N801  # it is used like those of contextlib

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from enum import IntEnum
 from multiprocessing.context import BaseContext
@@ -25,6 +24,7 @@ from dali_like.data.options import (
     resolve_auto,
 )
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import ArgumentError
 
 __all__ = ["DataLoader", "DatasetKind"]
@@ -206,7 +206,7 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
 
     def check_worker_number_rationality(self) -> None:
         """Warn if there are more workers than CPUs that this process may use."""
-        suggested = len(os.sched_getaffinity(0))
+        suggested = allowed_cpus()
         if self.num_workers and self.num_workers > suggested:
             warn(
                 f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "

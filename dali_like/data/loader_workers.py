@@ -22,12 +22,11 @@ from dali_like.common.interrupts import POLL_INTERVAL_S, InterruptSafeLock
 from dali_like.common.notices import warn
 from dali_like.data.counters import Counts, LoaderCounters
 from dali_like.data.fetcher import Fetcher, seed_every
-from dali_like.engine.backends.pools import make_pool
+from dali_like.engine.backends.pools import make_pool, make_space
 from dali_like.engine.memory.batch_key import BatchKey
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import read_file
 from dali_like.engine.memory.slot_layout import TASKS_PER_WORKER
-from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.request_assembler import RequestAssembler
@@ -103,7 +102,7 @@ class LoaderWorkers:
             if self.start_method == "fork":
                 is_default = fetcher.array_backend.is_default(fetcher.collate_fn)
                 announce_local_classes_of(fetcher.dataset if is_default else (fetcher.dataset, fetcher.collate_fn))
-            self._space = SharedSpace.create(options.max_held_bytes)
+            self._space = make_space(options.start_method, options.max_held_bytes)
             self._pool = make_pool(
                 [(self._source(fetcher), ())],
                 self.capacity,

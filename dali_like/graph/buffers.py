@@ -6,7 +6,7 @@ A batch takes its memory when operators compute it. The memory is reused when no
 from __future__ import annotations
 
 import math
-import os
+import mmap
 import threading
 from collections import defaultdict, deque
 from collections.abc import Sequence
@@ -124,7 +124,7 @@ class BufferPool:
     def _take(self, nbytes: int) -> _Buffer:
         self._requests += 1
         # Rounding up wastes at most an eighth, and mostly address space, not memory.
-        granule = max(1 << max(nbytes.bit_length() - 4, 0), os.sysconf("SC_PAGESIZE"))
+        granule = max(1 << max(nbytes.bit_length() - 4, 0), mmap.PAGESIZE)
         nbytes = align(nbytes, granule)
         buffer = self._take_free(self._free[nbytes])
         if buffer is not None:

@@ -16,12 +16,11 @@ the next sample. Between programs, batch stages run the operators that need a wh
 
 from __future__ import annotations
 
-import os
 from collections.abc import Container, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
-from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, available_bytes
+from dali_like.engine.memory.limits import LEAST_IMAGE_LIMIT_BYTES, allowed_cpus, available_bytes
 from dali_like.engine.memory.protocol import UNKNOWN
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.worker.source import LastBatch, Source, as_array, check_array, split_outputs
@@ -127,13 +126,13 @@ def workers_are_enough(arguments: Arguments) -> bool:
     if arguments.py_callback_pickler is not None:
         return False
     if threads is None:
-        return workers >= min(2, len(os.sched_getaffinity(0)))
+        return workers >= min(2, allowed_cpus())
     return workers >= threads
 
 
 def _image_limit_bytes(arguments: Arguments) -> int:
     """Return the largest decoded image: if every worker and thread decodes one, they take as much memory as batches may."""
-    threads = arguments.num_threads or len(os.sched_getaffinity(0))
+    threads = arguments.num_threads or allowed_cpus()
     all_bytes = arguments.max_held_bytes or available_bytes() // 2
     return max(LEAST_IMAGE_LIMIT_BYTES, all_bytes // (arguments.num_workers + threads))
 

@@ -6,13 +6,12 @@ Any thread may call these functions, also while another thread closes the pool.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from dali_like.engine.memory.limits import cpu_quota
+from dali_like.engine.memory.limits import allowed_cpus, cpu_quota
 from dali_like.engine.pool.assembler import Assembler
 from dali_like.engine.worker.meters import Reading, first_made_ns, seconds_since
 from dali_like.monitor.durations import Durations
@@ -113,7 +112,7 @@ def worker_statistics(
 
 def num_cpus() -> int:
     """Return the number of CPUs available to this process: its affinity, and the control group quota at the first call."""
-    return min(len(os.sched_getaffinity(0)), math.ceil(_quota() or 1 << 20))
+    return min(allowed_cpus(), math.ceil(_quota() or 1 << 20))
 
 
 @cache

@@ -11,7 +11,6 @@ The first word of the file is a sequence number, odd during a write. The second 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dali_like.engine.memory.descriptors import Descriptor
+from dali_like.engine.memory.system_calls import anonymous_file, is_anonymous_file, seal
 from dali_like.errors import NotRunningError
 from dali_like.monitor.monitoring import Monitored
 from dali_like.monitor.statistics import Statistics
@@ -52,9 +52,9 @@ class Publication:
         self._whose = weakref.ref(whose)
         self._pid = os.getpid()
         self._written_ns = 0
-        self._fd = Descriptor(os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        self._fd = Descriptor(anonymous_file(_NAME))
         os.ftruncate(self._fd.fileno(), _BYTES)
-        fcntl.fcntl(self._fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        seal(self._fd.fileno(), "SHRINK", "GROW")
         self._name = name or f"{whose.statistics().settings.kind} {next(_numbers)} of {Path(sys.argv[0]).name or 'python'}"
         self._change = 0
         self(0)
@@ -173,7 +173,7 @@ def _find(pids: list[str]) -> Iterator[Live]:
 
 def _is_publication(pid: str, fd: str) -> bool:
     try:
-        return os.readlink(f"/proc/{pid}/fd/{fd}").startswith(f"/memfd:{_NAME} ")
+        return is_anonymous_file(os.readlink(f"/proc/{pid}/fd/{fd}"), _NAME)
     except OSError:  # closed meanwhile
         return False
 

@@ -19,6 +19,7 @@ from dali_like.common.checks import list_unknown
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
 from dali_like.engine.memory.descriptors import enough_descriptors
+from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentError,
@@ -996,9 +997,7 @@ class Pipeline:
     max_batch_size = batch_size = _shown(
         lambda given: given.batch_size, "Samples in a batch; None if none was given. Such a pipeline cannot run."
     )
-    num_threads = _shown(
-        lambda given: given.num_threads or len(os.sched_getaffinity(0)), "The number of threads for operators."
-    )
+    num_threads = _shown(lambda given: given.num_threads or allowed_cpus(), "The number of threads for operators.")
     device_id = _shown(lambda given: given.device_id, "The CUDA device index, or None.")
     seed = _shown(lambda given: given.seed, "The seed given; None if each pipeline draws its own.")
     prefetch_queue_depth = _shown(lambda given: given.prefetch_queue_depth, "Batches computed ahead, as given.")

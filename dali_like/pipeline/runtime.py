@@ -18,12 +18,11 @@ from dali_like.common.notices import warn
 from dali_like.device.accelerator import accelerator_is_available
 from dali_like.device.driver import cuda_is_initialized
 from dali_like.device.nvml import bound_to, cpus_near
-from dali_like.engine.backends.pools import make_pool
+from dali_like.engine.backends.pools import make_pool, make_space
 from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.descriptors import enough_descriptors
-from dali_like.engine.memory.limits import available_cpus
+from dali_like.engine.memory.limits import allowed_cpus, available_cpus
 from dali_like.engine.memory.slot_layout import OutputSchema
-from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.base import InlinePool, Pool
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.settings import AUTO
@@ -110,7 +109,7 @@ class Runtime:
         self._add_states()
         parallel = self._served_by(PoolKind.WORKERS)
         with enough_descriptors("a pipeline"):
-            self.space = SharedSpace.create(arguments.max_held_bytes)
+            self.space = make_space(arguments.py_start_method if parallel else None, arguments.max_held_bytes)
             if parallel:
                 self.process_pool = self._start_pool(parallel)
 
@@ -154,7 +153,7 @@ class Runtime:
                 graph=self.graph,
                 place=functools.partial(place, self.graph, self.arguments, self._entropy),
                 buffers=self._buffers,
-                num_threads=self.arguments.num_threads or len(os.sched_getaffinity(0)),
+                num_threads=self.arguments.num_threads or allowed_cpus(),
                 capacity=self._batch_size,
                 layouts=_layouts_seen({node: source for node, (source, _) in made.items()}, self.inputs),
                 copier=copier,

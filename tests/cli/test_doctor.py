@@ -15,11 +15,13 @@ from typing import Any
 
 import pytest
 
-from dali_like import cli
+from dali_like import __version__, cli
 from dali_like.cli import doctor
 from dali_like.cli.doctor import findings, gpu, kernel, libraries, machine, worker_start
 from dali_like.cli.doctor.findings import Finding, Verdict
 from dali_like.device.opening import substitute
+from dali_like.engine.memory import system_calls
+from dali_like.engine.memory.space import SharedSpace
 from dali_like.testing.simulated_device import SimulatedDevice
 
 UNLIMITED = resource.RLIM_INFINITY
@@ -70,11 +72,41 @@ def house(*others: findings.Check) -> list[findings.Check]:
 def test_report_lists_findings_that_need_action_the_worst_first(report: Callable[..., tuple[int, str]]) -> None:
     status, text = report(house(lambda: findings.failure("door", "none", "make one")))
 
-    lines = text.splitlines()
     assert status == 1
-    assert [line.split()[:2] for line in lines[:6:2]] == [["failure", "door"], ["warning", "roof"], ["note", "bell"]]
-    assert lines[-1].endswith(": 1 failure, 1 warning, 2 notes, 1 ok; --verbose shows all")
-    assert len(lines) == 8
+    assert text == (
+        "failure  door                   none\n"
+        "                                -> make one\n"
+        "warning  roof                   a hole\n"
+        "                                -> mend it\n"
+        "\n"
+        "Optional:\n"
+        "note     bell                   silent -> wind it up\n"
+        "\n"
+        f"dali_like {__version__}: 1 failure, 1 warning, 2 notes, 1 ok; --verbose shows all\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fork", "spawn", "thread", "headline"),
+    [
+        ("ok", "ok", "ok", "Ready: fork and spawn work."),
+        ("failure", "ok", "ok", "Ready in part: only spawn and thread work, not fork."),
+        ("failure", "failure", "ok", "Ready in part: only thread works, not fork and spawn."),
+        ("failure", "failure", "failure", "Not ready: no workers start."),
+    ],
+)
+def test_report_begins_with_the_workers(
+    fork: str, spawn: str, thread: str, headline: str, report: Callable[..., tuple[int, str]]
+) -> None:
+    verdicts = {"fork": fork, "spawn": spawn, "thread": thread}
+    checks = [
+        lambda method=method, verdict=verdict: Finding(f"workers by {method}", Verdict(verdict), "")
+        for method, verdict in verdicts.items()
+    ]
+
+    _, text = report([*house()[:3], *checks])
+
+    assert text.splitlines()[:2] == [headline, ""]
 
 
 def test_report_says_that_no_action_is_needed(report: Callable[..., tuple[int, str]]) -> None:
@@ -86,7 +118,7 @@ def test_report_says_that_no_action_is_needed(report: Callable[..., tuple[int, s
 def test_whole_report_has_a_line_for_each_finding_and_one_for_its_remedy(report: Callable[..., tuple[int, str]]) -> None:
     status, text = report([house()[0], house()[3]], "--verbose")
 
-    roof, remedy, floor, _, summary = text.splitlines()
+    roof, remedy, _, floor, _, summary = text.splitlines()
     assert status == 0
     assert floor.split() == ["ok", "floor", "dry"]
     assert roof.split() == ["warning", "roof", "a", "hole"]
@@ -238,16 +270,36 @@ def refuse(*_: Any, **__: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("subject", "call"),
-    [("anonymous memory", "memfd_create"), ("taking tasks", "splice"), ("watching processes", "pidfd_open")],
+    ("call", "subjects", "verdict", "effect"),
+    [
+        ("memfd_create", ["anonymous memory", "seals"], "warning", "a file in /dev/shm instead, whose size limits"),
+        ("posix_fallocate", ["allocating memory"], "warning", "allocated by writing, more slowly"),
+        ("splice", ["taking tasks"], "warning", "the tasks of a slow worker wait for it"),
+        ("pidfd_open", ["watching processes"], "failure", ""),
+    ],
 )
-def test_kernels_that_lack_something(subject: str, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_lack_something(
+    call: str, subjects: list[str], verdict: str, effect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, call, refuse)
+
+    found = [finding for finding in doctor.examine(kernel.CHECKS) if finding.verdict is not Verdict.OK]
+
+    assert [finding.subject for finding in found] == subjects
+    assert found[0].verdict == verdict
+    assert "ENOSYS, errno 38" in found[0].found
+    assert effect in found[0].found
+    assert found[0].remedy.endswith("use a newer kernel, or a sandbox or seccomp profile that allows the call")
+
+
+def test_memory_that_workers_cannot_share(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    monkeypatch.setattr(system_calls, "SHARED_MEMORY_FOLDER", str(tmp_path / "absent"))
 
     found = {finding.subject: finding for finding in doctor.examine(kernel.CHECKS)}
 
-    assert found[subject].verdict == "failure"
-    assert "Function not implemented" in found[subject].found
+    assert found["shared memory"].verdict == "failure"
+    assert found["shared memory"].remedy.startswith('use py_start_method="thread"')
 
 
 def test_seals_that_are_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +307,14 @@ def test_seals_that_are_not_kept_are_noticed(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fcntl, "fcntl", lambda fd, call, arg=0: 0 if call == fcntl.F_GET_SEALS else real(fd, call, arg))
 
     with pytest.raises(OSError, match="seals are not kept"):
-        kernel.anonymous_memory()
+        kernel.seals()
+
+
+def test_memory_that_is_not_freed_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedSpace, "used_bytes", 4096)
+
+    with pytest.raises(OSError, match="no memory is freed"):
+        kernel.freeing()
 
 
 def test_splice_that_puts_bytes_elsewhere_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,7 +328,7 @@ def test_splice_that_puts_bytes_elsewhere_is_noticed(monkeypatch: pytest.MonkeyP
 # Workers
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "thread"])
 def test_workers_make_a_batch(method: str) -> None:
     assert worker_start.start_method(method).verdict == "ok"
 

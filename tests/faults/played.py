@@ -46,6 +46,7 @@ class PlayedWorker:
     Attributes:
         pid: its number, which no other one has had.
         task: the record that it has taken and not reported.
+        has_read: whether it has read a record that is not in its cell yet, where workers do not splice.
     """
 
     def __init__(self, index: int, sources: Sequence[Source], workers: PlayedWorkers) -> None:
@@ -54,13 +55,22 @@ class PlayedWorker:
         self.task: tuple[int, int, int] | None = None
         self._workers = workers
         self._report: bytes | None = None
+        self._record = b""
         space = workers.space
         self._cell = cell = cell_offset(index)
         self._runner = TaskRunner(space, sources, memoryview(space.map)[cell + CELL_SAMPLE : cell + CELL_PID].cast("q"))
         space.map[cell + CELL_PID : cell + CELL_PID + WORD_BYTES] = self.pid.to_bytes(WORD_BYTES, "little")
 
+    @property
+    def has_read(self) -> bool:
+        return bool(self._record)
+
     def step(self) -> bool:
         """Take a task, or compute it, or report it. Return whether there was anything to do."""
+        if self._record:
+            space = self._workers.space
+            space.map[self._cell : self._cell + TASK.size], self._record = self._record, b""
+            return self._begin()
         if self.task is None:
             return self._take()
         if self._report is None:
@@ -75,12 +85,18 @@ class PlayedWorker:
         fd = self._workers.space.fd.fileno()
         for pipe in self._workers.pipes_of(self.index):
             with contextlib.suppress(BlockingIOError):
-                os.splice(pipe, fd, TASK.size, offset_dst=self._cell, flags=os.SPLICE_F_NONBLOCK)
-                self.task = TASK.unpack_from(self._workers.space.map, self._cell)
-                if self.task[0] == NO_TICKET:
-                    self._workers.end(self.index, 0)
+                if os.get_blocking(pipe):
+                    os.splice(pipe, fd, TASK.size, offset_dst=self._cell, flags=os.SPLICE_F_NONBLOCK)
+                    return self._begin()
+                self._record = os.read(pipe, TASK.size)
                 return True
         return False
+
+    def _begin(self) -> bool:
+        self.task = TASK.unpack_from(self._workers.space.map, self._cell)
+        if self.task[0] == NO_TICKET:
+            self._workers.end(self.index, 0)
+        return True
 
     def _compute(self, ticket: int, page: int, task: int) -> None:
         try:

@@ -357,7 +357,7 @@ def test_message_that_claims_to_be_huge_is_not_read(monkeypatch: pytest.MonkeyPa
         return np.zeros(1)
 
     # Small enough for the test to survive its failure: regions are a part of the address space.
-    monkeypatch.setattr("dali_like.engine.memory.space.resource.getrlimit", lambda which: (1 << 36, 1 << 36))
+    monkeypatch.setattr("resource.getrlimit", lambda which: (1 << 36, 1 << 36))
     with running(source) as pipe:
         assert outcome_of(pipe) == "CorruptionError"
         assert pipe.statistics().held_bytes < 16 << 20

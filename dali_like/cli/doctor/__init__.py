@@ -1,13 +1,15 @@
 """Checks the machine and the installation, and suggests remedies.
 
-The report lists findings that need action, the worst first. With --verbose it also lists the others. The exit status is 1 if
-a check has failed. Warnings concern speed and later failures. Notes concern optional components.
+The report says whether workers start, then lists problems, the worst first, then optional components that are absent. With
+--verbose it also lists the other findings. The exit status is 1 if a check has failed. Warnings concern speed and later
+failures. Notes concern optional components.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -19,7 +21,10 @@ from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure
 __all__ = ["CHECKS", "add_arguments", "examine", "run"]
 
 #: All checks, in the order of the report. Checks of the GPU come last: other checks fork, which is not possible after CUDA.
-CHECKS: tuple[Check, ...] = (*machine.CHECKS, *kernel.CHECKS, *libraries.CHECKS, *worker_start.CHECKS, *gpu.CHECKS)
+CHECKS: tuple[Check, ...] = (
+    *((*machine.CHECKS, *kernel.CHECKS) if sys.platform == "linux" else machine.EVERYWHERE),
+    *(*libraries.CHECKS, *worker_start.CHECKS, *gpu.CHECKS),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,14 +57,26 @@ def _as_text(found: Sequence[Finding], *, shows_all: bool) -> str:
     order = list(Verdict)
     worst_first = sorted(found, key=lambda finding: -order.index(finding.verdict))
     shown = [finding for finding in worst_first if shows_all or finding.needs_action]
-    lines = [_line(finding) for finding in shown] or ["No action is needed."]
+    optional = [finding for finding in shown if finding.verdict is Verdict.NOTE]
+    problems = [finding for finding in shown if finding.verdict in (Verdict.FAILURE, Verdict.WARNING)]
+    passed = [finding for finding in shown if finding.verdict is Verdict.OK]
     rest = "" if len(shown) == len(found) else "; --verbose shows all"
-    return "\n".join([*lines, "", f"{_summary(found)}{rest}"])
+    parts = [
+        worker_start.headline(found),
+        "\n".join(map(_line, problems)) or "No action is needed.",
+        "\n".join(["Optional:", *map(_line, optional)]) if optional else "",
+        "\n".join(map(_line, passed)),
+        f"{_summary(found)}{rest}",
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _line(finding: Finding) -> str:
     line = f"{finding.verdict:<8} {finding.subject:<22} {finding.found}"
-    return f"{line}\n{'':<31} -> {finding.remedy}" if finding.remedy else line
+    if not finding.remedy:
+        return line
+    between = " " if finding.verdict is Verdict.NOTE else f"\n{'':<32}"
+    return f"{line}{between}-> {finding.remedy}"
 
 
 def _summary(found: Iterable[Finding]) -> str:

@@ -87,7 +87,7 @@ def page_locking(count: Callable[[], int] = count_accelerators) -> Finding:
     subject = "page-locking"
     if not count() or importlib.util.find_spec("cupy") is None:
         return note(subject, "not tried: this needs a GPU and CuPy")
-    space = SharedSpace.create(limit_bytes=2 * _NBYTES)
+    space = SharedSpace.create(limit_bytes=2 * _NBYTES, for_processes=False)
     sent, came_back = (space.array(space.take(_NBYTES, _NBYTES), (_NBYTES,), np.dtype(np.uint8)) for _ in range(2))
     sent[:] = np.resize(np.arange(251), _NBYTES)
     try:

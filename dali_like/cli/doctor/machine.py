@@ -6,18 +6,27 @@ Follows cgroups(7) and the kernel's admin guide on control groups (version 2 ``c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-import resource
 import sys
 from pathlib import Path
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import available_bytes, cpu_quota, processes_left
+from dali_like.engine.memory.limits import (
+    allowed_cpus,
+    available_bytes,
+    cpu_quota,
+    memory_bytes,
+    processes_left,
+)
 from dali_like.engine.memory.protocol import PAGE_BYTES
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.pool.pipes import pipe_bytes
+
+with contextlib.suppress(ImportError):  # on Windows, where only `system` is checked
+    import resource
 
 _ROOT = Path("/")
 _GIB = 1 << 30
@@ -34,13 +43,14 @@ def system() -> Finding:
     """Check the operating system, and report the interpreter."""
     found = f"{platform.system()} {platform.release()}, {platform.machine()}, Python {platform.python_version()}"
     if sys.platform != "linux":
-        return failure("system", found, "run on Linux, for example in a virtual machine or a container")
+        works = "only sources without workers" if sys.platform == "win32" else "only sources without workers and threads"
+        return warning("system", f"{found}: untested, {works}", "run on Linux, in a virtual machine or a container")
     return ok("system", found)
 
 
 def cpus(root: Path = _ROOT) -> Finding:
     """Count the processors that workers can use."""
-    allowed, total, quota = len(os.sched_getaffinity(0)), os.cpu_count(), cpu_quota(root)
+    allowed, total, quota = allowed_cpus(), os.cpu_count(), cpu_quota(root)
     found = f"{allowed} of {total} by affinity"
     if quota is None:
         return ok("processors", f"{found}, no quota")
@@ -57,7 +67,7 @@ def cpus(root: Path = _ROOT) -> Finding:
 
 def memory(root: Path = _ROOT) -> Finding:
     """Check how much memory is available for batches."""
-    available, total = available_bytes(root), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    available, total = available_bytes(root), memory_bytes()
     found = f"{_gib(available)} available of {_gib(total)}; batches use at most half of it, unless max_held_bytes is set"
     if available < _MIN_MEMORY_BYTES:
         return warning(
@@ -79,7 +89,7 @@ def shared_memory_folder(root: Path = _ROOT) -> Finding:
 def open_files() -> Finding:
     """Check the limit of open file descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    workers = len(os.sched_getaffinity(0))
+    workers = allowed_cpus()
     needed = _FILES + _FILES_PER_WORKER * workers + _FILES_OF_PROGRAM
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return ok("open files", f"up to {_count(soft)}")
@@ -93,7 +103,7 @@ def open_files() -> Finding:
 def processes(root: Path = _ROOT) -> Finding:
     """Check the limits of processes."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    left, workers = processes_left(root), len(os.sched_getaffinity(0))
+    left, workers = processes_left(root), allowed_cpus()
     if left is not None and left <= workers:
         return warning(
             "processes",
@@ -116,7 +126,7 @@ def locked_memory() -> Finding:
 def address_space() -> Finding:
     """Check how much address space is available for slots."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    size = SharedSpace.create(limit_bytes=PAGE_BYTES).size
+    size = SharedSpace.create(limit_bytes=PAGE_BYTES, for_processes=False).size
     found = f"{_gib(size)} for each pipeline"
     if limit == resource.RLIM_INFINITY or size >= _MIN_SPACE_BYTES:
         return ok("address space", found)
@@ -186,6 +196,9 @@ def _text(path: Path) -> str:
     except OSError:
         return ""
 
+
+#: The checks that are for all systems.
+EVERYWHERE: tuple[Check, ...] = (system,)
 
 CHECKS: tuple[Check, ...] = (
     *(system, sandbox, cpus, memory, shared_memory_folder),

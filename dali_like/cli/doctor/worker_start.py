@@ -1,20 +1,22 @@
-"""Checks that workers start, by each start method, and compute a batch."""
+"""Checks that workers start, by each start method, and compute a batch. The first line of the report says so."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dali_like import fn
-from dali_like.cli.doctor.findings import Check, Finding, failure, ok
+from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure, ok
 from dali_like.pipeline import pipeline_def
 from dali_like.types import SampleInfo
 
 _BATCH_SIZE = 4
 _DEADLINE_S = 60.0
-_OTHER_METHOD = {"fork": "spawn", "spawn": "fork"}
+_OTHER_METHOD = {"fork": "spawn", "spawn": "fork", "thread": "fork"}
+_SUBJECT = "workers by "
 
 
 def square(info: SampleInfo) -> NDArray[np.int64]:
@@ -26,14 +28,14 @@ def start_method(method: str) -> Finding:
     """Check that two workers start and compute a batch.
 
     Args:
-        method: the start method, "fork" or "spawn".
+        method: the start method.
     """
 
     @pipeline_def(batch_size=_BATCH_SIZE, py_num_workers=2, py_start_method=method, py_timeout_s=_DEADLINE_S)
     def squares() -> object:
         return fn.external_source(source=square, batch=False, parallel=True)
 
-    subject = f"workers by {method}"
+    subject = f"{_SUBJECT}{method}"
     remedy = f"try py_start_method={_OTHER_METHOD[method]!r}; docs/reliability.md explains the errors"
     try:
         with squares() as pipe:
@@ -46,4 +48,22 @@ def start_method(method: str) -> Finding:
     return ok(subject, "2 workers have computed a batch")
 
 
-CHECKS: tuple[Check, ...] = (partial(start_method, "fork"), partial(start_method, "spawn"))
+CHECKS: tuple[Check, ...] = tuple(partial(start_method, method) for method in _OTHER_METHOD)
+
+
+def headline(found: Iterable[Finding]) -> str:
+    """Say whether this machine is ready, by the findings of these checks; "" without any."""
+    works = {
+        finding.subject.removeprefix(_SUBJECT): finding.verdict is Verdict.OK
+        for finding in found
+        if finding.subject.startswith(_SUBJECT)
+    }
+    if not works:
+        return ""
+    if works.get("fork") and works.get("spawn"):
+        return "Ready: fork and spawn work."
+    working = " and ".join(method for method, does in works.items() if does)
+    failing = " and ".join(method for method, does in works.items() if not does)
+    if not working:
+        return "Not ready: no workers start."
+    return f"Ready in part: only {working} work{'s' * (' ' not in working)}, not {failing}."

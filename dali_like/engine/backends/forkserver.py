@@ -30,7 +30,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy.random  # noqa: F401  # else NumPy imports it on first use, in each worker
 
@@ -39,6 +39,7 @@ from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import required
 from dali_like.engine.worker.exceptions import pack_exception
 from dali_like.engine.worker.malloc import keep_freed_memory
 from dali_like.engine.worker.output import LoggingSetup, end_output, flush_streams, log_as_in, mark_output, settle_logging
@@ -61,11 +62,12 @@ MESSAGE = struct.Struct("<iii")
 MOST_FDS = 253
 
 #: Loaded here, once for all workers.
-_libc = ctypes.CDLL(None)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 _PR_SET_NAME = 15
 #: See PR_SET_PDEATHSIG(2const).
 PR_SET_PDEATHSIG = 1
+_PR_GET_PDEATHSIG = 2
 
 
 class Message(IntEnum):
@@ -95,6 +97,27 @@ class Boot(NamedTuple):
     threads: int | None
     logging: LoggingSetup
     bundle_fds: tuple[int, ...]
+
+
+def check_process_calls() -> None:
+    """Check, in the main process, that the system allows the calls by which processes learn of each other's end.
+
+    Raises:
+        UnsupportedSystemError: it refuses one.
+    """
+    purpose = "to learn of each other's end"
+    with required("pidfd_open", purpose):
+        os.close(os.pidfd_open(os.getpid()))
+    with required("prctl(PR_SET_PDEATHSIG)", purpose):
+        number = ctypes.c_int()
+        _prctl(_PR_GET_PDEATHSIG, ctypes.byref(number))
+        _prctl(PR_SET_PDEATHSIG, number.value)  # changes nothing
+
+
+def _prctl(option: int, value: Any) -> None:
+    if _libc.prctl(option, value) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def spawned(boot: Boot) -> NoReturn:
@@ -305,7 +328,7 @@ def _close_stdin() -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    _libc.prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    _prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(0)
 

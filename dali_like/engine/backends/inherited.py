@@ -15,7 +15,6 @@ Forked workers have all of these objects, but `multiprocessing` must learn that 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import os
 import sys
@@ -39,6 +38,8 @@ class _File(NamedTuple):
 
     @classmethod
     def of(cls, fd: int) -> _File:
+        import fcntl  # noqa: PLC0415  # absent on Windows
+
         status = os.fstat(fd)
         return cls(status.st_dev, status.st_ino, fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE)
 

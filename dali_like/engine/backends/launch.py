@@ -19,6 +19,7 @@ from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import anonymous_file
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.exceptions import announce_exceptions
 from dali_like.engine.worker.output import flush_streams, logging_setup
@@ -140,7 +141,7 @@ def _spawn(
         logging=logging_setup(),
         bundle_fds=(bundle.fileno(), *(descriptor.fileno() for source in pickled for descriptor in source.descriptors)),
     )
-    boot_fd = os.memfd_create("dali_like_boot", os.MFD_CLOEXEC)
+    boot_fd = anonymous_file("dali_like_boot")
     try:
         with open(boot_fd, "wb", closefd=False) as file:
             pickle.dump((sys.path, sys.argv), file)

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Sequence
 
-from dali_like.engine.backends.processes import ProcessWorkers
 from dali_like.engine.memory.slot_layout import OutputSchema
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import check_platform
 from dali_like.engine.pool.pool import WorkerPool
 from dali_like.engine.pool.tuner import Tuner
 from dali_like.engine.pool.workers import WorkerOptions
 from dali_like.engine.worker.source import Source
 
+if sys.platform == "linux":
+    from dali_like.engine.backends.processes import ProcessWorkers
+
 #: Tasks of a batch for each Ray actor. A call of an actor costs a millisecond of CPU time on both sides, a task of a process
 #: some microseconds.
 _TASKS_PER_ACTOR = 1
+
+#: Start methods whose workers are processes that map the shared space.
+_PROCESSES = ("fork", "spawn")
+
+
+def make_space(start_method: str | None, limit_bytes: int | None) -> SharedSpace:
+    """Create the shared space for a pool, or with None for sources without workers. See `SharedSpace.create`.
+
+    Raises:
+        UnsupportedSystemError: the system cannot run such workers.
+    """
+    if start_method is not None:
+        check_platform(start_method)
+    return SharedSpace.create(limit_bytes, for_processes=start_method in _PROCESSES)
 
 
 def make_pool(
@@ -32,6 +50,7 @@ def make_pool(
     Raises:
         PicklingError: a source cannot be pickled.
         OutOfMemoryError: there is no address space for the slots.
+        UnsupportedSystemError: the system refuses a call that the workers need.
         MissingExtraError, ArgumentError, WorkerStartError: Ray is not installed, or its cluster has no room.
     """
     make = functools.partial(WorkerPool, sources, capacity, space, options, start_message=start_message, tuner=tuner)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dali_like.common.interrupts import deferred_interrupts
-from dali_like.engine.backends.forkserver import MESSAGE, MOST_FDS, Message
+from dali_like.engine.backends.forkserver import MESSAGE, MOST_FDS, Message, check_process_calls
 from dali_like.engine.backends.launch import ForkserverEnds, start_forkserver
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import oom_kills
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import required
 from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
 from dali_like.engine.worker.source import PickledSource, Source
 
@@ -57,7 +58,9 @@ class ProcessWorkers:
         self._ends: list[End] = []
         self._unsent: deque[bytes] = deque()
         self._oom_kills_before = oom_kills()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        check_process_calls()
+        with required("socketpair(SOCK_SEQPACKET)", "to talk to the process that starts them"):
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control = Descriptor(ours.detach())
         os.set_blocking(self.control.fileno(), False)
         ends = ForkserverEnds(Descriptor(theirs.detach()), tasks[0], tuple(tasks[1:]), done)

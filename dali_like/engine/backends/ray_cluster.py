@@ -13,6 +13,7 @@ from typing import Any
 
 from dali_like.common.extras import optional
 from dali_like.common.notices import warn
+from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import ArgumentError, WorkerStartError
 
 #: Results on their way may take 1/4 of the node's object store. Ray spills to disk when the store is full.
@@ -107,7 +108,7 @@ class Cluster:
                     return False
                 self.ray.init(
                     "local",
-                    num_cpus=max(len(os.sched_getaffinity(0)), round(num_workers * resources.get("num_cpus", 1))),
+                    num_cpus=max(allowed_cpus(), round(num_workers * resources.get("num_cpus", 1))),
                     resources={name: amount * num_workers for name, amount in resources.get("resources", {}).items()},
                     include_dashboard=False,
                 )

@@ -131,7 +131,7 @@ class RayWorker:
 
     def __init__(self) -> None:
         self._cell = memoryview(bytearray(3 * WORD_BYTES)).cast("q")
-        self._space = SharedSpace.create()
+        self._space = SharedSpace.create(for_processes=False)
         #: By number of the source, and of the batch within a call.
         self._slots: dict[tuple[int, int], _Slot] = {}
         self._sources: list[Source] = []
@@ -216,6 +216,7 @@ class _Slot:
         space.commit(self._offset, resident)
         self.take(header, header[:0])
         self.view = SlotView(space, self._offset, header.tolist())
+        self.view.marks[:] = 0  # some systems cannot free the pages of an earlier slot
 
     @property
     def source(self) -> int:

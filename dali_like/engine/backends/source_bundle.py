@@ -16,7 +16,6 @@ mapping have ended. The file is sealed, so that no process can change it.
 from __future__ import annotations
 
 import errno
-import fcntl
 import importlib
 import mmap
 import os
@@ -30,6 +29,7 @@ from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import available_bytes
 from dali_like.engine.memory.protocol import PAGE_BYTES, WORD_BYTES, align
 from dali_like.engine.memory.space import mib
+from dali_like.engine.memory.system_calls import anonymous_file, seal
 from dali_like.engine.worker.output import held_output
 from dali_like.engine.worker.source import PickledSource, Source, SourcePickler
 from dali_like.errors import OutOfMemoryError
@@ -67,7 +67,7 @@ def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> Descrip
     buffers = [buffer.raw() for source in pickled for buffer in source.buffers]
     nbytes = sum(align(buffer.nbytes, PAGE_BYTES) for buffer in buffers) + sum(len(source.data) for source in pickled)
     _check_memory(nbytes)
-    bundle = Descriptor(os.memfd_create("dali_like_sources", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+    bundle = Descriptor(anonymous_file("dali_like_sources"))
     try:
         _write_file(bundle.fileno(), sources, pickled)
     except OSError as error:
@@ -77,8 +77,7 @@ def pack(sources: Sequence[Source], pickled: Sequence[PickledSource]) -> Descrip
         raise OutOfMemoryError(
             f"workers need {mib(nbytes)} for the sources, which the system refuses; give the process more memory"
         ) from error
-    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
-    fcntl.fcntl(bundle, fcntl.F_ADD_SEALS, seals)
+    seal(bundle.fileno(), "SHRINK", "GROW", "WRITE")
     return bundle
 
 

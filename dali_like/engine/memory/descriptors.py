@@ -8,7 +8,6 @@ might close the same number again when it belongs to another file.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import select
 import weakref
@@ -19,12 +18,14 @@ from typing import ClassVar
 from dali_like.errors import DescriptorLimitError
 
 _FIRST_FREE = 3
+_ALARM_BYTES = 4096
 
 
 class Descriptor:
     """A file descriptor that is closed exactly once: by `close`, or with the garbage collection of this object.
 
-    If the number is one of a closed standard stream, it is replaced: the program may open that stream again.
+    If the number is one of a closed standard stream, it is replaced: the program may open that stream again. With the number
+    -1 it is closed from the start.
     """
 
     _open: ClassVar[weakref.WeakSet[Descriptor]] = weakref.WeakSet()
@@ -32,7 +33,9 @@ class Descriptor:
     _close = staticmethod(os.close)  # at the exit of the program, modules may be empty before the last descriptor is closed
 
     def __init__(self, fd: int) -> None:
-        if fd < _FIRST_FREE:
+        if 0 <= fd < _FIRST_FREE:
+            import fcntl  # noqa: PLC0415  # absent on Windows
+
             fd, low = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _FIRST_FREE), fd
             os.close(low)
         self._fd = fd
@@ -66,19 +69,30 @@ class Descriptor:
 
 
 class Alarm(Descriptor):
-    """A descriptor that one thread makes readable to wake another thread of this process."""
+    """A descriptor that one thread makes readable to wake another thread of this process: the end of a pipe."""
 
     def __init__(self) -> None:
-        super().__init__(os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+        read, write = os.pipe()
+        super().__init__(read)
+        self._write = Descriptor(write)
+        os.set_blocking(self.fileno(), False)
+        os.set_blocking(self._write.fileno(), False)
 
     def ring(self) -> None:
         """Make it readable."""
-        os.eventfd_write(self.fileno(), 1)
+        with suppress(BlockingIOError):  # the pipe is full, so it is readable
+            os.write(self._write.fileno(), b"!")
 
     def clear(self) -> None:
         """Make it unreadable until the next `ring`."""
         with suppress(BlockingIOError):  # it was unreadable
-            os.eventfd_read(self.fileno())
+            while len(os.read(self.fileno(), _ALARM_BYTES)) == _ALARM_BYTES:
+                pass
+
+    def close(self) -> None:
+        """Close both ends."""
+        super().close()
+        self._write.close()
 
 
 class enough_descriptors:  # noqa: N801  # it is used like those of contextlib

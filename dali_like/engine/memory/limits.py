@@ -22,6 +22,7 @@ _Path = str | os.PathLike[str]
 #: A decoded image may always have this many bytes, at three bytes a pixel. Pillow refuses larger images.
 LEAST_IMAGE_LIMIT_BYTES = 1 << 29
 
+_USUAL_MEMORY_BYTES = 8 << 30
 _UNLIMITED = 1 << 60  # version 1 of control groups has a larger number for "no limit"
 
 
@@ -37,8 +38,34 @@ def available_bytes(root: _Path = "/") -> int:
 def available_cpus(root: _Path = "/") -> float:
     """Return how many CPUs this process may keep busy, by its affinity and its control groups' quota of CPU time."""
     quota = cpu_quota(root)
-    allowed = len(os.sched_getaffinity(0))
+    allowed = allowed_cpus()
     return allowed if quota is None else min(allowed, quota)
+
+
+def allowed_cpus() -> int:
+    """Return how many CPUs this process may run on, by its affinity where the system has such."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except (AttributeError, PermissionError):  # macOS and Windows; a sandbox
+        return os.cpu_count() or 1
+
+
+def memory_bytes() -> int:
+    """Return the memory of the machine; 8 GiB where the system does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError):
+        return _USUAL_MEMORY_BYTES
+
+
+def address_space_limit() -> int | None:
+    """Return the limit of this process's address space (``ulimit -v``); None: no limit."""
+    try:
+        import resource  # noqa: PLC0415  # absent on Windows
+    except ImportError:
+        return None
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
 
 
 def oom_kills(root: _Path = "/") -> int:

@@ -60,6 +60,7 @@ class Slot:
         self.header[:] = slot_layout.header
         tasks = (slot_layout.num_tasks(slot_layout.capacity),)
         self.marks: NDArray[np.int64] = space.array(self.offset + slot_layout.marks_offset, tasks, word)
+        self.marks[:] = 0  # some systems cannot free the pages of an earlier slot
         self.counts: NDArray[np.int64] = space.array(self.offset + slot_layout.counts_offset, tasks, word)
         self.descriptors: NDArray[np.int64] = space.array(
             self.offset + slot_layout.descriptors_offset, (slot_layout.capacity, num_outputs, DESCRIPTOR_WORDS), word

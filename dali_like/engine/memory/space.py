@@ -6,16 +6,17 @@ nothing is ever remapped: growth takes another extent of the address space. The 
 process can remove pages that another one uses.
 
 The process that creates the space, the main process, allocates and frees extents. All others only map it.
+
+Where the system has no such file, a space that no worker process shares is a plain anonymous mapping.
+`dali_like.engine.memory.system_calls` has the fallbacks for other missing calls.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import gc
 import mmap
 import os
-import resource
 import threading
 import weakref
 from bisect import bisect_left, insort
@@ -26,9 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import available_bytes, read_file
+from dali_like.engine.memory.limits import address_space_limit, available_bytes, read_file
 from dali_like.engine.memory.protocol import align
-from dali_like.errors import OutOfMemoryError
+from dali_like.engine.memory.system_calls import (
+    advise_on_shortage,
+    anonymous_file,
+    free_pages,
+    map_memory,
+    put_memory_behind,
+    seal,
+)
+from dali_like.errors import OutOfMemoryError, UnsupportedSystemError
 
 #: Address space for each byte of the memory limit: slots with varying samples touch only a small part of their extents.
 _SPACE_PER_LIMIT = 64
@@ -85,6 +94,7 @@ class SharedSpace:
     """The address space that a pipeline and its workers share.
 
     Attributes:
+        has_file: whether there is a file, and not only a mapping of this process.
         fd: descriptor of the file.
         size: address space, in bytes.
         limit_bytes: maximum memory behind it.
@@ -98,43 +108,48 @@ class SharedSpace:
 
     def __init__(self, fd: Descriptor, size: int, limit_bytes: int) -> None:
         self.fd = fd
+        self.has_file = fd.fileno() >= 0
         self.size = size
         self.limit_bytes = limit_bytes
-        self.map = mmap.mmap(fd.fileno(), size)
+        self.map = map_memory(fd.fileno(), size)
         self.bytes: NDArray[np.uint8] = np.frombuffer(self.map, np.uint8)
         self.address: int = self.bytes.__array_interface__["data"][0]
         self.observer: Observer | None = None
         self._lock = threading.Lock()
         self._free = [(0, size)]
         self._extents: set[int] = set()  # offsets that `observer.made` has got
+        self._committed: dict[int, int] = {}  # without a file: sizes of the parts with memory, by offset
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
-    def __del__(self, getpid: Callable[[], int] = os.getpid, remove: int = mmap.MADV_REMOVE) -> None:
+    def __del__(self, getpid: Callable[[], int] = os.getpid, free: Callable[..., bool] = free_pages) -> None:
         # Free the pages now: forked processes, such as workers of other pipelines, may keep their mappings for long.
         # The defaults above keep names alive: at the exit of a program that keeps ``__main__`` alive, modules may be empty.
         if self._creator == getpid():
             while self.observer is not None and self._extents:
                 self.observer.freed(self.address + self._extents.pop())
-            self.map.madvise(remove, 0, self.size)
+            free(self.map, 0, self.size)
 
     @classmethod
-    def create(cls, limit_bytes: int | None = None) -> SharedSpace:
+    def create(cls, limit_bytes: int | None = None, *, for_processes: bool = True) -> SharedSpace:
         """Create a space, as large as the limits of this process allow.
 
         Args:
             limit_bytes: maximum memory behind it; None: half of the memory that is available now.
+            for_processes: whether worker processes will map it.
 
         Raises:
             OutOfMemoryError: less than 64 MiB of address space are free.
+            UnsupportedSystemError: the system refuses a file for worker processes.
         """
         if limit_bytes is None:
             limit_bytes = available_bytes() // 2
         size = _affordable_bytes(_wanted_bytes(limit_bytes))
-        fd = Descriptor(os.memfd_create("dali_like", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
+        fd = _file(for_processes=for_processes)
         has_collected = False
         while True:
-            os.ftruncate(fd.fileno(), size)
             try:
+                if fd.fileno() >= 0:
+                    os.ftruncate(fd.fileno(), size)
                 space = cls(fd, size, limit_bytes)
                 space._creator = os.getpid()
                 break
@@ -151,12 +166,15 @@ class SharedSpace:
                         "`ulimit -v` limits it; drop the batches of other pipelines, or raise `ulimit -v`"
                     ) from None
                 size = align(size // 2)
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        if fd.fileno() >= 0:
+            seal(fd.fileno(), "SHRINK", "GROW")
         return space
 
     @property
     def used_bytes(self) -> int:
         """The memory behind the space, in bytes."""
+        if not self.has_file:
+            return sum(list(self._committed.values()))
         return os.fstat(self.fd.fileno()).st_blocks * _BLOCK_BYTES
 
     def take(self, nbytes: int, committed: int) -> int:
@@ -234,12 +252,16 @@ class SharedSpace:
             OutOfMemoryError: the limit of the space, of the machine or of a control group would be exceeded.
         """
         self.check(nbytes)
+        if not self.has_file:
+            self._committed[offset] = nbytes
+            return
         try:
-            os.posix_fallocate(self.fd.fileno(), offset, nbytes)
+            put_memory_behind(self.fd.fileno(), offset, nbytes)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.ENOMEM):
                 raise
-            raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses") from error
+            advice = advise_on_shortage(self.fd.fileno())
+            raise OutOfMemoryError(f"batches need {mib(nbytes)} more, which the system refuses{advice}") from error
 
     def check(self, nbytes: int) -> None:
         """Check that `nbytes` more could be committed now.
@@ -261,11 +283,18 @@ class SharedSpace:
             )
 
     def discard(self, offset: int, nbytes: int) -> None:
-        """Free the pages of an extent. It reads as zeros afterwards."""
+        """Free the pages of an extent, where the system can do that. It reads as zeros afterwards."""
         if self.observer is not None:
             self._extents.discard(offset)
             self.observer.freed(self.address + offset)
-        self.map.madvise(mmap.MADV_REMOVE, offset, nbytes)
+        for start in [start for start in list(self._committed) if offset <= start < offset + nbytes]:
+            self._committed.pop(start, None)
+        free_pages(self.map, offset, nbytes)
+
+    def clear(self, offset: int, nbytes: int) -> None:
+        """Fill a small extent with zeros, and free its pages where the system can do that."""
+        if not free_pages(self.map, offset, nbytes):
+            self.map[offset : offset + nbytes] = bytes(nbytes)
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array over the space."""
@@ -286,12 +315,21 @@ def _affordable_bytes(wanted: int) -> int:
 
 def _free_share_bytes() -> int:
     """Return the part of this process's address space that one more pipeline may take."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY:
+    limit = address_space_limit()
+    if limit is not None:
         return align(limit // _SHARE_OF_LIMIT)
     pages = read_file("/proc/self/statm").split()
     used = int(pages[0]) * mmap.PAGESIZE if pages else 0
     return max(align((_PROCESS_BYTES - used) // _SHARE_OF_FREE), _LEAST_BYTES)
+
+
+def _file(*, for_processes: bool) -> Descriptor:
+    try:
+        return Descriptor(anonymous_file("dali_like"))
+    except UnsupportedSystemError:
+        if for_processes:
+            raise
+        return Descriptor(-1)  # `mmap` then makes an anonymous mapping
 
 
 def mib(nbytes: int) -> str:

@@ -28,7 +28,7 @@ _LITTLE: Literal["little"] = "little"
 
 #: First words of `faulthandler` after a crash.
 _CRASH = "Fatal Python error"
-_CRASH_SIGNALS = (signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL)
+_CRASH_SIGNALS = [getattr(signal, name, None) for name in ("SIGSEGV", "SIGFPE", "SIGABRT", "SIGBUS", "SIGILL")]
 
 
 def pid_in_cell(space: SharedSpace, worker: int) -> int:
@@ -82,7 +82,7 @@ class Cells:
         if self._end_of_text(worker) > MESSAGE_BYTES // 2:
             return False
         if self.has_started(worker):  # else the area may have the error of its start
-            self._space.discard(message_offset(worker, self._num_workers), MESSAGE_BYTES)
+            self._space.clear(message_offset(worker, self._num_workers), MESSAGE_BYTES)
         return True
 
     @property
@@ -98,7 +98,7 @@ class Cells:
         self._replaced_before += self._word(worker, CELL_REPLACED)
         cell = cell_offset(worker)
         self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # its measurements stay
-        self._space.discard(message_offset(worker, self._num_workers), MESSAGE_BYTES)
+        self._space.clear(message_offset(worker, self._num_workers), MESSAGE_BYTES)
 
     def _text(self, worker: int) -> bytes:
         """Return the text in the message area, without the first word, the length of the start error."""

@@ -17,7 +17,9 @@ from dali_like.engine.memory.batch_key import ANY_WORKER
 from dali_like.engine.memory.protocol import DONE, NO_TICKET, TASK, Header, Status
 from dali_like.engine.memory.ring import Lease, Slot
 from dali_like.engine.memory.space import SharedSpace
+from dali_like.engine.memory.system_calls import can_splice
 from dali_like.engine.pool.assembler import Assembler
+from dali_like.engine.pool.assignments import Assignments
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.cells import pid_in_cell
 from dali_like.engine.pool.pipes import Pipes
@@ -89,7 +91,13 @@ class Dispatcher:
         self.no_memory: OutOfMemoryError | None = None
         self.num_completed = 0
 
-        self.pipes = Pipes(options.num_workers, own=any(assembler.source.in_order for assembler in assemblers))
+        # Ray's dispatcher has one thread, which reads records without losing any.
+        are_read = options.start_method != "ray" and not (space.has_file and can_splice())
+        own = any(assembler.source.in_order for assembler in assemblers)
+        self.pipes = Pipes(options.num_workers, own=own, are_read=are_read)
+        self._assignments: Assignments | None = None
+        if are_read:
+            self._assignments = Assignments(options.num_workers, self.pipes.num_waiting, self._is_open)
 
     @property
     def send_stop(self) -> Callable[[], None]:
@@ -216,7 +224,17 @@ class Dispatcher:
             self._in_flight[ticket] = batch
             self._open_tasks += num_tasks
             self.backlog.popleft()
-            self.pipes.post(batch.key.worker, b"".join([TASK.pack(ticket, slot.page, task) for task in range(num_tasks)]))
+            self._send(batch.key.worker, ticket, slot.page, range(num_tasks))
+
+    def _send(self, worker: int, ticket: int, page: int, tasks: Sequence[int]) -> None:
+        """Write tasks into the pipe of a worker, or for ANY_WORKER into the shared pipe."""
+        if self._assignments is None:
+            self.pipes.post(worker, b"".join([TASK.pack(ticket, page, task) for task in tasks]))
+            return
+        for task in tasks:
+            chosen = self._assignments.choose() if worker == ANY_WORKER else worker
+            self._assignments.add(chosen, ticket, task)  # first: the worker may have taken it right after
+            self.pipes.post(chosen, TASK.pack(ticket, page, task))
 
     def _source_of(self, batch: Batch) -> Source:
         return self._assemblers[batch.key.source].source
@@ -318,6 +336,32 @@ class Dispatcher:
         """The number of tasks that have been posted and not been reported."""
         return self._open_tasks
 
+    def note_running(self, worker: int, *, running: bool) -> None:
+        """Take note whether a worker takes tasks."""
+        if self._assignments is not None:
+            (self._assignments.running.add if running else self._assignments.running.discard)(worker)
+
+    def taken_by(self, worker: int) -> tuple[int, int] | None:
+        """Return ticket and number of the unfinished task of a worker, if the account of tasks is kept here."""
+        return None if self._assignments is None else self._assignments.taken_by(worker)
+
+    def share_out(self) -> None:
+        """Move tasks from the pipes of busy workers to idle workers, where workers do not share a pipe."""
+        if self._assignments is None or not self._open_tasks:
+            return
+        for idle in self._assignments.idle():
+            donors = self._assignments.running - self._bound  # tasks that only one worker can compute stay in order
+            donor = max(donors, key=self.pipes.num_waiting, default=None)
+            record = None if donor is None else self.pipes.take_first(donor)
+            if donor is None or record is None:
+                return
+            ticket, _, task = TASK.unpack(record)
+            self._assignments.move((ticket, task), donor, idle)
+            self.pipes.post(idle, record)
+
+    def _is_open(self, ticket: int, task: int) -> bool:
+        return self.batch_of(ticket, task) is not None
+
     def batch_of(self, ticket: int, task: int) -> Batch | None:
         """Return the batch with a ticket if this task of it is open, else None."""
         batch = self._in_flight.get(ticket)
@@ -327,7 +371,7 @@ class Dispatcher:
         """Post a task of a dead worker at once."""
         slot = unfinished.batch.slot
         assert slot is not None
-        self.pipes.post(unfinished.batch.key.worker, TASK.pack(unfinished.batch.ticket, slot.page, unfinished.task))
+        self._send(unfinished.batch.key.worker, unfinished.batch.ticket, slot.page, [unfinished.task])
 
     def post_in_turn(self, unfinished: UnfinishedTask) -> None:
         """Post a task of a dead worker again; in order, if only one worker can compute it."""
@@ -337,11 +381,14 @@ class Dispatcher:
             self._take_back(unfinished.batch)
 
     def take_back(self, worker: int) -> None:
-        """Queue the tasks again that only this worker can compute, and that it had not taken when it ended."""
-        for ticket, _, task in self.pipes.take_back(worker):
+        """Post or queue the tasks again that are in the pipe of a worker that has ended."""
+        untaken = self.pipes.take_back(worker)
+        if self._assignments is not None:
+            self._assignments.forget(worker)
+        for ticket, _, task in untaken:
             batch = self.batch_of(ticket, task)
             if batch is not None:
-                self._take_back(batch)
+                self.post_in_turn(UnfinishedTask(batch, task, 0))
 
     def _take_back(self, batch: Batch) -> None:
         """Queue a batch again that has one task, and that task is in no worker."""
@@ -394,6 +441,9 @@ class Dispatcher:
         """Empty the pipes. All workers must have ended, and the tasks in the pipes must be of cancelled batches."""
         for ticket, _, task in self.pipes.take_back_all():
             self._note(ticket, task, NO_WORKER, Status.SKIPPED, 0)
+        if self._assignments is not None:
+            for worker in range(self._num_workers):
+                self._assignments.forget(worker)
 
     def describe(self, unfinished: UnfinishedTask) -> str:
         """Describe an unfinished task for messages: the source, and the sample."""

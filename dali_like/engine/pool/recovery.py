@@ -184,8 +184,7 @@ class Recovery:
       been posted, or is being computed by the one RUNNING worker. It is closed by a report, or by `Dispatcher.give_up`.
       In NORMAL there is no suspect, and no worker is STOPPED.
     - Each open task is in exactly one place: in a pipe, in the cell of a worker that has started, or in `_suspects`. Only
-    the
-      task of an isolated suspect is in two.
+      the task of an isolated suspect is in two. Where workers read tasks, a worker may have one that is not in its cell yet.
     - A worker is STOPPED only if its cell names no open task, and its cell is clear.
     - A worker that is ABANDONED implies that the dispatcher has failed.
 
@@ -207,6 +206,8 @@ class Recovery:
             WorkerState.RUNNING if worker < options.num_first else WorkerState.NOT_STARTED
             for worker in range(options.num_workers)
         ]
+        for worker in range(options.num_first):
+            dispatcher.note_running(worker, running=True)
         self._phase = Phase.NORMAL
         self._hang_errors: dict[int, WorkerTimeoutError] = {}
         self._suspects: deque[UnfinishedTask] = deque()
@@ -250,6 +251,7 @@ class Recovery:
             self._handle(end)
         if self._phase in _ISOLATING:
             self._isolate()
+        self._dispatcher.share_out()
         if self._watch is not None and self._watch.due():
             self._look_for_hangs(self._watch)
 
@@ -319,6 +321,7 @@ class Recovery:
         if state not in _TRANSITIONS[before]:
             raise RuntimeError(f"worker {worker}: no transition from {before.name} to {state.name}")
         self._states[worker] = state
+        self._dispatcher.note_running(worker, running=state is WorkerState.RUNNING)
 
     def _enter(self, phase: Phase) -> None:
         if phase is self._phase:
@@ -408,6 +411,7 @@ class Recovery:
     def _refuse(self, worker: int, unfinished: UnfinishedTask | None, error: WorkerError) -> None:
         """Continue without a worker that may not be replaced, up to its unfinished task."""
         self._move(worker, WorkerState.ABANDONED)
+        self._dispatcher.take_back(worker)  # where tasks are posted to single workers, others compute them
         error.add_note(self._restart_policy.refusal)
         # The other workers complete earlier batches. Not during an isolation, which needs all workers to stop.
         others = self._states.count(WorkerState.ABANDONED) < self.num_workers
@@ -499,7 +503,7 @@ class Recovery:
 
     def _unfinished_of(self, worker: int) -> UnfinishedTask | None:
         """Return the task that the cell of a worker names, if that is still open."""
-        ticket, task = self._cells.task_of(worker)
+        ticket, task = self._dispatcher.taken_by(worker) or self._cells.task_of(worker)
         batch = self._dispatcher.batch_of(ticket, task)
         if batch is None or batch.slot is None:
             return None

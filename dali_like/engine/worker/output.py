@@ -37,6 +37,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import cloudpickle
 
+from dali_like.engine.memory.system_calls import anonymous_file
+
 _DESCRIPTORS = {"stdout": 1, "stderr": 2}
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r?\n|\r)")
@@ -117,7 +119,8 @@ class LineWriter(io.RawIOBase):
             writer.end_lines()
 
 
-os.register_at_fork(after_in_child=LineWriter.forget_begun_lines)
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=LineWriter.forget_begun_lines)
 
 
 def _write(fd: int, data: bytes) -> None:
@@ -281,7 +284,7 @@ def held_output() -> Iterator[None]:
 def _redirected(fd: int) -> Iterator[int]:
     """Redirect a descriptor to a file in memory. Yield the file."""
     with contextlib.ExitStack() as stack:
-        file = os.memfd_create("dali_like_output", os.MFD_CLOEXEC)
+        file = anonymous_file("dali_like_output")
         stack.callback(os.close, file)
         real = os.dup(fd)
         stack.callback(os.close, real)

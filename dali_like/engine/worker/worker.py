@@ -3,7 +3,8 @@
 One system call takes a task and records its owner: ``splice`` moves the task record from the pipe that all workers read into
 the worker's own cell of the shared space. To read first and record then would lose the tasks of workers that die in between.
 The record stays in the cell until the next task overwrites it, after this one was reported. So the main process always knows
-the unfinished task of a dead worker: its cell names it, and no report does.
+the unfinished task of a dead worker: its cell names it, and no report does. Where the system refuses ``splice``, a worker
+reads the tasks from a pipe of its own, and the main process keeps account: see `dali_like.engine.pool.assignments`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dali_like.engine.memory.protocol import (
     CELL_PID,
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 #: Makes a worker write its Python stack. Programs rarely use it: they take the first or the last of the real-time signals.
-STACK_SIGNAL = signal.SIGRTMAX - 1
+#: Systems without any have no worker processes, and threads get no signal.
+STACK_SIGNAL = int(getattr(signal, "SIGRTMAX", 64)) - 1
 
 #: Exit status of a worker that could not start. Its message area holds the exception.
 START_FAILED = 70
@@ -56,7 +58,8 @@ class Channels(NamedTuple):
 
     Attributes:
         tasks: the pipe with tasks for any worker.
-        own_tasks: for each worker, the pipe with tasks that only this worker can compute; empty if there are none.
+        own_tasks: for each worker, the pipe with tasks that only this worker can compute; empty if there are none. If these
+            pipes do not block, workers read them, and do not splice. Then the pipe for any worker has records to stop only.
         done: the pipe for reports.
         space: the shared space.
         num_workers: the largest number of workers.
@@ -143,21 +146,38 @@ def _start_message_of(channels: Channels) -> bytes:
     return read_message(channels.space, start_message_offset(channels.num_workers), START_MESSAGE_BYTES - WORD_BYTES)
 
 
+def _read_only(*_: object, **__: object) -> NoReturn:
+    """Stand in for `os.splice` where Python lacks it. There, no pipe is spliced."""
+    raise NotImplementedError
+
+
 def _make_take(index: int, channels: Channels, cell: int) -> Take:
-    tasks, fd, splice, size = channels.tasks, channels.space.fd.fileno(), os.splice, TASK.size
+    tasks, fd, size = channels.tasks, channels.space.fd.fileno(), TASK.size
+    splice: Callable[..., int] = getattr(os, "splice", _read_only)
     if not channels.own_tasks:
         return lambda: splice(tasks, fd, size, offset_dst=cell)
     own = channels.own_tasks[index]
     poll = select.poll()
     poll.register(own, select.POLLIN)
     poll.register(tasks, select.POLLIN)
+    memory = channels.space.map
+
+    def move(pipe: int) -> int:
+        return splice(pipe, fd, size, offset_dst=cell, flags=os.SPLICE_F_NONBLOCK)
+
+    def read(pipe: int) -> int:
+        if record := os.read(pipe, size):
+            memory[cell : cell + size] = record
+        return len(record)
+
+    take_from = move if os.get_blocking(own) else read
 
     def take() -> int:
         while True:
             poll.poll()
             for pipe in (own, tasks):
                 with contextlib.suppress(BlockingIOError):  # the pipe is empty, or another worker was faster
-                    return splice(pipe, fd, size, offset_dst=cell, flags=os.SPLICE_F_NONBLOCK)
+                    return take_from(pipe)
 
     return take
 
