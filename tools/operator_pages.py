@@ -73,17 +73,17 @@ def _index(groups: Mapping[str, list[Description]]) -> str:
 
 def _page(module: ModuleType, members: list[Description]) -> str:
     title = _name_of(module.__name__).capitalize().replace("_", " ")
-    lines = [_NOTE, f"# {title}", "", _as_markdown(_first_line(module)), ""]
+    lines = [_NOTE, f"# {title}", "", as_markdown(_first_line(module)), ""]
     for member in members:
         lines += _section(member)
     return "\n".join([*lines, "See [the index](index.md) for the arguments of all operators.", ""])
 
 
 def _section(description: Description) -> Iterator[str]:
-    text, arguments, returned = _parts_of(inspect.getdoc(description.function) or "")
+    text, arguments, returned = parts_of(inspect.getdoc(description.function) or "")
     yield f"## fn.{description.path}"
     yield ""
-    yield _as_markdown(text)
+    yield as_markdown(text)
     yield ""
     if description.path in EXAMPLES:
         yield f"![A photograph before and after fn.{description.path}](pictures/{name_of(description.path)})"
@@ -96,11 +96,11 @@ def _section(description: Description) -> Iterator[str]:
     yield "| argument | kind | default | |"
     yield "|---|---|---|---|"
     for names, what in arguments:
-        yield from _rows(description, names, what)
+        yield from rows(description, names, what)
     ignored = [name for name in description.common if name not in ("device", "name", "preserve", "bytes_per_sample_hint")]
     yield ""
     if returned:
-        yield f"Returns: {_as_markdown(returned)}"
+        yield f"Returns: {as_markdown(returned)}"
         yield ""
     if ignored:
         yield f"Without effect: {', '.join(f'`{name}`' for name in ignored)}."
@@ -112,17 +112,17 @@ def _example(path: str) -> str:
     return ", ".join(arguments) if arguments else "the defaults"
 
 
-def _rows(description: Description, names: list[str], what: str) -> Iterator[str]:
+def rows(description: Description, names: list[str], what: str) -> Iterator[str]:
     """Yield table rows for arguments that share a docstring line: one row for each kind and default."""
     if names[0] in description.inputs:
-        yield f"| {_as_code(names)} | input | | {_as_markdown(what)} |"
+        yield f"| {_as_code(names)} | input | | {as_markdown(what)} |"
         return
     alike: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name in names:
         parameter = description.parameters.get(name)
         alike[("", "") if parameter is None else (_kind(parameter), _default(parameter))].append(name)
     for (kind, default), members in alike.items():
-        yield f"| {_as_code(members)} | {kind} | {default} | {_as_markdown(what)} |"
+        yield f"| {_as_code(members)} | {kind} | {default} | {as_markdown(what)} |"
         what = "the same."
 
 
@@ -130,7 +130,7 @@ def _as_code(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _parts_of(doc: str) -> tuple[str, list[tuple[list[str], str]], str]:
+def parts_of(doc: str) -> tuple[str, list[tuple[list[str], str]], str]:
     """Return the text of a docstring, its arguments (several names may share a line), and its "Returns" section."""
     text, _, rest = doc.partition("\nArgs:\n")
     described, _, returned = rest.partition("\nReturns:\n")
@@ -173,7 +173,8 @@ def _default(parameter: Parameter) -> str:
     return f'"{default}"' if isinstance(default, str) else str(default)
 
 
-def _as_markdown(text: str) -> str:
+def as_markdown(text: str) -> str:
+    """Return a docstring as Markdown."""
     return text.replace("``", "`").replace("|", "\\|")
 
 
@@ -189,12 +190,12 @@ def _first_line(module: ModuleType) -> str:
     return (module.__doc__ or "").strip().splitlines()[0]
 
 
-def write(folder: Path) -> None:
-    """Write all pages to a folder."""
+def write_pages(texts: Mapping[str, str], folder: Path) -> None:
+    """Write pages to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    for name, text in texts.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "operators"))
+    write_pages(pages(), Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "docs" / "operators"))

@@ -20,6 +20,7 @@ import numpy as np
 import dali_like
 from dali_like.operators.description import Description, descriptions
 from dali_like.operators.parameters import REQUIRED, FloatArray, Floats, Ints, Parameter, Strings
+from dali_like.operators.reader_functions import own_reader_descriptions
 
 _HEAD = '''\
 """{title} Written by tools.operator_stubs from the descriptions of the operators; do not edit."""
@@ -60,7 +61,7 @@ def stubs() -> dict[str, str]:
     texts = {}
     for root in ("fn", "ops"):
         modules: dict[str, list[Description]] = defaultdict(list)
-        for description in descriptions().values():
+        for description in (*descriptions().values(), *own_reader_descriptions().values()):
             modules[description.path.rpartition(".")[0]].append(description)
         for module, members in modules.items():
             write = _function if root == "fn" else _class

@@ -11,6 +11,7 @@ from dali_like.types import Constant as _Fixed
 from dali_like.types import DALIDataType, DALIImageType, DALIInterpType
 from dali_like.fn import decoders as decoders
 from dali_like.fn import random as random
+from dali_like.fn import readers as readers
 from dali_like.fn import reductions as reductions
 from dali_like.fn._external_source import external_source as external_source
 

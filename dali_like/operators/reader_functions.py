@@ -68,14 +68,20 @@ def arguments_of_all(
         preserve: read even if the outputs are unused.
         on_error: "raise", "skip", or a function that returns a replacement; see ``fn.external_source``.
         remote_options: a dict of arguments of `dali_like.remote.RemoteFiles`, for paths that are URLs.
-        bytes_per_sample_hint, dont_use_mmap, initial_fill, lazy_init, read_ahead, skip_cached_images, tensor_init_bytes:
-            without effect.
+        bytes_per_sample_hint, dont_use_mmap, initial_fill, lazy_init: without effect.
+        read_ahead, skip_cached_images, tensor_init_bytes: without effect.
     """
 
 
 def reader_descriptions() -> Mapping[str, Description]:
     """Return the descriptions of all readers by their names in ``fn``."""
     return {path: description_of_reader(cls) for path, cls in registered_readers().items()}
+
+
+def own_reader_descriptions() -> Mapping[str, Description]:
+    """Return the descriptions of the readers that belong to this package, and not to users."""
+    described = reader_descriptions().items()
+    return {path: each for path, each in described if each.function.__module__.startswith("dali_like.")}
 
 
 @functools.cache

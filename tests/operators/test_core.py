@@ -26,11 +26,13 @@ from dali_like.errors import (
 from dali_like.graph.operator_interface import Array, OperatorCall
 from dali_like.operators.description import description_of, descriptions
 from dali_like.operators.parameters import Floats, Ints, PerSample
+from dali_like.operators.reader_functions import arguments_of_all, own_reader_descriptions
 from dali_like.types import DALIImageType
 from tests.operators.running import WAYS, batches, pipeline, run
-from tools.operator_pages import pages
+from tools.operator_pages import pages, parts_of
 from tools.operator_pictures import EXAMPLES, name_of
 from tools.operator_stubs import stubs
+from tools.reader_pages import pages as reader_pages
 
 NUMBERS = [np.arange(6, dtype=np.int32).reshape(2, 3) + 10 * i for i in range(4)]
 #: Samples of more than 16 KiB each.
@@ -352,6 +354,8 @@ class TestFromOneDescription:
 
         for name, text in pages().items():
             assert (folder / name).read_text(encoding="utf-8") == text, name
+        for name, text in reader_pages().items():  # if this fails, run ``python -m tools.reader_pages``
+            assert (folder.parent / "readers" / name).read_text(encoding="utf-8") == text, name
         for path in EXAMPLES:  # if this fails, run ``python -m tools.operator_pictures``
             assert path in descriptions()
             assert (folder / "pictures" / name_of(path)).exists()
@@ -364,6 +368,15 @@ class TestFromOneDescription:
         documented = [line.split(":")[0].strip() for line in text.partition("Args:")[2].splitlines() if ":" in line]
         names = {name.strip() for part in documented for name in part.split(",")}
         assert {*description.inputs, *description.parameters} - {"seed"} <= names
+
+    @pytest.mark.parametrize("path", own_reader_descriptions())
+    def test_every_argument_of_readers_is_documented(self, path):
+        described = own_reader_descriptions()[path]
+        for parameters, text in (
+            (described.parameters, inspect.getdoc(described.function)),
+            (described.common, inspect.getdoc(arguments_of_all)),
+        ):
+            assert {*parameters} <= {name for names, _ in parts_of(text)[1] for name in names}
 
     def test_serialization(self):
         def define(image, turn):
