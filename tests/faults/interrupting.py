@@ -80,4 +80,4 @@ def wait_until_no_child_is_left() -> None:
 
 
 #: Where every point needs workers of its own, only every so many are tried.
-STRIDE = 17
+STRIDE = 37

@@ -572,8 +572,8 @@ tell(f"after: {count()}")
 """
 
 
-def test_descriptors_that_run_out_leave_all_other_pipelines_alone(start: StartProgram, start_method: str) -> None:
-    program = start(MANY_PIPELINES, start_method)
+def test_descriptors_that_run_out_leave_all_other_pipelines_alone(start: StartProgram) -> None:
+    program = start(MANY_PIPELINES, "fork")
 
     end = program.end()
 

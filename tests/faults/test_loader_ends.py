@@ -106,7 +106,7 @@ def assert_is_interrupted(program: Program) -> None:
 
 
 class TestCtrlC:
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize(("kind", "start_method"), [*((kind, "fork") for kind in KINDS), ("samples", "spawn")])
     def test_while_samples_are_slow_shows_one_traceback(self, kind: str, start: StartProgram, start_method: str) -> None:
         text = "batches = iter(make()); first = next(batches); tell('waits: true'); next(batches)"
         program = start(LOADING, HANGING, text, arguments=(kind, start_method))
@@ -476,8 +476,13 @@ class TestANormalEndIsSilent:
 
 
 class TestWorkersEndWithTheMainProcess:
-    @pytest.mark.parametrize("workers_are", ["idle", "hanging"])
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+    @pytest.mark.parametrize(
+        ("number", "workers_are", "start_method"),
+        [
+            *itertools.product([signal.SIGKILL, signal.SIGTERM], ["idle", "hanging"], ["fork"]),
+            (signal.SIGKILL, "hanging", "spawn"),
+        ],
+    )
     def test_when_a_signal_kills_it(
         self, number: signal.Signals, workers_are: str, start: StartProgram, start_method: str
     ) -> None:

@@ -108,8 +108,14 @@ def started(start: StartProgram, way: str, start_method: str, workers_are: str) 
 class TestWorkersEndWithTheMainProcess:
     """The fixture `start` asserts that they do."""
 
-    @pytest.mark.parametrize("workers_are", STATES)
-    @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+    @pytest.mark.parametrize(
+        ("number", "workers_are", "start_method"),
+        [
+            *itertools.product([signal.SIGKILL, signal.SIGTERM, signal.SIGINT], STATES, ["fork"]),
+            (signal.SIGKILL, "holding the GIL", "spawn"),
+            (signal.SIGINT, "idle", "spawn"),
+        ],
+    )
     def test_when_a_signal_kills_it(
         self, number: signal.Signals, workers_are: str, start: StartProgram, start_method: str
     ) -> None:
@@ -124,7 +130,8 @@ class TestWorkersEndWithTheMainProcess:
     @pytest.mark.parametrize(
         ("way", "workers_are", "start_method"),
         [
-            *itertools.product(ENDINGS, STATES, ["fork"]),
+            *itertools.product(ENDINGS, ["idle"], ["fork"]),
+            *itertools.product(["os._exit", "return", "close"], ["holding the GIL"], ["fork"]),
             ("return", "idle", "spawn"),
             ("os._exit", "holding the GIL", "spawn"),
         ],

@@ -100,6 +100,12 @@ def in_thread(call: Callable[[], Any]) -> Future[Any]:
     return future
 
 
+@pytest.fixture(params=["serial", "fork", "thread"])
+def way(request: pytest.FixtureRequest) -> str:
+    """How sources are called. Threads of the main process do not see how workers have been started."""
+    return str(request.param)
+
+
 class TestRunInSeveralThreads:
     @pytest.mark.parametrize("num_threads", [2, 8])
     def test_delivers_every_batch_once(self, num_threads: int, way: str, make_pipeline: MakePipeline) -> None:
@@ -184,8 +190,8 @@ def _shifted(offset: int, info: SampleInfo) -> np.int64:
 
 
 class TestCloseInAnotherThread:
-    def test_ends_a_run_that_waits(self, start_method: str, make_pipeline: MakePipeline) -> None:
-        pipe = make_pipeline(hangs, start_method)
+    def test_ends_a_run_that_waits(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(hangs, "fork")
         assert run(pipe) == iteration(0)
         waiting = in_thread(pipe.run)
 
@@ -193,8 +199,8 @@ class TestCloseInAnotherThread:
 
         assert isinstance(waiting.exception(PROMPTLY_S), ClosedError)
 
-    def test_ends_all_runs_that_wait(self, start_method: str, make_pipeline: MakePipeline) -> None:
-        pipe = make_pipeline(hangs, start_method)
+    def test_ends_all_runs_that_wait(self, make_pipeline: MakePipeline) -> None:
+        pipe = make_pipeline(hangs, "fork")
         assert run(pipe) == iteration(0)
         waiting = [in_thread(pipe.run) for _ in range(4)]
 
@@ -284,9 +290,7 @@ class TestCloseInAnotherThread:
 
 
 class TestCloseInTheSameThread:
-    def test_in_a_signal_handler_ends_a_run_that_waits(
-        self, start_method: str, make_pipeline: MakePipeline, tmp_path: Path
-    ) -> None:
+    def test_in_a_signal_handler_ends_a_run_that_waits(self, make_pipeline: MakePipeline, tmp_path: Path) -> None:
         """As a program does that cleans up on SIGTERM."""
 
         def source(info: SampleInfo) -> np.int64:
@@ -294,7 +298,7 @@ class TestCloseInTheSameThread:
                 (tmp_path / "waits").touch()
             return hangs(info)
 
-        pipe = make_pipeline(source, start_method)
+        pipe = make_pipeline(source, "fork")
         assert run(pipe) == iteration(0)
         before = signal.signal(signal.SIGUSR1, lambda *_: pipe.close())
         killing = in_thread(lambda: (wait_until((tmp_path / "waits").exists, "a run"), os.kill(os.getpid(), signal.SIGUSR1)))
@@ -333,9 +337,9 @@ class TestCloseInTheSameThread:
 
 
 class TestThreadsThatEnd:
-    def test_leave_the_workers_that_they_have_started(self, start_method: str, make_pipeline: MakePipeline) -> None:
+    def test_leave_the_workers_that_they_have_started(self, make_pipeline: MakePipeline) -> None:
         """Linux has a way to kill children with their parent, and means the thread that has started them."""
-        pipe = make_pipeline(numbers, start_method)
+        pipe = make_pipeline(numbers, "fork")
         in_thread(pipe.build).result(PROMPTLY_S)
         wait_until(lambda: not any(thread.name == "test" for thread in threading.enumerate()), "the end of the thread")
 
@@ -349,9 +353,9 @@ class TestThreadsThatEnd:
 
         assert batches == [iteration(n) for n in range(5)]
 
-    def test_may_have_dropped_it(self, start_method: str) -> None:
+    def test_may_have_dropped_it(self) -> None:
         def use() -> list[int]:
-            pipe = Pipeline(BATCH_SIZE, 1, py_num_workers=2, py_start_method=start_method)
+            pipe = Pipeline(BATCH_SIZE, 1, py_num_workers=2, py_start_method="fork")
             pipe.set_outputs(fn.external_source(source=numbers, batch=False, parallel=True))
             run(pipe)
             wait_until(lambda: len(pipe.py_worker_pids) == 2, "two workers")
@@ -469,7 +473,7 @@ class TestForkWhileAPipelineRuns:
 
     @pytest.mark.parametrize("call", [Pipeline.run, Pipeline.reset, Pipeline.close], ids=["run", "reset", "close"])
     def test_leaves_a_child_that_can_call_it(
-        self, call: Callable[[Pipeline], Any], start_method: str, make_pipeline: MakePipeline, tmp_path: Path
+        self, call: Callable[[Pipeline], Any], make_pipeline: MakePipeline, tmp_path: Path
     ) -> None:
         """The thread that holds the lock of the pipeline is not there in the child."""
 
@@ -480,7 +484,7 @@ class TestForkWhileAPipelineRuns:
                 time.sleep(0.001)
             return np.int64(info.idx_in_epoch)
 
-        pipe = make_pipeline(source, start_method)
+        pipe = make_pipeline(source, "fork")
         assert run(pipe) == iteration(0)
         running = in_thread(lambda: run(pipe))
         wait_until((tmp_path / "waits").exists, "a run that waits")

@@ -282,7 +282,7 @@ sizes = st.lists(st.sampled_from([1, 10, 1000, 1001, 5000, 1 << 17, 3 << 18]), m
 
 @pytest.mark.parametrize("way", ["serial", "fork"])
 @given(steps=st.lists(steps, min_size=5, max_size=60), sizes=st.lists(sizes, min_size=1, max_size=4))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_any_order_of_holding_and_releasing(way: str, steps: list[tuple[str, Any]], sizes: list[list[int]]) -> None:
     """`sizes` has the sizes of samples by iteration and by sample: they grow, shrink, are one or many."""
 
