@@ -43,8 +43,10 @@ def system() -> Finding:
     """Check the operating system, and report the interpreter."""
     found = f"{platform.system()} {platform.release()}, {platform.machine()}, Python {platform.python_version()}"
     if sys.platform != "linux":
-        works = "only sources without workers" if sys.platform == "win32" else "only sources without workers and threads"
-        return warning("system", f"{found}: untested, {works}", "run on Linux, in a virtual machine or a container")
+        threads = "" if sys.platform == "win32" else " and worker threads"
+        return warning(
+            "system", f"{found}: untested; only sources without workers{threads} work", "run on Linux, or in a container"
+        )
     return ok("system", found)
 
 

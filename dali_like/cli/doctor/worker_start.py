@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dali_like import fn
 from dali_like.cli.doctor.findings import Check, Finding, Verdict, failure, ok
+from dali_like.errors import UnsupportedSystemError
 from dali_like.pipeline import pipeline_def
 from dali_like.types import SampleInfo
 
@@ -40,6 +41,8 @@ def start_method(method: str) -> Finding:
     try:
         with squares() as pipe:
             batch = [int(np.asarray(sample)) for sample in pipe.run()[0]]
+    except UnsupportedSystemError as error:
+        return failure(subject, str(error), "run on Linux, with a kernel and a sandbox that allow the call")
     except Exception as error:  # any error is the finding
         return failure(subject, f"{type(error).__name__}: {error}", remedy)
     expected = [i**2 for i in range(_BATCH_SIZE)]

@@ -82,7 +82,7 @@ def check_platform(start_method: str) -> None:
     remedy = serial if sys.platform == "win32" else f"{serial}, or {USE_THREADS.removeprefix('use ')}"
     kind = "workers need" if sys.platform == "win32" else f"py_start_method={start_method!r} needs"
     raise UnsupportedSystemError(
-        errno.ENOSYS, f"{kind} Linux, and this system is {sys.platform}; use {remedy}, or run the program on Linux"
+        f"{kind} Linux, and this system is {sys.platform}; use {remedy}, or run the program on Linux"
     )
 
 
