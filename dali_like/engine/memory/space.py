@@ -36,6 +36,8 @@ from dali_like.errors import OutOfMemoryError
 _SPACE_PER_MEMORY = 32
 _LEAST_SPACE_BYTES = 1 << 26
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
+#: Mappings of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
+_kept_maps: list[mmap.mmap] = []
 
 
 class Keeper(Protocol):
@@ -71,8 +73,12 @@ class Observer(Protocol):
     def fence(self) -> Fence | None:
         """Return a fence behind all accesses to memory that is being released; None if there are none."""
 
-    def freed(self, address: int) -> None:
-        """Take note that the extent at an address, if `made` has named it, is about to lose its memory."""
+    def freed(self, address: int) -> bool:
+        """Take note that the extent at an address, if `made` has named it, is about to lose its memory.
+
+        Returns:
+            False if the GPU cannot give up the pages. Then the extent must keep them, and must not be reused.
+        """
 
 
 class SharedSpace:
@@ -100,16 +106,32 @@ class SharedSpace:
         self.observer: Observer | None = None
         self._lock = threading.Lock()
         self._free = [(0, size)]
-        self._extents: set[int] = set()  # offsets that `observer.made` has got
+        self._extents: dict[int, int] = {}  # offsets and sizes that `observer.made` has got
+        #: Offset and size of freed extents whose pages the GPU has not given up.
+        self._kept: list[tuple[int, int]] = []
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
-    def __del__(self, getpid: Callable[[], int] = os.getpid, remove: int = mmap.MADV_REMOVE) -> None:
+    def __del__(
+        self,
+        getpid: Callable[[], int] = os.getpid,
+        remove: int = mmap.MADV_REMOVE,
+        kept_maps: list[mmap.mmap] = _kept_maps,
+    ) -> None:
         # Free the pages now: forked processes, such as workers of other pipelines, may keep their mappings for long.
         # The defaults above keep names alive: at the exit of a program that keeps ``__main__`` alive, modules may be empty.
         if self._creator == getpid():
-            while self.observer is not None and self._extents:
-                self.observer.freed(self.address + self._extents.pop())
-            self.map.madvise(remove, 0, self.size)
+            begin = 0
+            for offset, nbytes in sorted(self._extents.items()):
+                if self.observer is not None and not self.observer.freed(self.address + offset):
+                    self._remove(remove, begin, offset)
+                    begin = offset + nbytes
+            self._remove(remove, begin, self.size)
+            if begin:
+                kept_maps.append(self.map)
+
+    def _remove(self, remove: int, begin: int, end: int) -> None:
+        if end > begin:
+            self.map.madvise(remove, begin, end - begin)
 
     @classmethod
     def create(cls, limit_bytes: int | None = None) -> SharedSpace:
@@ -163,6 +185,8 @@ class SharedSpace:
         Raises:
             OutOfMemoryError: as for `allocate` and `commit`.
         """
+        if self._kept:
+            self._free_kept()
         offset = self.allocate(nbytes)
         try:
             self.commit(offset, committed)
@@ -170,7 +194,7 @@ class SharedSpace:
             self.free(offset, nbytes)
             raise
         if self.observer is not None:
-            self._extents.add(offset)
+            self._extents[offset] = align(committed)
             self.observer.made(self.address + offset, committed)
         return offset
 
@@ -201,7 +225,8 @@ class SharedSpace:
     def free(self, offset: int, nbytes: int) -> None:
         """Free an extent and its pages. Thread-safe."""
         nbytes = align(nbytes)
-        self.discard(offset, nbytes)
+        if not self.discard(offset, nbytes):
+            return
         with self._lock:
             i = bisect_left(self._free, (offset, 0))
             if i < len(self._free) and self._free[i][0] == offset + nbytes:
@@ -258,12 +283,25 @@ class SharedSpace:
                 "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
             )
 
-    def discard(self, offset: int, nbytes: int) -> None:
-        """Free the pages of an extent. It reads as zeros afterwards."""
+    def discard(self, offset: int, nbytes: int) -> bool:
+        """Free the pages of an extent, which reads as zeros afterwards; return whether they are free.
+
+        A GPU that cannot give up the pages would read them instead of later ones. So the space keeps such an extent, with
+        its pages and address space, and tries again when it allocates the next one.
+        """
         if self.observer is not None:
-            self._extents.discard(offset)
-            self.observer.freed(self.address + offset)
+            if not self.observer.freed(self.address + offset):
+                self._kept.append((offset, nbytes))
+                return False
+            self._extents.pop(offset, None)
         self.map.madvise(mmap.MADV_REMOVE, offset, nbytes)
+        return True
+
+    def _free_kept(self) -> None:
+        """Try again to free the extents that `discard` has kept."""
+        kept, self._kept = self._kept, []
+        for offset, nbytes in kept:
+            self.free(offset, nbytes)
 
     def array(self, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return an array over the space."""
