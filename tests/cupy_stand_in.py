@@ -215,6 +215,12 @@ class DriverStandIn:
         return 0 if self.registered.pop(address.value, None) else 713
 
 
+def driver_of(libcuda: DriverStandIn) -> Driver:
+    """The driver. Calls that may block must release the GIL, so they are not among the brief ones."""
+    names = ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuThreadExchangeStreamCaptureMode")
+    return Driver(libcuda, SimpleNamespace(**{name: getattr(libcuda, name) for name in names}))
+
+
 class CupyStandIn:
     """The stand-in for the module.
 
@@ -228,7 +234,7 @@ class CupyStandIn:
 
     def __init__(self) -> None:
         self.libcuda = libcuda = DriverStandIn()
-        self.driver = Driver(libcuda, libcuda)
+        self.driver = driver_of(libcuda)
         self._current = [[0] for _ in range(NUM_GPUS)]
         self.limit = 1 << 30
         self.alloc_status = 0

@@ -72,6 +72,11 @@ class CudaDevice:
         self._context = self._driver.primary_context(device_id)
         with self._errors("a stream cannot be created"):
             self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        if self._stream.device_id != device_id:
+            raise DeviceError(
+                f"GPU {device_id} cannot be used: CUDA's runtime uses GPU {self._stream.device_id} in its context. Set "
+                f"CUDA_VISIBLE_DEVICES to one GPU and pass device_id=0"
+            )
 
     def _on_gpu(self) -> OnGpu:
         """Return a context in which this GPU is current, for one thread."""

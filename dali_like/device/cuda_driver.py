@@ -90,7 +90,7 @@ class Driver:
 
     Args:
         library: releases the GIL in calls.
-        brief: the same library, keeps the GIL: for calls that only read or change variables of the thread or a stream.
+        brief: the same library, keeps the GIL: for calls that only change variables of the thread.
     """
 
     def __init__(self, library: Any, brief: Any) -> None:
@@ -219,7 +219,7 @@ class Driver:
         use would invalidate that graph, so it counts as capturing.
         """
         captures = ctypes.c_int()
-        status = self._brief.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(captures))
+        status = self._library.cuStreamIsCapturing(ctypes.c_void_p(stream), ctypes.byref(captures))
         return bool(captures.value) or status in _CAPTURE_ERRORS
 
     def _check(self, status: int, problem: str) -> None:

@@ -321,6 +321,12 @@ def test_a_process_that_works_on_another_gpu_leaves_the_first_one_alone(cupy: Cu
     assert cupy.libcuda.thread.mode == GLOBAL
 
 
+def test_a_runtime_that_ignores_contexts_is_refused(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: SimpleNamespace(device_id=0))
+    with pytest.raises(DeviceError, match=r"uses GPU 0.*device_id=0"):
+        CudaDevice(1)
+
+
 def test_each_gpu_has_its_own_current_stream_of_cupy(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = CudaDevice(0), CudaDevice(1)
     users = cupy.cuda.Stream(non_blocking=True)

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import torch
 
-from dali_like.device.cuda_driver import Driver
 from dali_like.device.pinned import PinnedMemory
 from dali_like.errors import DeviceError
 from dali_like.plugin.pytorch import pinning
 from dali_like.plugin.pytorch.pinning import TorchPinning
 from dali_like.testing.simulated_device import SimulatedStream
-from tests.cupy_stand_in import DriverStandIn
+from tests.cupy_stand_in import DriverStandIn, driver_of
 
 pytestmark = pytest.mark.peers
 
@@ -27,7 +26,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> DriverStandIn:
     driver = DriverStandIn()
     driver.contexts.add(1)
     driver.streams[SIDE_STREAM] = SimulatedStream(driver.lock)
-    monkeypatch.setattr(pinning, "driver", lambda: Driver(driver, driver))
+    monkeypatch.setattr(pinning, "driver", lambda: driver_of(driver))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
