@@ -172,12 +172,7 @@ class CudaDevice:
         """See `Device.fence_of`."""
         with self._errors("an event could not be recorded"):
             handles = streams_in_use(self.device_id) if stream is None else {stream}
-            for handle in handles:
-                if self._driver.is_capturing(handle):
-                    raise DeviceError(
-                        f"GPU {self.device_id}: the stream {handle:#x} captures a CUDA graph, so its work runs only later. "
-                        "Give arrays to a pipeline or take them from it before or after the capture"
-                    )
+            self._refuse_captures(handles)
             return self._fence(handles)
 
     def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
@@ -199,7 +194,12 @@ class CudaDevice:
         try:
             interface = getattr(value, "__cuda_array_interface__", None)
             with self._on_gpu(), in_place_of_cupys(self._stream, self.device_id):
-                array = self._cupy.from_dlpack(value) if interface is None else self._of_interface(interface, value)
+                if interface is None:
+                    # Libraries let our stream wait for their current one, which would pull it into that one's graph.
+                    self._refuse_captures(streams_in_use(self.device_id))
+                    array = self._cupy.from_dlpack(value)
+                else:
+                    array = self._of_interface(interface, value)
         except DeviceError:
             raise
         except Exception as error:  # from CuPy, or from the library of the array
@@ -286,6 +286,14 @@ class CudaDevice:
         memory = self._cupy.cuda.UnownedMemory(array.address - offset, nbytes, array.owner, place)
         pointer = self._cupy.cuda.MemoryPointer(memory, offset)
         return self._cupy.ndarray(array.shape, array.dtype, pointer, array.strides)
+
+    def _refuse_captures(self, handles: Iterable[int]) -> None:
+        for handle in handles:
+            if self._driver.is_capturing(handle):
+                raise DeviceError(
+                    f"GPU {self.device_id}: the stream {handle:#x} captures a CUDA graph, so its work runs only later. Give "
+                    "arrays to a pipeline or take them from it before or after the capture"
+                )
 
     def _fence(self, handles: Iterable[int]) -> CudaFence:
         return CudaFence(self._driver, self._driver.record_all(handles), self._synchronize)

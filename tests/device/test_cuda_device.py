@@ -456,6 +456,8 @@ def test_arrays_are_not_taken_from_a_stream_that_captures(cupy: CupyStandIn, cap
         device.fence_of(None)
     with pytest.raises(DeviceError, match="captures a CUDA graph"):
         device.adopt(OnGpu(BASE, capturing.ptr))
+    with pytest.raises(DeviceError, match="captures a CUDA graph"):
+        device.adopt(Array(cupy, BASE, None))
 
 
 def test_memory_is_locked_and_unlocked_during_a_capture(cupy: CupyStandIn, capturing: Any) -> None:
