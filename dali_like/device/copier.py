@@ -135,7 +135,7 @@ class Copier:
             values: the samples, at least one; or one array of all samples, if `is_dense`.
             is_dense: whether `values` holds one array of all samples.
             stream: the stream that filled them; None: any of the streams in use.
-            copies: whether to copy them, because the user may overwrite them.
+            copies: whether to copy them, because the user may overwrite them. Arrays with strides are copied anyway.
             by_kernel: whether to copy by a kernel instead of the copy engine.
 
         Raises:
@@ -146,18 +146,24 @@ class Copier:
         with self._lock:
             self._settle(_MAX_COPIES - 1)
             device.hold(device.fence_of(stream))
-            made = [value if isinstance(value, GpuArray) else device.adopt(value) for value in values]
-            if not copies:
-                ready = device.record()
-                given = [DeviceArray(device, *array, ready) for array in made]
-                return given[0] if is_dense else given
-            target = self._place_one(made[0]) if is_dense else self._place([array.shape for array in made], made[0].dtype)
-            for address, array in zip(target.addresses, made, strict=True):
-                device.move(address, array.address, _nbytes(array.shape, array.dtype), by_kernel=by_kernel)
-            copied = device.record()
-            device.hold(copied, stream)  # the user's next writes to the arrays come after the copy
-            self._pending.append(_PendingCopy(copied, made))
-        return target.arrays(device, copied)
+            given = [value if isinstance(value, GpuArray) else device.adopt(value) for value in values]
+            if copies:
+                target = self._place_one(given[0]) if is_dense else self._place([a.shape for a in given], given[0].dtype)
+                for address, array in zip(target.addresses, given, strict=True):
+                    if array.strides is None:
+                        device.move(address, array.address, array.nbytes, by_kernel=by_kernel)
+                    else:
+                        device.gather(address, array)
+            else:
+                contiguous = [array if array.strides is None else self._gathered(array) for array in given]
+            ready = device.record()
+            if copies or any(array.strides is not None for array in given):
+                device.hold(ready, stream)  # the user's next writes to the arrays come after the copies
+                self._pending.append(_PendingCopy(ready, given))
+        if copies:
+            return target.arrays(device, ready)
+        arrays = [DeviceArray.of(device, array, ready) for array in contiguous]
+        return arrays[0] if is_dense else arrays
 
     def copy(self, samples: DeviceSamples) -> DeviceSamples:
         """Return a copy of samples from `take_in`, with the same errors."""
@@ -224,6 +230,12 @@ class Copier:
         kept.append(packed)
         self.device.upload(begin, _address_of(packed), nbytes)
         return target
+
+    def _gathered(self, array: GpuArray) -> GpuArray:
+        """Begin to copy an array with strides to memory of its own."""
+        begin, lease = self._memory.take(array.nbytes)
+        self.device.gather(begin, array)
+        return GpuArray(begin, array.shape, array.dtype, lease)
 
     def _place_one(self, array: NDArray[Any] | GpuArray) -> _BatchCopy:
         """Allocate memory on the GPU for one array."""

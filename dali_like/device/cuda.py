@@ -1,7 +1,7 @@
 """An NVIDIA GPU, through CuPy.
 
 Uses a stream, events, asynchronous copies and page-locked host memory: see "Stream Management", "Event Management" and
-``cudaHostRegister`` in the CUDA Runtime API, and ``cupy.cuda`` in CuPy's reference. Memory comes from CuPy's current
+``cudaHostRegister`` in CUDA's documentation, and ``cupy.cuda`` in CuPy's reference. Memory comes from CuPy's current
 allocator, so `cupy.cuda.set_allocator` and the limits of its pool apply.
 
 The stream does not synchronize with the legacy default stream, on which PyTorch and CuPy work by default. Otherwise a
@@ -11,89 +11,28 @@ copy would wait for the kernels that it is meant to overlap with.
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dali_like.common.extras import GPU_EXTRAS, optional
-from dali_like.device.cuda_streams import DEFAULT_STREAM, in_place_of_cupys, stream_of_cupy, stream_of_torch
+from dali_like.device.cuda_driver import BLOCKING, NO_TIMING, OUT_OF_MEMORY, Event, OnGpu, driver, is_fatal
+from dali_like.device.cuda_events import CudaFence, CudaStamp
+from dali_like.device.cuda_streams import in_place_of_cupys, streams_in_use
 from dali_like.device.interface import OWN_STREAM, GpuArray
 from dali_like.engine.memory.space import mib
 from dali_like.errors import ArgumentTypeError, DeviceError, OutOfMemoryError
 
-#: Results of ``cudaEventQuery``.
-_SUCCESS = 0
-_NOT_READY = 600
-#: ``cudaHostRegisterPortable``: page-locked for all GPUs.
-_PORTABLE = 1
 #: Time after which a new origin event replaces the old one, see `CudaDevice.stamp`.
 _ORIGIN_LASTS_NS = 10**10
 #: Attempts to time an origin event; the most exact one counts, because the scheduler may interrupt this process.
 _TRIES = 3
 _HOST_TO_DEVICE, _DEVICE_TO_HOST, _DEVICE_TO_DEVICE = 1, 2, 3
-#: ``kDLCPU`` and ``kDLCUDA`` of DLPack.
-_DLPACK_CPU, _DLPACK_CUDA = 1, 2
-
-
-class CudaFence:
-    """Events on one or more streams; see `dali_like.device.interface.DeviceFence`."""
-
-    def __init__(self, runtime: Any, events: Sequence[Any]) -> None:
-        self._runtime = runtime
-        self.events = events
-        self.error: DeviceError | None = None
-
-    def passed(self) -> bool:
-        """Whether all events have passed, or never will because the GPU has failed."""
-        for event in self.events:
-            status = self._runtime.eventQuery(event.ptr)
-            if status == _NOT_READY:
-                return False
-            if status != _SUCCESS:
-                self.error = DeviceError(f"the GPU has failed before the end of a copy, with CUDA's error {status}")
-        return True
-
-    def wait(self) -> None:
-        """Wait for all events, without the GIL."""
-        for event in self.events:
-            try:
-                self._runtime.eventSynchronize(event.ptr)
-            except Exception as error:  # CuPy's exceptions vary, above all at interpreter exit
-                self.error = DeviceError(f"the GPU has failed before the end of a copy: {error}")
-
-
-class CudaStamp:
-    """An event that records the time; see `dali_like.device.interface.Stamp`.
-
-    Args:
-        origin: an earlier event, which has passed.
-        origin_ns: the time of that event.
-    """
-
-    def __init__(self, runtime: Any, event: Any, origin: Any, origin_ns: int) -> None:
-        self._runtime = runtime
-        self._event = event
-        self._origin = origin
-        self._origin_ns = origin_ns
-
-    def time_ns(self) -> int | None:
-        """Return the time when the stream reached the event; the time of the origin if the GPU has failed."""
-        status = self._runtime.eventQuery(self._event.ptr)
-        if status == _NOT_READY:
-            return None
-        if status != _SUCCESS:
-            return self._origin_ns
-        elapsed_ms: float = self._runtime.eventElapsedTime(self._origin.ptr, self._event.ptr)
-        return self._origin_ns + round(elapsed_ms * 1e6)
-
-    def wait(self) -> None:
-        """Wait until the stream has reached the event."""
-        with contextlib.suppress(self._runtime.CUDARuntimeError):
-            self._runtime.eventSynchronize(self._event.ptr)
+#: ``kDLCUDA`` of DLPack.
+_DLPACK_CUDA = 2
 
 
 class CudaBlock:
@@ -118,21 +57,30 @@ class CudaDevice:
     def __init__(self, device_id: int) -> None:
         self._cupy = optional("cupy", "a GPU as the place of batches", *GPU_EXTRAS)
         self._runtime = self._cupy.cuda.runtime
+        self._driver = driver()
+        #: Errors of CUDA's runtime, of its driver, and of the compiler of kernels.
+        self._failures = (
+            self._runtime.CUDARuntimeError,
+            self._cupy.cuda.driver.CUDADriverError,
+            self._cupy.cuda.compiler.CompileException,
+        )
         self.device_id = device_id
         self._decoding = threading.Lock()
         self._decoder: Any = None
-        self._origin: Any = None
+        self._origin: Event | None = None
         self._origin_ns = 0
-        try:
-            with self._gpu:
-                self._stream = self._cupy.cuda.Stream(non_blocking=True)
-        except self._runtime.CUDARuntimeError as error:
-            raise DeviceError(f"GPU {device_id} cannot be used: {error}") from error
+        self._context = self._driver.primary_context(device_id)
+        with self._errors("a stream cannot be created"):
+            self._stream = self._cupy.cuda.Stream(non_blocking=True)
+        if self._stream.device_id != device_id:
+            raise DeviceError(
+                f"GPU {device_id} cannot be used: CUDA's runtime uses GPU {self._stream.device_id} in its context. Set "
+                f"CUDA_VISIBLE_DEVICES to one GPU and pass device_id=0"
+            )
 
-    @property
-    def _gpu(self) -> Any:
-        """A context in which this GPU is CUDA's current device. CuPy's contexts are for one thread each."""
-        return self._cupy.cuda.Device(self.device_id)
+    def _on_gpu(self) -> OnGpu:
+        """Return a context in which this GPU is current, for one thread."""
+        return OnGpu(self._driver, self._context)
 
     @property
     def stream(self) -> int:
@@ -140,22 +88,27 @@ class CudaDevice:
         return int(self._stream.ptr)
 
     def register(self, address: int, nbytes: int) -> None:
-        """See `Pinning.register`."""
+        """See `Pinning.register`. May wait for all work of the GPU, see "Implicit Synchronization" in CUDA's guide."""
         with self._errors("pages cannot be locked"):
-            self._runtime.hostRegister(address, nbytes, _PORTABLE)
+            self._driver.register(address, nbytes)
 
-    def unregister(self, address: int) -> None:
+    def unregister(self, address: int) -> bool:
         """See `Pinning.unregister`."""
-        with contextlib.suppress(Exception), self._gpu:  # CUDA may be gone at interpreter exit
-            self._runtime.hostUnregister(address)
+        try:
+            with self._on_gpu():
+                return self._driver.unregister(address)
+        except Exception as error:  # modules may be empty at interpreter exit
+            return is_fatal(error)
 
     def allocate(self, nbytes: int) -> CudaBlock:
         """See `Device.allocate`."""
         try:
-            with self._gpu, in_place_of_cupys(self._stream):
+            with self._errors("memory cannot be allocated"), in_place_of_cupys(self._stream, self.device_id):
                 return CudaBlock(self._cupy.cuda.alloc(nbytes))
-        except (self._cupy.cuda.memory.OutOfMemoryError, MemoryError) as error:
-            with self._gpu:
+        except (MemoryError, DeviceError) as error:
+            if isinstance(error, DeviceError) and getattr(error.__cause__, "status", None) != OUT_OF_MEMORY:
+                raise
+            with self._errors("its free memory is unknown"):
                 free, total = self._runtime.memGetInfo()
             raise OutOfMemoryError(
                 f"a batch needs {mib(nbytes)} of memory on GPU {self.device_id}, which has {mib(free)} free of "
@@ -176,9 +129,14 @@ class CudaDevice:
         if not by_kernel:
             self._copy(target, source, nbytes, _DEVICE_TO_DEVICE)
             return
-        with self._errors("a kernel that copies could not be launched"), in_place_of_cupys(self._stream):
-            arrays = [self._array(GpuArray(address, (nbytes,), np.dtype(np.uint8), None)) for address in (source, target)]
-            self._cupy.add(arrays[0], 0, out=arrays[1], dtype=np.uint8)
+        arrays = [GpuArray(address, (nbytes,), np.dtype(np.uint8), None) for address in (source, target)]
+        with self._kernels():
+            self._cupy.add(self._array(arrays[0]), 0, out=self._array(arrays[1]), dtype=np.uint8)
+
+    def gather(self, target: int, array: GpuArray) -> None:
+        """See `Device.gather`."""
+        with self._kernels():
+            self._cupy.copyto(self._array(GpuArray(target, array.shape, array.dtype, None)), self._array(array))
 
     def record(self) -> CudaFence:
         """See `Device.record`."""
@@ -191,63 +149,70 @@ class CudaDevice:
             # CUDA returns differences as 32-bit floats: after ten seconds, their resolution is down to a microsecond.
             if self._origin is None or time.monotonic_ns() - self._origin_ns > _ORIGIN_LASTS_NS:
                 _, self._origin_ns, self._origin = min((self._time() for _ in range(_TRIES)), key=lambda tried: tried[0])
-            return CudaStamp(self._runtime, self._timer(), self._origin, self._origin_ns)
+            return CudaStamp(self._driver, self._driver.record(self.stream, BLOCKING), self._origin, self._origin_ns)
 
-    def _time(self) -> tuple[int, int, Any]:
+    def _time(self) -> tuple[int, int, Event]:
         """Return an event that has passed and its time, preceded by the uncertainty of that time, in nanoseconds."""
-        self._stream.synchronize()
+        self._driver.synchronize(self._driver.record(self.stream, BLOCKING | NO_TIMING))
         begin_ns = time.monotonic_ns()
-        event = self._timer()
-        self._runtime.eventSynchronize(event.ptr)
+        event = self._driver.record(self.stream, 0)
+        self._driver.synchronize(event)  # spins, for an exact time; no work is left before it
         end_ns = time.monotonic_ns()
         return end_ns - begin_ns, (begin_ns + end_ns) // 2, event
-
-    def _timer(self) -> Any:
-        """Return an event with timing, behind all work queued on the device's stream."""
-        event = self._cupy.cuda.Event()
-        self._runtime.eventRecord(event.ptr, self.stream)
-        return event
 
     def fence(self) -> CudaFence:
         """See `Pinning.fence`."""
         try:
-            with self._gpu:
-                return self._fence([*self._in_use(), self.stream])
+            with self._on_gpu():
+                return self._fence([*streams_in_use(self.device_id), self.stream])
         except Exception:  # CUDA has failed, or is gone at interpreter exit
-            with contextlib.suppress(Exception):
-                self._gpu.synchronize()
-            return CudaFence(self._runtime, [])
+            return CudaFence.behind_all(self._driver, self._synchronize)
 
     def fence_of(self, stream: int | None) -> CudaFence:
         """See `Device.fence_of`."""
         with self._errors("an event could not be recorded"):
-            return self._fence(self._in_use() if stream is None else [stream])
+            handles = streams_in_use(self.device_id) if stream is None else {stream}
+            self._refuse_captures(handles)
+            return self._fence(handles)
 
     def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
         """See `Device.hold`."""
         with self._errors("a stream cannot wait for an event"):
-            handles = self._in_use() if stream is None else [self.stream if stream == OWN_STREAM else stream]
+            own = self.stream
+            handles = streams_in_use(self.device_id) if stream is None else {own if stream == OWN_STREAM else stream}
             for handle in handles:
-                for event in fence.events:
-                    self._runtime.streamWaitEvent(handle, event.ptr)
+                if fence.events is None or (handle != own and self._driver.is_capturing(handle)):
+                    fence.wait()
+                    if fence.events is None:
+                        raise fence.error
+                else:
+                    for event in fence.events:
+                        self._driver.let_wait(handle, event)
 
     def adopt(self, value: Any) -> GpuArray:
         """See `Device.adopt`. Streams wait for each other on the GPU; CuPy's ``asarray`` would make this process wait."""
         try:
             interface = getattr(value, "__cuda_array_interface__", None)
-            with self._gpu, in_place_of_cupys(self._stream):
-                array = self._cupy.from_dlpack(value) if interface is None else self._of_interface(interface, value)
-                array = self._cupy.ascontiguousarray(array) if array.ndim else array
+            with self._on_gpu(), in_place_of_cupys(self._stream, self.device_id):
+                if interface is None:
+                    # Libraries let our stream wait for their current one, which would pull it into that one's graph.
+                    self._refuse_captures(streams_in_use(self.device_id))
+                    array = self._cupy.from_dlpack(value)
+                else:
+                    array = self._of_interface(interface, value)
         except DeviceError:
             raise
         except Exception as error:  # from CuPy, or from the library of the array
+            if is_fatal(error) and isinstance(error, self._failures):
+                raise DeviceError(f"GPU {self.device_id}: an array cannot be taken in: {error}") from error
             kind = type(value)
             raise ArgumentTypeError(f"a {kind.__module__}.{kind.__qualname__} is not an array on a GPU: {error}") from error
         if array.device.id != self.device_id:
             raise ArgumentTypeError(
                 f"an array on GPU {array.device.id} was given to a pipeline with device_id={self.device_id}"
             )
-        return GpuArray(int(array.data.ptr), tuple(array.shape), np.dtype(array.dtype), array)
+        strides = None if array.flags.c_contiguous else tuple(array.strides)
+        return GpuArray(int(array.data.ptr), tuple(array.shape), np.dtype(array.dtype), array, strides)
 
     def export(self, array: GpuArray, **options: Any) -> Any:
         """See `Device.export`."""
@@ -268,7 +233,7 @@ class CudaDevice:
         codec = optional("nvidia.nvimgcodec", "decoding images on a GPU", *GPU_EXTRAS)
         spec = codec.ColorSpec.GRAY if is_gray else codec.ColorSpec.SRGB
         try:
-            with self._decoding, self._gpu:
+            with self._decoding, self._on_gpu():
                 if self._decoder is None:
                     self._decoder = codec.Decoder(device_id=self.device_id, options=":fancy_upsampling=1")
                 params = codec.DecodeParams(apply_exif_orientation=is_upright, color_spec=spec)
@@ -283,9 +248,16 @@ class CudaDevice:
         return _DLPACK_CUDA, self.device_id
 
     def close(self) -> None:
-        """See `Device.close`."""
+        """See `Device.close`. Frees the memory that CuPy's pool keeps for the device's stream, which has no other user.
+
+        Batches that are dropped later return their memory to that pool. CuPy frees it when memory is short.
+        """
         with contextlib.suppress(Exception):
-            self._stream.synchronize()
+            self.record().wait()
+            with self._on_gpu():
+                pool = getattr(self._cupy.cuda.get_allocator(), "__self__", None)
+                if (free_all_blocks := getattr(pool, "free_all_blocks", None)) is not None:
+                    free_all_blocks(stream=self._stream)
 
     def _copy(self, target: int, source: int, nbytes: int, kind: int) -> None:
         if nbytes:
@@ -296,38 +268,52 @@ class CudaDevice:
         """Return a CuPy array over the memory that the CUDA Array Interface describes."""
         if (stream := interface.get("stream")) is not None:
             self.hold(self.fence_of(stream))
-        address, shape, strides = interface["data"][0], tuple(interface["shape"]), interface.get("strides")
+        if interface.get("mask") is not None:
+            raise TypeError("masked arrays are not supported")
+        address, strides = interface["data"][0], interface.get("strides")
         dtype = np.dtype(interface["typestr"])
-        nbytes = math.prod(shape) * dtype.itemsize
-        if strides is not None and nbytes:
-            nbytes = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + dtype.itemsize
-        memory = self._cupy.cuda.UnownedMemory(address, nbytes, owner, -1 if address else self.device_id)
-        return self._cupy.ndarray(shape, dtype, self._cupy.cuda.MemoryPointer(memory, 0), strides)
+        array = GpuArray(address, tuple(interface["shape"]), dtype, owner, None if strides is None else tuple(strides))
+        return self._array(array, -1 if array.nbytes else self.device_id)  # -1: the GPU that has the memory
 
-    def _array(self, array: GpuArray) -> Any:
-        """Return the array as a CuPy array, which keeps the owner alive."""
-        nbytes = math.prod(array.shape) * array.dtype.itemsize
-        memory = self._cupy.cuda.UnownedMemory(array.address, nbytes, array.owner, self.device_id)
-        return self._cupy.ndarray(array.shape, array.dtype, self._cupy.cuda.MemoryPointer(memory, 0))
+    def _array(self, array: GpuArray, device_id: int | None = None) -> Any:
+        """Return an array as a CuPy array, which keeps the owner alive."""
+        offset, nbytes = 0, array.nbytes
+        if array.strides is not None and nbytes:
+            reaches = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
+            offset = -sum(reach for reach in reaches if reach < 0)  # of the first element, with negative strides
+            nbytes = sum(map(abs, reaches)) + array.dtype.itemsize
+        place = self.device_id if device_id is None else device_id
+        memory = self._cupy.cuda.UnownedMemory(array.address - offset, nbytes, array.owner, place)
+        pointer = self._cupy.cuda.MemoryPointer(memory, offset)
+        return self._cupy.ndarray(array.shape, array.dtype, pointer, array.strides)
 
-    def _fence(self, handles: Sequence[int]) -> CudaFence:
-        events = []
+    def _refuse_captures(self, handles: Iterable[int]) -> None:
         for handle in handles:
-            event = self._cupy.cuda.Event(disable_timing=True)
-            self._runtime.eventRecord(event.ptr, handle)
-            events.append(event)
-        return CudaFence(self._runtime, events)
+            if self._driver.is_capturing(handle):
+                raise DeviceError(
+                    f"GPU {self.device_id}: the stream {handle:#x} captures a CUDA graph, so its work runs only later. Give "
+                    "arrays to a pipeline or take them from it before or after the capture"
+                )
 
-    def _in_use(self) -> list[int]:
-        """Return the streams that the user's work may be on; see `Pinning.fence`."""
-        handles = {DEFAULT_STREAM, stream_of_cupy(), stream_of_torch(self.device_id)}
-        return [handle for handle in handles if handle is not None]
+    def _fence(self, handles: Iterable[int]) -> CudaFence:
+        return CudaFence(self._driver, self._driver.record_all(handles), self._synchronize)
+
+    def _synchronize(self) -> None:
+        """Wait for all work of the GPU."""
+        with self._on_gpu():
+            self._driver.synchronize_all()
 
     @contextlib.contextmanager
     def _errors(self, problem: str) -> Any:
-        """Make this GPU CUDA's current device, and convert CUDA's errors to DeviceError."""
+        """Make this GPU current in this thread, and convert CUDA's errors to DeviceError."""
         try:
-            with self._gpu:
+            with self._on_gpu():
                 yield
-        except self._runtime.CUDARuntimeError as error:
+        except self._failures as error:
             raise DeviceError(f"GPU {self.device_id}: {problem}: {error}") from error
+
+    @contextlib.contextmanager
+    def _kernels(self) -> Any:
+        """Let CuPy launch kernels on the device's stream; see `_errors`."""
+        with self._errors("a kernel that copies could not be launched"), in_place_of_cupys(self._stream, self.device_id):
+            yield

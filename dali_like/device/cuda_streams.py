@@ -57,32 +57,42 @@ def source_stream(stream: Any) -> int | None:
 
 
 class _Hidden(threading.local):
-    """CuPy's current stream in this thread, while another stream temporarily replaces it."""
+    """CuPy's current stream of each GPU in this thread, while another stream temporarily replaces it."""
 
-    handle: int | None = None
+    def __init__(self) -> None:
+        self.handles: dict[int, int] = {}
 
 
 _hidden = _Hidden()
 
 
-def stream_of_cupy() -> int | None:
-    """Return the user's current CuPy stream in this thread; None if CuPy is not imported."""
+def stream_of_cupy(device_id: int) -> int | None:
+    """Return the user's current CuPy stream of a GPU in this thread; None if CuPy is not imported."""
     cupy: Any = sys.modules.get("cupy")
     if cupy is None:
         return None
-    return int(cupy.cuda.get_current_stream().ptr) if _hidden.handle is None else _hidden.handle
+    hidden = _hidden.handles.get(device_id)
+    return int(cupy.cuda.get_current_stream(device_id).ptr) if hidden is None else hidden
 
 
 @contextlib.contextmanager
-def in_place_of_cupys(stream: Any) -> Iterator[None]:
-    """Make a stream CuPy's current one. Finalizers, which may run at any instruction, still see the user's stream."""
-    before = _hidden.handle
-    _hidden.handle = stream_of_cupy()
+def in_place_of_cupys(stream: Any, device_id: int) -> Iterator[None]:
+    """Make a stream CuPy's current one of its GPU. Finalizers, which may run at any instruction, still see the user's.
+
+    The GPU must be current in this thread.
+    """
+    before = _hidden.handles.get(device_id)
+    handle = stream_of_cupy(device_id)
+    if handle is not None:
+        _hidden.handles[device_id] = handle
     try:
         with stream:
             yield
     finally:
-        _hidden.handle = before
+        if before is None:
+            _hidden.handles.pop(device_id, None)
+        else:
+            _hidden.handles[device_id] = before
 
 
 def stream_of_torch(device_id: int) -> int | None:
@@ -92,3 +102,9 @@ def stream_of_torch(device_id: int) -> int | None:
     if cuda is None or not cuda.is_initialized():
         return None
     return int(cuda.current_stream(device_id).cuda_stream)
+
+
+def streams_in_use(device_id: int) -> set[int]:
+    """Return the streams of a GPU that the user's work may be on; see `dali_like.device.interface.Pinning.fence`."""
+    handles = {DEFAULT_STREAM, stream_of_cupy(device_id), stream_of_torch(device_id)}
+    return {handle for handle in handles if handle is not None}

@@ -32,6 +32,11 @@ class DeviceArray:
     owner: Any
     ready: DeviceFence
 
+    @classmethod
+    def of(cls, device: Device, array: GpuArray, ready: DeviceFence) -> DeviceArray:
+        """Return a contiguous array with its fence."""
+        return cls(device, array.address, array.shape, array.dtype, array.owner, ready)
+
     @property
     def nbytes(self) -> int:
         """The size in bytes."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict, deque
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dali_like.device.interface import Block, Device, DeviceFence
 from dali_like.engine.memory.protocol import align
@@ -53,10 +53,23 @@ class UnpooledMemory:
     def __init__(self, device: Device) -> None:
         self._device = device
 
-    def release(self, block: Block) -> None:
+    def release(self, memory: object) -> None:
         """See `dali_like.engine.memory.ring.Lessor`."""
         with contextlib.suppress(DeviceError):  # the GPU has failed, so no work uses the memory
             self._device.hold(self._device.fence())
+
+
+def unpooled(device: Device, nbytes: int, source: Any = None) -> tuple[int, Lease[Any]]:
+    """Return the address of `nbytes` of memory, and a lease on it. The device's own stream may use it at once.
+
+    Args:
+        source: an object that lives as long as the lease, such as the owner of memory that is copied there.
+
+    Raises:
+        OutOfMemoryError: the GPU has too little free memory.
+    """
+    block = device.allocate(max(nbytes, 1))
+    return block.address, Lease(UnpooledMemory(device), (block, source))
 
 
 class DeviceMemory:

@@ -11,12 +11,17 @@ Rules for all methods:
   recorded after the copy has passed.
 - `Pinning.fence` and `Pinning.unregister` are called by finalizers: at any instruction, in any thread, even at
   interpreter exit. They never raise.
+- A stream that captures a graph (a CUDA graph) only notes its work, for later. Fences leave such streams out: an event
+  there would never pass. The device's own stream never waits for them, because it would become part of the graph.
+  `hold` cannot make them wait, so it waits in this process. No call invalidates a capture, not even one of another
+  thread.
 
 `Pinning` is the part that page-locked batches of a loader need, without copies.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -57,8 +62,12 @@ class Pinning(Protocol):
             DeviceError: the system refuses.
         """
 
-    def unregister(self, address: int) -> None:
-        """Unlock the pages locked at this address. Called after all copies from them have ended. Never raises."""
+    def unregister(self, address: int) -> bool:
+        """Unlock the pages locked at this address, and return whether that worked. Never raises.
+
+        Called after all copies from them have ended. Otherwise the GPU still reads the old pages at this address, whatever
+        the address refers to later. So the caller must keep the pages, and may try again.
+        """
 
     def fence(self) -> Fence | None:
         """Return a fence behind all work queued on the streams in use.
@@ -78,18 +87,25 @@ class Block(Protocol):
 
 
 class GpuArray(NamedTuple):
-    """A C-contiguous array in a GPU's memory.
+    """An array in a GPU's memory.
 
     Attributes:
         address: of the first element.
         shape, dtype: as NumPy's.
         owner: keeps the memory alive.
+        strides: as NumPy's, in bytes; None for a C-contiguous array.
     """
 
     address: int
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     owner: Any
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The size of all elements, in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Device(Pinning, Protocol):
@@ -126,6 +142,9 @@ class Device(Pinning, Protocol):
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
         """Queue a copy within the GPU's memory, by the copy engine or by a kernel; see `upload`."""
 
+    def gather(self, target: int, array: GpuArray) -> None:
+        """Queue a copy of an array with strides to contiguous memory; see `upload`."""
+
     def record(self) -> DeviceFence:
         """Return a fence behind all work queued on the device's stream."""
 
@@ -136,7 +155,7 @@ class Device(Pinning, Protocol):
         """See `Pinning.fence`."""
 
     def hold(self, fence: Any, stream: int | None = OWN_STREAM) -> None:
-        """Make a stream wait for a fence; the caller does not wait.
+        """Make a stream wait for a fence. The caller waits only in place of a stream that captures a graph.
 
         Args:
             fence: of this class of device.
@@ -145,20 +164,24 @@ class Device(Pinning, Protocol):
         """
 
     def fence_of(self, stream: int | None) -> DeviceFence:
-        """Return a fence behind all work queued on a stream; None: on all streams in use."""
+        """Return a fence behind all work queued on a stream; None: on all streams in use.
+
+        Raises:
+            DeviceError: the stream captures a graph, so that its work is not queued.
+        """
 
     def adopt(self, value: Any) -> GpuArray:
-        """Return an array of the user's on this GPU, given ``__cuda_array_interface__`` or DLPack.
+        """Return an array of the user's on this GPU, given ``__cuda_array_interface__`` or DLPack. Never copies.
 
-        An array that is not contiguous is copied on the device's stream. So the caller makes that stream wait for the
-        array first, see `hold`.
+        The device's stream waits for the stream that the array names, if any.
 
         Raises:
             ArgumentTypeError: the value has neither interface, or is on another device.
+            DeviceError: the named stream captures a graph, or the GPU has failed.
         """
 
     def export(self, array: GpuArray, **options: Any) -> Any:
-        """Return an array as a DLPack capsule, without synchronization."""
+        """Return a contiguous array as a DLPack capsule, without synchronization."""
 
     @property
     def dlpack_device(self) -> tuple[int, int]:

@@ -64,6 +64,9 @@ def _handle(pynvml: Any, device_id: int) -> Any:
         return pynvml.nvmlDeviceGetHandleByIndex(device_id)
     if visible[device_id].isdecimal():
         return pynvml.nvmlDeviceGetHandleByIndex(int(visible[device_id]))
+    if visible[device_id].startswith("MIG-"):  # a part of a GPU, which has no affinity of its own
+        part = pynvml.nvmlDeviceGetHandleByUUID(visible[device_id])
+        return pynvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(part)
     for index in range(pynvml.nvmlDeviceGetCount()):  # a UUID, or the beginning of one
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         if _text(pynvml.nvmlDeviceGetUUID(handle)).startswith(visible[device_id]):

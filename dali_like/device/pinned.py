@@ -7,7 +7,7 @@ memory.
 
 from __future__ import annotations
 
-import threading
+import contextlib
 
 from dali_like.common.notices import warn
 from dali_like.device.interface import Pinning
@@ -27,34 +27,47 @@ class PinnedMemory:
     def __init__(self, pinning: Pinning, *, fenced: bool) -> None:
         self._pinning = pinning
         self._fenced = fenced
-        self._lock = threading.Lock()
-        self._is_refused = False
+        self._has_warned = False
+        self._has_warned_of_kept = False
         self._registered: set[int] = set()
 
     def made(self, address: int, nbytes: int) -> None:
-        """Lock an extent. If the system refuses, warn once and lock nothing from then on."""
-        if self._is_refused:
-            return
+        """Lock an extent. If CUDA refuses, warn once; the next extent is tried again."""
         try:
             self._pinning.register(address, nbytes)
         except DeviceError as error:
-            with self._lock:
-                is_first, self._is_refused = not self._is_refused, True
-            if is_first:
+            if not self._has_warned:
+                self._has_warned = True
                 warn(
-                    f"batches are not page-locked, so copies to the GPU are slower: locking {mib(nbytes)} was refused "
-                    f"({error}). Raise the limit of locked memory (`ulimit -l`), or hold fewer batches",
+                    f"batches are not page-locked, so copies to the GPU are slower: CUDA refused to lock {mib(nbytes)} "
+                    f"({error}). Hold fewer or smaller batches, or raise the kernel's limit of memory mappings: "
+                    "`sysctl -w vm.max_map_count=262144`",
                     UserWarning,
                 )
             return
         self._registered.add(address)
 
+    def is_locked(self, address: int) -> bool:
+        """Whether the extent at an address is page-locked."""
+        return address in self._registered
+
     def fence(self) -> Fence | None:
         """Return the fence that must pass before memory dropped by the user is reused."""
         return self._pinning.fence() if self._fenced and self._registered else None
 
-    def freed(self, address: int) -> None:
-        """Unlock an extent. The owner has waited for all copies from it."""
-        if address in self._registered:
+    def freed(self, address: int) -> bool:
+        """Unlock an extent, and return whether that worked. The owner has waited for all copies from it."""
+        if address not in self._registered:
+            return True
+        if self._pinning.unregister(address):
             self._registered.discard(address)
-            self._pinning.unregister(address)
+            return True
+        if not self._has_warned_of_kept:
+            self._has_warned_of_kept = True
+            with contextlib.suppress(UserWarning):  # finalizers must not raise, even if warnings are errors
+                warn(
+                    "CUDA refused to unlock memory of batches, so this memory is kept and not used again. If the memory of "
+                    "this process grows too large, start the program again",
+                    UserWarning,
+                )
+        return False

@@ -11,9 +11,8 @@ from typing import Any, Self
 from dali_like.device.copier import DeviceSamples
 from dali_like.device.cuda_streams import stream_handle
 from dali_like.device.device_array import DeviceArray, arrays_to_host, copy_to
-from dali_like.device.device_memory import UnpooledMemory
+from dali_like.device.device_memory import unpooled
 from dali_like.device.interface import DeviceFence
-from dali_like.engine.memory.ring import Lease
 from dali_like.errors import ArgumentClashError, ArgumentTypeError, SampleIndexError
 from dali_like.tensors.cpu_tensor_lists import TensorListCPU
 from dali_like.tensors.gpu_tensors import TensorGPU, adopted, copy_to_external, reinterpreted
@@ -247,9 +246,9 @@ class TensorListGPU:
         """Copy the samples back to back to new memory."""
         first = self._first()
         device = first.device
-        block = device.allocate(max(sum(array.nbytes for array in self._samples), 1))
-        copy_to(block.address, self._samples, device, None, waits=True)
-        return DeviceArray(device, block.address, shape, first.dtype, Lease(UnpooledMemory(device), block), device.record())
+        address, lease = unpooled(device, sum(array.nbytes for array in self._samples))
+        copy_to(address, self._samples, device, None, waits=True)
+        return DeviceArray(device, address, shape, first.dtype, lease, device.record())
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ArgumentTypeError("a batch on a GPU cannot be pickled; pickle its as_cpu()")

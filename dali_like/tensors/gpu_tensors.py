@@ -6,7 +6,8 @@ Code that uses the address from `data_ptr` must wait on `stream` itself.
 
 A batch and all views of it keep its memory alive. When the last one is dropped, the memory is reused after the work
 queued by then on the default stream and on the current streams of PyTorch and CuPy in that thread. On other streams,
-keep the batch until their work has finished. PyTorch has the same rule for its own tensors.
+including those of JAX's functions, and for CUDA graphs, keep the batch until their work has finished. PyTorch's
+``record_stream`` does not help: it ignores memory of other allocators.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 from dali_like.device.copier import Copier, Samples
 from dali_like.device.cuda_streams import DEFAULT_STREAM, stream_handle
 from dali_like.device.device_array import DeviceArray, copy_to
+from dali_like.device.device_memory import unpooled
 from dali_like.device.opening import check_device, shared_device
 from dali_like.errors import ArgumentTypeError
 from dali_like.tensors.cpu_tensors import TensorCPU
@@ -33,12 +35,19 @@ from dali_like.types import DALIDataType, to_dali_type
 
 __all__ = ["TensorGPU"]
 
+#: ``kDLCPU`` of DLPack, with its only number.
+_DLPACK_CPU = (1, 0)
+#: Kernels that XLA compiles assume arguments at multiples of 16 bytes (``kEntryParameterAlignBytes``), and DLPack promises
+#: 256. Samples of a dense batch may lie elsewhere. An access of the wrong alignment would end the use of the GPU.
+_EXPORT_ALIGNMENT = 16
+
 
 def adopted(data: Any, device_id: int) -> DeviceArray:
-    """Return an array of the user's on a GPU.
+    """Return an array of the user's on a GPU: its memory, or a copy if the array is not contiguous.
 
     Raises:
         ArgumentTypeError: the data is not an array on that GPU.
+        DeviceError: the array is filled by a stream that captures a graph, or the GPU has failed.
     """
     if isinstance(data, TensorGPU):
         return data._array
@@ -47,7 +56,21 @@ def adopted(data: Any, device_id: int) -> DeviceArray:
     device = shared_device(device_id)
     device.hold(device.fence_of(None))
     array = device.adopt(data)
-    return DeviceArray(device, *array, device.record())
+    if array.strides is None:
+        return DeviceArray.of(device, array, device.record())
+    address, lease = unpooled(device, array.nbytes, array.owner)
+    device.gather(address, array)
+    copied = device.record()
+    device.hold(copied, None)  # the user's next writes to the array come after the copy
+    return DeviceArray(device, address, array.shape, array.dtype, lease, copied)
+
+
+def _copied(array: DeviceArray) -> DeviceArray:
+    """Return a copy on the same GPU, in aligned memory of its own, behind all work on the streams in use."""
+    device = array.device
+    address, lease = unpooled(device, array.nbytes, array.owner)
+    copy_to(address, [array], device, None, waits=False)
+    return DeviceArray(device, address, array.shape, array.dtype, lease, device.record())
 
 
 def copied_to_gpu(samples: Samples) -> Any:
@@ -69,7 +92,8 @@ class TensorGPU:
     """One sample, or a dense batch as one tensor, on a GPU.
 
     Supports the CUDA Array Interface and DLPack, so that ``cupy.asarray(tensor)``, ``torch.from_dlpack(tensor)`` and
-    ``jax.dlpack.from_dlpack(tensor)`` are views of it.
+    ``jax.dlpack.from_dlpack(tensor)`` are views of it. If its address is no multiple of 16, as of some samples of a dense
+    batch, DLPack exports a copy.
 
     Args:
         object: an array on the GPU with one of these interfaces.
@@ -198,10 +222,29 @@ class TensorGPU:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return self._array.interface
 
-    def __dlpack__(self, *, stream: int | None = None, dl_device: tuple[int, int] | None = None, **options: Any) -> Any:
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+        **options: Any,
+    ) -> Any:
         array = self._array
-        if dl_device is not None and tuple(dl_device) != array.device.dlpack_device:
+        device = array.device.dlpack_device
+        wanted = device if dl_device is None else tuple(dl_device)
+        if wanted not in (device, _DLPACK_CPU):
+            raise BufferError(f"a tensor on device {device} cannot be exported to device {wanted}; import it, then copy it")
+        is_view = wanted == device and array.address % _EXPORT_ALIGNMENT == 0 and not copy
+        if copy is False and not is_view:
+            raise BufferError(
+                f"a tensor at {array.address:#x} on device {device} needs a copy for device {wanted}, because other devices "
+                f"and addresses that are no multiples of {_EXPORT_ALIGNMENT} need one: leave copy=False out"
+            )
+        if wanted != device:
             return array.to_host().__dlpack__()
+        if not is_view:
+            array = _copied(array)
         if stream != -1:  # -1: no synchronization; None: the default stream, here all streams in use
             array.let_wait(stream)
         return array.device.export(array.on_gpu, **options)

@@ -153,6 +153,7 @@ class SimulatedDevice:
         refuses_to_lock: whether page-locking fails.
 
     Attributes:
+        refuses_to_unlock: whether unlocking pages fails.
         current_stream: the user's current stream.
         registered: sizes of the page-locked extents, by address.
         num_registrations: number of extents page-locked so far.
@@ -166,6 +167,7 @@ class SimulatedDevice:
         self.device_id = device_id
         self.capacity_bytes = capacity_bytes
         self.refuses_to_lock = refuses_to_lock
+        self.refuses_to_unlock = False
         self.current_stream = DEFAULT_STREAM
         self.registered: dict[int, int] = {}
         self.num_registrations = 0
@@ -225,13 +227,16 @@ class SimulatedDevice:
             self.registered[address] = nbytes
             self.num_registrations += 1
 
-    def unregister(self, address: int) -> None:
+    def unregister(self, address: int) -> bool:
+        if self.refuses_to_unlock:
+            return False
         with self._lock:
             nbytes = self.registered.pop(address, 0)
             if not nbytes:
                 self.faults.append(f"{address:#x} was unlocked without having been locked")
             if any(begin < address + nbytes and address < begin + size for begin, size in self._readers.values()):
                 self.faults.append(f"{address:#x} was unlocked before its copy ended")
+            return True
 
     def allocate(self, nbytes: int) -> SimulatedBlock:
         if nbytes > self.free_bytes:
@@ -268,6 +273,9 @@ class SimulatedDevice:
     def move(self, target: int, source: int, nbytes: int, *, by_kernel: bool = False) -> None:
         self._move(target, source, nbytes)
 
+    def gather(self, target: int, array: GpuArray) -> None:
+        self._stream(OWN_STREAM).put(lambda: self._write(target, as_numpy(array).tobytes()))
+
     def record(self) -> SimulatedFence:
         return SimulatedFence([self._stream(OWN_STREAM).mark()])
 
@@ -289,7 +297,9 @@ class SimulatedDevice:
         interface = getattr(value, "__cuda_array_interface__", None)
         if interface is None:
             raise ArgumentTypeError(f"a {type(value).__qualname__} is not an array on a GPU")
-        return GpuArray(interface["data"][0], tuple(interface["shape"]), np.dtype(interface["typestr"]), value)
+        dtype, strides = np.dtype(interface["typestr"]), interface.get("strides")
+        array = GpuArray(interface["data"][0], tuple(interface["shape"]), dtype, value, strides)
+        return array._replace(strides=None) if as_numpy(array).flags.c_contiguous else array
 
     def export(self, array: GpuArray, **options: Any) -> Any:
         """See `Device.export`. NumPy reads the array at once, so the streams in use run first."""
@@ -337,12 +347,12 @@ class SimulatedArray:
     """A user's array in the memory of the simulated device, like an array of CuPy or PyTorch on a GPU."""
 
     def __init__(self, array: Any) -> None:
-        self.array: NDArray[Any] = np.ascontiguousarray(array)
+        self.array: NDArray[Any] = np.asarray(array)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         array = self.array.__array_interface__
-        return {"shape": array["shape"], "typestr": array["typestr"], "data": array["data"], "version": 3}
+        return {name: array[name] for name in ("shape", "typestr", "data", "strides", "version")}
 
 
 def as_numpy(array: GpuArray) -> NDArray[Any]:
@@ -353,6 +363,7 @@ def as_numpy(array: GpuArray) -> NDArray[Any]:
             "data": (array.address, False),
             "shape": array.shape,
             "typestr": array.dtype.str,
+            "strides": array.strides,
             "version": 3,
         }
         owner = array.owner

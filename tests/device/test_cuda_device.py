@@ -24,7 +24,7 @@ from dali_like.errors import ArgumentTypeError, DeviceError, MissingExtraError, 
 from dali_like.tensors import TensorGPU
 from tests import nvimgcodec_stand_in
 from tests.callbacks import ragged
-from tests.cupy_stand_in import Array, CupyStandIn
+from tests.cupy_stand_in import CAPTURE_UNSUPPORTED, GLOBAL, Array, CompileException, CUDADriverError, CupyStandIn
 from tests.nvimgcodec_stand_in import ColorSpec, DecodeParams
 
 BATCH = 4
@@ -34,10 +34,12 @@ BATCH = 4
 def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[CupyStandIn]:
     module = CupyStandIn()
     monkeypatch.setitem(sys.modules, "cupy", module)
+    monkeypatch.setattr("dali_like.device.cuda.driver", lambda: module.driver)
     with substitute(CudaDevice):
         yield module
     gc.collect()
-    assert not module.registered
+    assert not module.libcuda.registered
+    assert not module.libcuda.is_invalid
 
 
 def number(info: Any) -> Any:
@@ -60,7 +62,7 @@ def test_batches_are_copied(source: Any, cupy: CupyStandIn) -> None:
             on_gpu, on_cpu = pipe.run()
             for copied, original in zip(on_gpu.as_cpu(), on_cpu, strict=True):
                 assert np.array_equal(copied, original)
-        assert cupy.registered
+        assert cupy.libcuda.registered
 
 
 def test_the_default_stream_waits_for_the_copy(cupy: CupyStandIn) -> None:
@@ -81,34 +83,44 @@ def test_buffers_wait_for_the_users_kernels(cupy: CupyStandIn) -> None:
             on_gpu, _ = pipe.run()
             cupy.launch(functools.partial(look, on_gpu.data_ptr()))
             del on_gpu
-        pipe._runtime.device._stream.synchronize()
+        cupy.run(pipe._runtime.device.stream)
         cupy.run()
 
     assert seen == list(range(0, 48, 4))
 
 
+BASE = np.arange(24, dtype=np.float32).reshape(4, 6)
+
+
+class OnGpu:
+    """An array of the user's on the GPU, by the CUDA Array Interface."""
+
+    def __init__(self, array: Any, stream: int | None = None, **more: Any) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {**array.__array_interface__, "stream": stream, **more}
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
 @pytest.mark.parametrize("by_kernel", [False, True])
-def test_arrays_on_the_gpu_are_taken_in(by_kernel: bool, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = np.arange(24, dtype=np.float32).reshape(4, 6)
-    strided = base[:, ::2]
-
-    class OnGpu:
-        __cuda_array_interface__ = {**strided.__array_interface__, "stream": 0}  # noqa: RUF012
-
-        def __len__(self) -> int:
-            return 4
-
-    @pipeline_def(batch_size=4, num_threads=1, device_id=0)
+@pytest.mark.parametrize(
+    "array", [BASE, BASE[:, ::2], BASE[::-1], BASE.T], ids=["contiguous", "strided", "reversed", "transposed"]
+)
+def test_arrays_on_the_gpu_are_taken_in(
+    array: Any, by_kernel: bool, cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @pipeline_def(batch_size=6, num_threads=1, device_id=0)
     def pipeline() -> Any:
-        return fn.external_source(lambda i: OnGpu(), device="gpu", use_copy_kernel=by_kernel)
+        return fn.external_source(lambda i: OnGpu(array, stream=0), device="gpu", use_copy_kernel=by_kernel)
 
     kernels: list[Array] = []
     add = cupy.add
     monkeypatch.setattr(cupy, "add", lambda *args, **options: kernels.append(args[0]) or add(*args, **options))
 
     with closing(pipeline()) as pipe:
-        assert np.array_equal(pipe.run()[0].as_cpu().as_array(), strided)
-    assert bool(kernels) == by_kernel
+        assert np.array_equal(pipe.run()[0].as_cpu().as_array().reshape(array.shape), array)
+    assert bool(kernels) == (by_kernel and array is BASE)
 
 
 def test_what_is_on_a_gpu_can_be_wrapped(cupy: CupyStandIn) -> None:
@@ -163,7 +175,7 @@ def test_memory_needed_and_free_is_named(cupy: CupyStandIn) -> None:
 
 
 def test_a_gpu_that_cannot_be_used_is_named(cupy: CupyStandIn) -> None:
-    with pytest.raises(DeviceError, match="GPU 7 cannot be used: cudaErrorInvalidDevice"):
+    with pytest.raises(DeviceError, match=r"GPU 7 cannot be used: CUDA_ERROR_INVALID_DEVICE \(101\)"):
         CudaDevice(7)
 
 
@@ -174,8 +186,8 @@ def test_without_cupy_the_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_refused_pages_are_no_error(cupy: CupyStandIn) -> None:
-    cupy.refuses = True
-    with closing(make()) as pipe, pytest.warns(UserWarning, match="cudaErrorMemoryAllocation"):
+    cupy.libcuda.refuses = 2
+    with closing(make()) as pipe, pytest.warns(UserWarning, match="CUDA_ERROR_OUT_OF_MEMORY"):
         pipe.run()
 
 
@@ -184,7 +196,7 @@ def test_a_gpu_that_fails_is_an_error_and_not_a_hang(cupy: CupyStandIn) -> None:
     copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
     copier.send([np.ones(3)])
     (flight,) = copier._pending
-    cupy.failed[flight.fence.events[0].ptr] = 719  # type: ignore[attr-defined]
+    cupy.libcuda.failed[flight.fence.events[0].handle.value] = 719  # type: ignore[attr-defined]
 
     with pytest.raises(DeviceError, match="failed before the end of a copy"):
         copier.settle()
@@ -224,10 +236,7 @@ def test_arrays_are_taken_in_behind_the_stream_that_they_name(cupy: CupyStandIn)
     device, stream, array = CudaDevice(0), cupy.cuda.Stream(non_blocking=True), np.zeros(3)
     cupy.launch(lambda: array.fill(7), stream.ptr)
 
-    class OnGpu:
-        __cuda_array_interface__ = {**array.__array_interface__, "stream": stream.ptr}  # noqa: RUF012
-
-    device.adopt(OnGpu())
+    device.adopt(OnGpu(array, stream.ptr))
     device.close()  # waits for its own stream
 
     assert array.tolist() == [7, 7, 7]
@@ -253,7 +262,7 @@ def test_fences_that_cannot_be_made_wait_for_everything(cupy: CupyStandIn, monke
     device = CudaDevice(0)
     done: list[bool] = []
     cupy.launch(lambda: done.append(True))
-    monkeypatch.setattr(cupy.runtime, "eventRecord", lambda event, stream: 1 / 0)
+    monkeypatch.setattr(cupy.libcuda, "cuEventRecord", lambda event, stream: 2)
 
     assert device.fence().passed()
     assert done
@@ -263,7 +272,7 @@ def test_at_the_end_of_the_interpreter_nothing_is_raised(cupy: CupyStandIn) -> N
     device = CudaDevice(0)
     pinned = PinnedMemory(device, fenced=True)
     pinned.made(4096, 4096)
-    cupy.registered.clear()
+    cupy.libcuda.registered.clear()
 
     pinned.freed(4096)
     device.close()
@@ -285,8 +294,192 @@ def test_a_copy_on_a_gpu_that_has_failed_ends_where_times_are_counted_from(cupy:
     begin_ns = time.monotonic_ns()
     stamp = device.stamp()
     end_ns = time.monotonic_ns()
-    cupy.failed[stamp._event.ptr] = 700
+    cupy.libcuda.failed[stamp._event.handle.value] = 700  # type: ignore[index]
     stamp.wait()
     time_ns = stamp.time_ns()
     assert time_ns is not None
     assert begin_ns <= time_ns <= end_ns
+
+
+# Contexts
+
+
+def test_a_process_that_works_on_another_gpu_leaves_the_first_one_alone(cupy: CupyStandIn) -> None:
+    device = CudaDevice(1)
+    copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
+    (sent,) = copier.send([np.arange(6)])
+    copier.take_in([OnGpu(BASE.T)], is_dense=True, stream=None, copies=True, by_kernel=False)
+    device.register(4096, 4096)
+    device.unregister(4096)
+    device.stamp().wait()
+    del sent
+    copier.close()
+    device.close()
+
+    assert cupy.libcuda.contexts == {1}
+    assert cupy.libcuda.device == 0
+    assert cupy.libcuda.thread.mode == GLOBAL
+
+
+def test_a_runtime_that_ignores_contexts_is_refused(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy.cuda, "Stream", lambda non_blocking: SimpleNamespace(device_id=0))
+    with pytest.raises(DeviceError, match=r"uses GPU 0.*device_id=0"):
+        CudaDevice(1)
+
+
+def test_each_gpu_has_its_own_current_stream_of_cupy(cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = CudaDevice(0), CudaDevice(1)
+    users = cupy.cuda.Stream(non_blocking=True)
+    cupy.launch(lambda: None, users.ptr)
+    fences: list[Any] = []
+    alloc = cupy.cuda.alloc
+    monkeypatch.setattr(cupy.cuda, "alloc", lambda size: fences.append(first.fence()) or alloc(size))
+
+    with users:  # of the first GPU; a finalizer there runs amid an allocation on the second
+        second.allocate(512)
+
+    assert not fences[0].passed()
+
+
+def test_memory_that_cupy_keeps_for_the_stream_is_freed_with_the_device(cupy: CupyStandIn) -> None:
+    device = CudaDevice(1)
+    device.close()
+
+    assert cupy.freed_streams == [device.stream]
+
+
+# Errors
+
+
+@pytest.mark.parametrize("status", [1, 201, 400, 900, 906, 907, 908, 999])
+def test_an_error_that_says_nothing_of_the_work_keeps_its_memory(status: int, cupy: CupyStandIn) -> None:
+    fence: Any = CudaDevice(0).record()
+    cupy.libcuda.failed[fence.events[0].handle.value] = status
+
+    assert not fence.passed()
+    assert fence.error is None
+
+
+@pytest.mark.parametrize("status", [4, 214, 700, 709, 710, 719, 911])
+def test_a_fatal_error_ends_the_wait_for_the_work(status: int, cupy: CupyStandIn) -> None:
+    fence: Any = CudaDevice(0).record()
+    cupy.libcuda.failed[fence.events[0].handle.value] = status
+
+    assert fence.passed()
+    assert isinstance(fence.error, DeviceError)
+
+
+def test_errors_of_allocations_are_errors_of_this_library(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    cupy.alloc_status = 2  # of an allocator without a pool
+    with pytest.raises(OutOfMemoryError, match="on GPU 0"):
+        device.allocate(512)
+    cupy.alloc_status = 700
+    with pytest.raises(DeviceError, match="GPU 0: memory cannot be allocated: cudaError700"):
+        device.allocate(512)
+
+
+@pytest.mark.parametrize("error", [CUDADriverError("CUDA_ERROR_LAUNCH_FAILED"), CompileException("no headers")])
+def test_errors_of_kernels_are_errors_of_this_library(error: Exception, cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    cupy.launch_error = error
+    with pytest.raises(DeviceError, match="GPU 0: a kernel that copies could not be launched"):
+        device.gather(device.allocate(512).address, device.adopt(OnGpu(BASE.T)))
+
+
+def test_masked_arrays_are_refused(cupy: CupyStandIn) -> None:
+    with pytest.raises(ArgumentTypeError, match="masked"):
+        CudaDevice(0).adopt(OnGpu(BASE, mask=BASE))
+
+
+# Waiting
+
+
+def test_waiting_for_copies_does_not_keep_a_core_busy(cupy: CupyStandIn) -> None:
+    device = CudaDevice(0)
+    copier = Copier(device, lambda nbytes: np.empty(nbytes, np.uint8))
+    for _ in range(12):
+        copier.send([np.ones(3)])
+    copier.close()
+    cupy.launch(lambda: None, device.stream)
+    device.stamp().wait()
+    cupy.launch(lambda: None, device.stream)
+    device.close()
+
+    assert cupy.num_waiting(device.stream) == 0
+    assert cupy.libcuda.spun == 0
+
+
+# Capture of graphs
+
+
+@pytest.fixture
+def capturing(cupy: CupyStandIn) -> Iterator[Any]:
+    """The user's current stream, which captures a graph in the global mode, and may block the default stream."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        cupy.libcuda.capturing.add(stream.ptr)
+        yield stream
+    assert cupy.libcuda.capturing == {stream.ptr}
+    assert not cupy.libcuda.is_invalid
+
+
+@pytest.mark.parametrize("blocks_default_stream", [False, True])
+def test_batches_arrive_during_a_capture_and_leave_it_valid(
+    blocks_default_stream: bool, cupy: CupyStandIn, capturing: Any
+) -> None:
+    if blocks_default_stream:
+        cupy.libcuda.blocking_streams.add(capturing.ptr)
+    with closing(make(ragged)) as pipe:
+        for _ in range(12):
+            on_gpu, on_cpu = pipe.run()  # CUDA refuses to let the stream wait, so `run` waits for the copy
+            for tensor, original in zip(on_gpu, on_cpu, strict=True):
+                expected = np.asarray(original).tobytes()
+                assert ctypes.string_at(tensor.data_ptr(), len(expected)) == expected
+            del on_gpu, on_cpu, tensor, original
+
+
+def test_fences_leave_out_streams_that_capture(cupy: CupyStandIn, capturing: Any) -> None:
+    device = CudaDevice(0)
+    cupy.launch(lambda: None, device.stream)
+    fence = device.fence()
+    assert not fence.passed()
+    device.hold(fence)
+
+    cupy.run(device.stream)
+    assert fence.passed()
+
+
+def test_arrays_are_not_taken_from_a_stream_that_captures(cupy: CupyStandIn, capturing: Any) -> None:
+    device = CudaDevice(0)
+    with pytest.raises(DeviceError, match=r"captures a CUDA graph.*before or after the capture"):
+        device.fence_of(None)
+    with pytest.raises(DeviceError, match="captures a CUDA graph"):
+        device.adopt(OnGpu(BASE, capturing.ptr))
+    with pytest.raises(DeviceError, match="captures a CUDA graph"):
+        device.adopt(Array(cupy, BASE, None))
+
+
+def test_memory_is_locked_and_unlocked_during_a_capture(cupy: CupyStandIn, capturing: Any) -> None:
+    device = CudaDevice(0)
+    device.register(4096, 4096)
+
+    assert device.unregister(4096)
+
+
+def test_a_fence_that_cannot_be_made_during_a_capture_passes_after_it(
+    cupy: CupyStandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = CudaDevice(0)
+    cupy.launch(lambda: None, device.stream)
+    with monkeypatch.context() as context:
+        context.setattr(cupy.libcuda, "cuEventRecord", lambda event, stream: 2)
+        context.setattr(cupy.libcuda, "cuCtxSynchronize", lambda: CAPTURE_UNSUPPORTED)
+        fence = device.fence()
+        assert not fence.passed()
+        with pytest.raises(DeviceError):
+            device.hold(fence)
+
+    device.hold(fence)
+    assert fence.passed()
+    assert not cupy.num_waiting(device.stream)

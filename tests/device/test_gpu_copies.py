@@ -463,7 +463,7 @@ def test_where_locking_is_refused_copies_are_made_without_and_it_is_said_once() 
     device = SimulatedDevice(refuses_to_lock=True)
     with substitute(lambda device_id: device):
         pipe = make(ragged, outputs=lambda node: (node.gpu(), node))
-        with pytest.warns(UserWarning, match="not page-locked.*ulimit -l") as caught:
+        with pytest.warns(UserWarning, match="not page-locked.*vm.max_map_count") as caught:
             batches = [pipe.run()[0] for _ in range(10)]
         assert [numbers_of(batch) for batch in batches] == [expected(i) for i in range(10)]
         pipe.close()

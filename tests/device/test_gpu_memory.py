@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from dali_like.device.device_memory import DeviceMemory
 from dali_like.device.pinned import PinnedMemory
+from dali_like.engine.memory import space as space_module
 from dali_like.engine.memory.protocol import DTYPE_CODES
 from dali_like.engine.memory.ring import Lease, Ring
 from dali_like.engine.memory.slot_layout import OutputSchema, SlotLayout
@@ -129,6 +131,59 @@ def test_memory_that_goes_with_its_space_is_unlocked_before() -> None:
 
     assert not device.registered
     assert not device.faults
+
+
+# Refusals
+
+
+def space_of(device: SimulatedDevice) -> SharedSpace:
+    space = SharedSpace.create(1 << 24)
+    space.observer = PinnedMemory(device, fenced=False)
+    return space
+
+
+def test_an_extent_that_is_not_locked_does_not_keep_the_next_one_from_it() -> None:
+    device = SimulatedDevice(refuses_to_lock=True)
+    space = space_of(device)
+    with pytest.warns(UserWarning, match=r"not page-locked.*vm\.max_map_count"):
+        space.take(4096, 4096)
+    space.take(4096, 4096)  # without another warning
+    device.refuses_to_lock = False
+    offset = space.take(4096, 4096)
+    assert list(device.registered) == [space.address + offset]
+
+
+def test_an_extent_that_is_not_unlocked_is_kept_and_tried_again() -> None:
+    device = SimulatedDevice()
+    space = space_of(device)
+    offset = space.take(8192, 8192)
+    space.bytes[offset] = 7
+    device.refuses_to_unlock = True
+    with pytest.warns(UserWarning, match="refused to unlock.*kept"):
+        space.free(offset, 8192)
+    other = space.take(8192, 8192)
+
+    assert other != offset
+    assert space.bytes[offset] == 7  # the page that the GPU still reads
+    device.refuses_to_unlock = False
+    assert space.take(8192, 8192) == offset
+    assert space.bytes[offset] == 0
+
+
+def test_memory_that_is_not_unlocked_outlives_its_space() -> None:
+    device = SimulatedDevice()
+    space = space_of(device)
+    free, kept = space.take(8192, 8192), space.take(8192, 8192)
+    addresses = [space.address + offset for offset in (free, kept)]
+    space.bytes[free] = space.bytes[kept] = 7
+    space.free(free, 8192)
+    device.refuses_to_unlock = True
+    with pytest.warns(UserWarning, match="refused to unlock"):
+        del space
+
+    assert len(space_module._kept_maps) == 1
+    assert [ctypes.c_uint8.from_address(address).value for address in addresses] == [0, 7]
+    space_module._kept_maps.clear()
 
 
 def address_of(array: Any) -> int:

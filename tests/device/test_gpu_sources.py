@@ -143,6 +143,19 @@ def test_with_no_copy_a_batch_is_the_users_memory(gpus: Gpus) -> None:
         assert pipe.run()[0].data_ptr() == array.__cuda_array_interface__["data"][0]
 
 
+def test_with_no_copy_an_array_with_strides_is_copied_before_the_source_overwrites_it(gpus: Gpus) -> None:
+    array = np.zeros((2, BATCH))
+
+    def reuse(i: int) -> Any:
+        gpus[0].launch(lambda: array.fill(i))
+        return Sized(array.T)
+
+    with closing(define(reuse, batch=True, no_copy=True)) as pipe:
+        batches = [pipe.run()[0] for _ in range(3)]
+        gpus[0].run(0)
+        assert [numbers_of(batch)[0] for batch in batches] == [[0, 0], [1, 1], [2, 2]]
+
+
 def test_the_copy_comes_behind_the_stream_that_has_made_the_arrays(gpus: Gpus) -> None:
     array = np.zeros((BATCH, 1))
     streams: list[int] = []

@@ -26,14 +26,20 @@ class NVMLError(Exception):
 
 
 def nvml(words: dict[int, list[int]], error: Exception | None = None) -> Any:
-    """pynvml on a machine with one GPU per entry; an entry holds the words of its CPU mask."""
+    """pynvml on a machine with one GPU per entry; an entry holds the words of its CPU mask. Each GPU has two parts."""
     state = SimpleNamespace(is_on=False)
+    parts = {f"MIG-{gpu}-{part}": gpu for gpu in words for part in range(2)}
 
     def affinity(handle: int, num_words: int) -> list[int]:
         assert state.is_on
         if error is not None:
             raise error
         return (words[handle] + [0] * num_words)[:num_words]
+
+    def by_uuid(uuid: str) -> str:
+        if uuid not in parts:
+            raise NVMLError("Not Found")
+        return uuid
 
     return SimpleNamespace(
         NVMLError=NVMLError,
@@ -43,6 +49,8 @@ def nvml(words: dict[int, list[int]], error: Exception | None = None) -> Any:
         nvmlDeviceGetCount=lambda: len(words),
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}abc",
+        nvmlDeviceGetHandleByUUID=by_uuid,
+        nvmlDeviceGetDeviceHandleFromMigDeviceHandle=lambda part: parts[part],
         nvmlDeviceGetCpuAffinity=affinity,
     )
 
@@ -77,7 +85,7 @@ def test_only_allowed_cpus_are_named_and_all_of_them_if_none_is_near(
     assert cpus_near(1) == {0, 1, 2}
 
 
-@pytest.mark.parametrize(("visible", "expected"), [("1,0", {5}), ("GPU-1", {5}), ("0", {4})])
+@pytest.mark.parametrize(("visible", "expected"), [("1,0", {5}), ("GPU-1", {5}), ("0", {4}), ("MIG-1-1", {5})])
 def test_numbers_are_those_of_visible_gpus(
     visible: str, expected: set[int], install: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,6 +102,9 @@ def test_errors_say_what_was_asked_for(install: Callable[[Any], Any], monkeypatc
         cpus_near(0)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-7")
     with pytest.raises(DeviceError, match="no GPU 'GPU-7'"):
+        cpus_near(0)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-7-0")
+    with pytest.raises(DeviceError, match=r"GPU 0 \(Not Found\)"):
         cpus_near(0)
 
 

@@ -108,6 +108,7 @@ def test_memory_is_not_used_again_while_a_kernel_that_reads_it_waits() -> None:
             (batch,) = pipe.run()
             copies.append(cupy.asarray(batch.as_tensor()).copy())  # queued behind the gate
             del batch
+        assert gate.is_shut
         gate.open()
 
         assert [copy[:, 0, 0].tolist() for copy in copies] == [expected(i) for i in range(4, 16)]

@@ -1,4 +1,4 @@
-"""Page-locking through PyTorch, with a stand-in for its CUDA."""
+"""Page-locking for PyTorch's loader, with stand-ins for PyTorch's CUDA and CUDA's driver."""
 
 from __future__ import annotations
 
@@ -10,72 +10,102 @@ import torch
 
 from dali_like.device.pinned import PinnedMemory
 from dali_like.errors import DeviceError
+from dali_like.plugin.pytorch import pinning
 from dali_like.plugin.pytorch.pinning import TorchPinning
+from dali_like.testing.simulated_device import SimulatedStream
+from tests.cupy_stand_in import DriverStandIn, driver_of
 
 pytestmark = pytest.mark.peers
 
-
-class Stream:
-    def __init__(self, device: int, handle: int) -> None:
-        self.device_index = device
-        self.cuda_stream = handle
-        self.is_done = False
-        self.num_events = 0
-
-    def record_event(self) -> Any:
-        self.num_events += 1
-        return SimpleNamespace(query=lambda: self.is_done, synchronize=lambda: setattr(self, "is_done", True))
+SIDE_STREAM = 3
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """PyTorch's CUDA, of two GPUs; the status of each call to the runtime, and what was called."""
-    state = SimpleNamespace(status=0, calls=[], default=[Stream(0, 0), Stream(1, 0)], current=[Stream(0, 3), Stream(1, 0)])
-
-    def call(name: str) -> Any:
-        return lambda *args: state.calls.append((name, *args)) or state.status
-
-    runtime = SimpleNamespace(cudaHostRegister=call("register"), cudaHostUnregister=call("unregister"))
-    monkeypatch.setattr(torch.cuda, "cudart", lambda: runtime)
+def cuda(monkeypatch: pytest.MonkeyPatch) -> DriverStandIn:
+    """CUDA on a machine with two GPUs, of which the process uses the second; there, PyTorch works on a side stream."""
+    driver = DriverStandIn()
+    driver.contexts.add(1)
+    driver.streams[SIDE_STREAM] = SimulatedStream(driver.lock)
+    monkeypatch.setattr(pinning, "driver", lambda: driver_of(driver))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda device: True, raising=False)
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: state.default[device])
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: state.current[device])
-    return state
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=SIDE_STREAM))
+    return driver
 
 
-def test_pages_are_locked_for_all_gpus(cuda: SimpleNamespace) -> None:
-    pinning = TorchPinning()
-    pinning.register(4096, 8192)
-    pinning.unregister(4096)
+def test_pages_are_locked_without_a_context_on_another_gpu(cuda: DriverStandIn) -> None:
+    locking = TorchPinning()
+    locking.register(4096, 8192)
+    assert cuda.registered == {4096: 8192}
 
-    assert cuda.calls == [("register", 4096, 8192, 1), ("unregister", 4096)]
+    assert locking.unregister(4096)
+    assert not cuda.registered
+    assert cuda.contexts == {1}
 
 
-def test_a_refusal_is_said_and_not_raised(cuda: SimpleNamespace) -> None:
-    cuda.status = 2
-    with pytest.raises(DeviceError, match="CUDA error 2"):
+def test_pages_are_locked_on_the_current_gpu_if_none_is_in_use(cuda: DriverStandIn) -> None:
+    cuda.contexts.clear()
+    TorchPinning().register(4096, 8192)
+
+    assert cuda.contexts == {0}
+
+
+def test_a_refusal_is_said_and_not_raised(cuda: DriverStandIn) -> None:
+    cuda.refuses = 2
+    with pytest.raises(DeviceError, match=r"CUDA_ERROR_OUT_OF_MEMORY \(2\)"):
         TorchPinning().register(4096, 8192)
     with pytest.warns(UserWarning, match="not page-locked"):
         PinnedMemory(TorchPinning(), fenced=True).made(4096, 8192)
 
 
-def test_a_fence_is_behind_each_stream_in_use_once(cuda: SimpleNamespace) -> None:
+@pytest.mark.parametrize(("status", "is_unlocked"), [(0, True), (713, True), (700, True), (1, False), (900, False)])
+def test_pages_that_cuda_keeps_are_not_unlocked(status: int, is_unlocked: bool, cuda: DriverStandIn) -> None:
+    locking = TorchPinning()
+    locking.register(4096, 8192)
+    cuda.refuses_to_unlock = status
+
+    assert locking.unregister(4096) is is_unlocked
+
+
+@pytest.mark.parametrize("stream", [0, SIDE_STREAM])
+def test_a_fence_is_behind_each_stream_in_use(stream: int, cuda: DriverStandIn) -> None:
+    done: list[bool] = []
+    cuda.streams[stream].put(lambda: done.append(True))
     fence = TorchPinning().fence()
 
-    assert fence is not None
-    assert [stream.num_events for stream in cuda.default] == [1, 0]
-    assert [stream.num_events for stream in cuda.current] == [1, 1]  # the second is the default one of that GPU
-    cuda.default[0].is_done = cuda.current[1].is_done = True
     assert not fence.passed()
     fence.wait()
     assert fence.passed()
+    assert done
+    assert cuda.contexts == {1}
 
 
-def test_a_fence_that_cannot_be_made_waits_for_everything(cuda: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[bool] = []
-    monkeypatch.setattr(torch.cuda, "default_stream", lambda device: 1 / 0)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: waited.append(True))
+def test_a_stream_that_captures_a_graph_is_left_alone(cuda: DriverStandIn) -> None:
+    cuda.streams[0].put(lambda: None)
+    cuda.capturing.add(SIDE_STREAM)
+    fence = TorchPinning().fence()
 
-    assert TorchPinning().fence() is None
-    assert waited
+    assert not fence.passed()
+    cuda.streams[0].run_to(None)
+    assert fence.passed()
+    TorchPinning().register(4096, 8192)
+    assert not cuda.is_invalid
+    assert cuda.capturing == {SIDE_STREAM}
+
+
+def test_a_fence_that_cannot_be_made_waits_for_everything(cuda: DriverStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[bool] = []
+    cuda.streams[SIDE_STREAM].put(lambda: done.append(True))
+    monkeypatch.setattr(cuda, "cuEventRecord", lambda event, stream: 2)
+
+    assert TorchPinning().fence().passed()
+    assert done
+
+
+def test_a_gpu_that_has_failed_ends_all_fences(cuda: DriverStandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    fence: Any = TorchPinning().fence()
+    monkeypatch.setattr(cuda, "cuEventQuery", lambda event: 719)
+
+    assert fence.passed()
+    assert isinstance(fence.error, DeviceError)

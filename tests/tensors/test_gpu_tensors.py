@@ -185,6 +185,51 @@ def test_dlpack_lets_the_stream_wait_that_it_is_given(device: SimulatedDevice) -
     assert tensor.__dlpack_device__() == device.dlpack_device
 
 
+def odd_sample(device: SimulatedDevice) -> TensorGPU:
+    """A sample at an address that is no multiple of 16, as by its size."""
+    return on(device, np.arange(24, dtype=np.uint8).reshape(4, 6))[1]
+
+
+def test_dlpack_exports_aligned_memory(device: SimulatedDevice) -> None:
+    sample = odd_sample(device)
+    exported = np.from_dlpack(sample)  # type: ignore[arg-type]
+
+    assert exported.__array_interface__["data"][0] % 16 == 0
+    assert exported.tolist() == list(range(6, 12))
+    with pytest.raises(BufferError, match="leave copy=False out"):
+        sample.__dlpack__(copy=False)
+
+
+def test_dlpack_copies_if_it_is_told_to(device: SimulatedDevice) -> None:
+    batch = on(device, images())
+    tensor = batch.as_tensor()
+
+    class Copied:
+        def __dlpack__(self, **_: Any) -> Any:
+            return tensor.__dlpack__(copy=True)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return tensor.__dlpack_device__()
+
+    exported = np.from_dlpack(Copied())  # type: ignore[arg-type]
+    assert exported.__array_interface__["data"][0] != tensor.data_ptr()
+    assert np.array_equal(exported, images())
+
+
+def test_dlpack_refuses_other_devices_than_its_own_and_the_cpu(
+    device: SimulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensor = on(device, images()).as_tensor()
+    monkeypatch.setattr(SimulatedDevice, "dlpack_device", (2, 1))
+
+    for other in ((2, 0), (1, 1), (3, 0)):
+        with pytest.raises(BufferError, match=r"on device \(2, 1\) cannot be exported"):
+            tensor.__dlpack__(dl_device=other)
+    with pytest.raises(BufferError, match="leave copy=False out"):
+        tensor.__dlpack__(dl_device=(1, 0), copy=False)
+    assert tensor.__dlpack__(dl_device=(1, 0))
+
+
 def test_squeezing_and_reinterpreting_change_the_tensor_and_not_the_memory(device: SimulatedDevice) -> None:
     batch = on(device, images(), "HWC")
     tensor = batch[1]
@@ -247,6 +292,35 @@ def test_arrays_of_other_libraries_can_be_wrapped(gpus: list[SimulatedDevice]) -
     assert len(gpus) == 1  # one device, so one stream, for all
     with pytest.raises(ArgumentTypeError, match="not an array on a GPU"):
         TensorGPU(np.zeros(3))
+
+
+@pytest.mark.parametrize("view", [lambda x: x.T, lambda x: x[::-1], lambda x: x[:, ::2]], ids=["T", "reversed", "strided"])
+def test_a_strided_array_is_copied_before_the_user_overwrites_it(view: Any, gpus: list[SimulatedDevice]) -> None:
+    array = np.arange(24, dtype=np.int32).reshape(4, 6)
+    expected = view(array).copy()
+    tensor = TensorGPU(SimulatedArray(view(array)))
+    gpus[0].launch(lambda: array.fill(-1))  # the user's next kernel
+    gpus[0].run(0)
+
+    assert np.array_equal(tensor.as_cpu(), expected)
+
+
+def test_the_copy_of_a_strided_array_is_kept_for_the_users_kernels(gpus: list[SimulatedDevice]) -> None:
+    tensor = TensorGPU(SimulatedArray(np.zeros((4, 6)).T))
+    has_run: list[bool] = []
+    gpus[0].run()
+    gpus[0].launch(lambda: has_run.append(True))
+
+    del tensor
+    gpus[0].run()  # the next work on the device's own stream in that memory
+
+    assert has_run
+
+
+def test_an_array_that_is_not_copied_does_not_make_the_user_wait(gpus: list[SimulatedDevice]) -> None:
+    TensorGPU(SimulatedArray(images()))
+
+    assert not gpus[0].num_waiting(0)
 
 
 def test_samples_of_one_batch_are_of_one_kind(gpus: list[SimulatedDevice]) -> None:

@@ -98,7 +98,11 @@ def page_locking(count: Callable[[], int] = count_accelerators) -> Finding:
     if not np.array_equal(sent, came_back):
         return failure(subject, "a copy to GPU 0 and back changed the data", "check nvidia-smi and the kernel log (dmesg)")
     if refusal is not None:
-        return warning(subject, str(refusal), "copies are slower: raise `ulimit -l`, or end programs that lock memory")
+        return warning(
+            subject,
+            str(refusal),
+            "copies are slower: run `sysctl -w vm.max_map_count=262144`, or end programs that lock memory",
+        )
     return ok(subject, f"{_NBYTES >> 20} MiB locked, copied to GPU 0 and back")
 
 

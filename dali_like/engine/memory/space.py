@@ -51,6 +51,8 @@ _SHARE_OF_FREE = 32
 #: The same where `ulimit -v` limits the address space. Programs that set it have few pipelines.
 _SHARE_OF_LIMIT = 4
 _BLOCK_BYTES = 512  # the unit of st_blocks, see inode(7)
+#: Mappings of deleted spaces with pages that a GPU has not given up. The kernel must map no other memory at their addresses.
+_kept_maps: list[mmap.mmap] = []
 
 
 class Keeper(Protocol):
@@ -86,8 +88,12 @@ class Observer(Protocol):
     def fence(self) -> Fence | None:
         """Return a fence behind all accesses to memory that is being released; None if there are none."""
 
-    def freed(self, address: int) -> None:
-        """Take note that the extent at an address, if `made` has named it, is about to lose its memory."""
+    def freed(self, address: int) -> bool:
+        """Take note that the extent at an address, if `made` has named it, is about to lose its memory.
+
+        Returns:
+            False if the GPU cannot give up the pages. Then the extent must keep them, and must not be reused.
+        """
 
 
 class SharedSpace:
@@ -117,17 +123,31 @@ class SharedSpace:
         self.observer: Observer | None = None
         self._lock = threading.Lock()
         self._free = [(0, size)]
-        self._extents: set[int] = set()  # offsets that `observer.made` has got
+        self._extents: dict[int, int] = {}  # offsets and sizes that `observer.made` has got
+        #: Offset and size of freed extents whose pages the GPU has not given up.
+        self._kept: list[tuple[int, int]] = []
         self._committed: dict[int, int] = {}  # without a file: sizes of the parts with memory, by offset
         self._keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
 
-    def __del__(self, getpid: Callable[[], int] = os.getpid, free: Callable[..., bool] = free_pages) -> None:
+    def __del__(
+        self,
+        getpid: Callable[[], int] = os.getpid,
+        free: Callable[..., bool] = free_pages,
+        kept_maps: list[mmap.mmap] = _kept_maps,
+    ) -> None:
         # Free the pages now: forked processes, such as workers of other pipelines, may keep their mappings for long.
         # The defaults above keep names alive: at the exit of a program that keeps ``__main__`` alive, modules may be empty.
         if self._creator == getpid():
-            while self.observer is not None and self._extents:
-                self.observer.freed(self.address + self._extents.pop())
-            free(self.map, 0, self.size)
+            begin = 0
+            for offset, nbytes in sorted(self._extents.items()):
+                if self.observer is not None and not self.observer.freed(self.address + offset):
+                    if offset > begin:
+                        free(self.map, begin, offset - begin)
+                    begin = offset + nbytes
+            if self.size > begin:
+                free(self.map, begin, self.size - begin)
+            if begin:
+                kept_maps.append(self.map)
 
     @classmethod
     def create(cls, limit_bytes: int | None = None, *, for_processes: bool = True) -> SharedSpace:
@@ -183,6 +203,8 @@ class SharedSpace:
         Raises:
             OutOfMemoryError: as for `allocate` and `commit`.
         """
+        if self._kept:
+            self._free_kept()
         offset = self.allocate(nbytes)
         try:
             self.commit(offset, committed)
@@ -190,7 +212,7 @@ class SharedSpace:
             self.free(offset, nbytes)
             raise
         if self.observer is not None:
-            self._extents.add(offset)
+            self._extents[offset] = align(committed)
             self.observer.made(self.address + offset, committed)
         return offset
 
@@ -221,7 +243,8 @@ class SharedSpace:
     def free(self, offset: int, nbytes: int) -> None:
         """Free an extent and its pages. Thread-safe."""
         nbytes = align(nbytes)
-        self.discard(offset, nbytes)
+        if not self.discard(offset, nbytes):
+            return
         with self._lock:
             i = bisect_left(self._free, (offset, 0))
             if i < len(self._free) and self._free[i][0] == offset + nbytes:
@@ -282,14 +305,27 @@ class SharedSpace:
                 "Hold fewer batches, lower the prefetch depths or the batch size, or give the process more memory"
             )
 
-    def discard(self, offset: int, nbytes: int) -> None:
-        """Free the pages of an extent, where the system can do that. It reads as zeros afterwards."""
+    def discard(self, offset: int, nbytes: int) -> bool:
+        """Free the pages of an extent, where the system can do that; return whether the extent may be used again.
+
+        The extent reads as zeros afterwards. A GPU that cannot give up the pages would read them instead of later ones. So
+        the space keeps such an extent, with its pages and address space, and tries again when it allocates the next one.
+        """
         if self.observer is not None:
-            self._extents.discard(offset)
-            self.observer.freed(self.address + offset)
+            if not self.observer.freed(self.address + offset):
+                self._kept.append((offset, nbytes))
+                return False
+            self._extents.pop(offset, None)
         for start in [start for start in list(self._committed) if offset <= start < offset + nbytes]:
             self._committed.pop(start, None)
         free_pages(self.map, offset, nbytes)
+        return True
+
+    def _free_kept(self) -> None:
+        """Try again to free the extents that `discard` has kept."""
+        kept, self._kept = self._kept, []
+        for offset, nbytes in kept:
+            self.free(offset, nbytes)
 
     def clear(self, offset: int, nbytes: int) -> None:
         """Fill a small extent with zeros, and free its pages where the system can do that."""

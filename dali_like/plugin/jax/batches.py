@@ -1,7 +1,7 @@
 """Convert batches of one or several pipelines to JAX arrays.
 
 On the CPU, JAX shares memory through DLPack if JAX supports the dtype and the memory is aligned to 64 bytes. Rows of batches
-are aligned so. Otherwise JAX copies. Without ``jax_enable_x64``, it converts 64-bit elements to 32 bits.
+are aligned so. Otherwise JAX copies, as from a GPU. Without ``jax_enable_x64``, it converts 64-bit elements to 32 bits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def _number(device: jax.Device) -> int:
 
 
 def to_array(tensor: Any, device: jax.Device | None = None) -> jax.Array:
-    """Return a tensor as an array, which keeps the tensor's memory alive.
+    """Return a tensor as an array: a view if the tensor is in host memory, a copy if it is on a GPU.
+
+    The memory of a GPU tensor is reused behind the streams of its user. JAX's functions run on a stream of XLA, which XLA
+    does not tell, and they may still read an array that the program has dropped. So JAX copies the tensor, and this
+    function waits for the copy.
 
     Args:
         tensor: a `TensorCPU` or `TensorGPU`.
@@ -42,7 +46,8 @@ def to_array(tensor: Any, device: jax.Device | None = None) -> jax.Array:
     """
     if device is not None and isinstance(tensor, TensorCPU):
         return jax.device_put(np.asarray(tensor), device)  # no copy if `device` is a CPU
-    return jax.dlpack.from_dlpack(exportable(tensor))
+    array = jax.dlpack.from_dlpack(exportable(tensor))
+    return array if isinstance(tensor, TensorCPU) else array.copy().block_until_ready()
 
 
 def sharded(name: str, tensors: Sequence[Any], sharding: Sharding) -> jax.Array:

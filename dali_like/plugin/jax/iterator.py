@@ -26,9 +26,9 @@ AnyIterator = TypeVar("AnyIterator", bound="DALIGenericIterator")
 class DALIGenericIterator(BaseIterator[Any, dict[str, Any]]):
     """Deliver batches as dicts: {name of output: one array over the samples of all pipelines}.
 
-    With one pipeline, an array has shape (samples, ...) and is on the device of the output. It is a DLPack view of the batch
-    unless JAX must copy. The batch is not overwritten while the array, or a JAX computation on it, needs it. With several
-    pipelines:
+    With one pipeline, an array has shape (samples, ...) and is on the device of the output. In host memory, it is a DLPack
+    view of the batch unless JAX must copy. On a GPU, it is a copy. The batch is not overwritten while the array, or a JAX
+    computation on it, needs it. With several pipelines:
 
     - With a sharding, the batches are concatenated along the first dimension, one shard per device, for ``jax.jit``.
     - Without, the batches are stacked along a new first dimension, on their devices, for ``jax.pmap``.

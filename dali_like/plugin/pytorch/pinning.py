@@ -1,4 +1,4 @@
-"""Page-locked memory for batches, through PyTorch's CUDA; ``is_pinned()`` of tensors in it is true.
+"""Page-locked memory for batches of PyTorch's loader; ``is_pinned()`` of tensors in it is true.
 
 A program may drop a tensor right after ``x.to(device, non_blocking=True)``, before the GPU begins to copy. PyTorch guards
 its own pinned memory against reuse. Here, events on the streams that may have the copy guard a slot: it is reused when they
@@ -7,92 +7,61 @@ have passed. On other streams, the program must keep the batch, or use ``pin_mem
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
 import torch
 
-from dali_like.device.cuda_streams import stream_of_cupy
-from dali_like.device.driver import loaded_library
-from dali_like.errors import DeviceError
-
-#: ``cudaHostRegisterPortable``: page-locked for all GPUs.
-_PORTABLE = 1
-_SUCCESS = 0
-
-
-class TorchFence:
-    """Events on streams; see `dali_like.engine.memory.space.Fence`."""
-
-    def __init__(self, events: Sequence[Any]) -> None:
-        self._events = events
-
-    def passed(self) -> bool:
-        """Return whether all events have passed, or the GPU has failed so that they never will."""
-        try:
-            return all(event.query() for event in self._events)
-        except Exception:  # PyTorch raises CUDA's errors as several types
-            return True
-
-    def wait(self) -> None:
-        """Wait for all events."""
-        try:
-            for event in self._events:
-                event.synchronize()
-        except Exception:  # as above
-            return
+from dali_like.device.cuda_driver import OnGpu, driver, is_fatal
+from dali_like.device.cuda_events import CudaFence
+from dali_like.device.cuda_streams import streams_in_use
 
 
 class TorchPinning:
-    """Locks pages through PyTorch; see `dali_like.device.interface.Pinning`."""
+    """Locks pages for all GPUs that this process uses; see `dali_like.device.interface.Pinning`.
+
+    Raises:
+        DeviceError: CUDA's driver cannot be loaded.
+    """
+
+    def __init__(self) -> None:
+        self._driver = driver()
+        self._registering: int | None = None  # the GPU whose context pages are locked in
 
     def register(self, address: int, nbytes: int) -> None:
-        try:
-            status = int(torch.cuda.cudart().cudaHostRegister(address, nbytes, _PORTABLE))
-        except Exception as error:
-            raise DeviceError(f"PyTorch cannot page-lock memory: {error}") from error
-        if status != _SUCCESS:
-            _forget_error()
-            raise DeviceError(f"cudaHostRegister failed with CUDA error {status}")
+        """See `Pinning.register`. Uses a GPU that the process uses already; otherwise PyTorch's current one."""
+        if self._registering is None:
+            devices = self._in_use()
+            self._registering = devices[0] if devices else torch.cuda.current_device()
+        with self._on_gpu(self._registering):
+            self._driver.register(address, nbytes)
 
-    def unregister(self, address: int) -> None:
+    def unregister(self, address: int) -> bool:
+        """See `Pinning.unregister`."""
+        assert self._registering is not None
         try:
-            if int(torch.cuda.cudart().cudaHostUnregister(address)) != _SUCCESS:
-                _forget_error()
-        except Exception:  # at the end of the interpreter, CUDA may be gone
-            return
+            with self._on_gpu(self._registering):
+                return self._driver.unregister(address)
+        except Exception as error:  # modules may be empty at interpreter exit
+            return is_fatal(error)
 
-    def fence(self) -> TorchFence | None:
+    def fence(self) -> CudaFence:
         """See `Pinning.fence`. Covers all GPUs that this process uses."""
         try:
-            # The default streams of all GPUs have the same handle.
-            streams = {(stream.device_index, stream.cuda_stream): stream for stream in _streams_in_use()}
-            return TorchFence([stream.record_event() for stream in streams.values()])
-        except Exception:  # CUDA has failed, or is gone at the end of the interpreter
-            with contextlib.suppress(Exception):
-                torch.cuda.synchronize()
-            return None
+            events = []
+            for device in self._in_use():
+                with self._on_gpu(device):
+                    events += self._driver.record_all(streams_in_use(device))
+            return CudaFence(self._driver, events, self._synchronize)
+        except Exception:  # CUDA has failed, or is gone at interpreter exit
+            return CudaFence.behind_all(self._driver, self._synchronize)
 
+    def _in_use(self) -> list[int]:
+        """Return the GPUs with a context. A context on any other GPU would only cost memory there."""
+        return [device for device in range(torch.cuda.device_count()) if self._driver.has_context(device)]
 
-def _streams_in_use() -> list[Any]:
-    """Return the default and the current stream of each GPU, and CuPy's current stream."""
-    streams: list[Any] = []
-    is_in_use = getattr(torch._C, "_cuda_hasPrimaryContext", lambda device: True)
-    for device in range(torch.cuda.device_count()):
-        if is_in_use(device):
-            streams += [torch.cuda.default_stream(device), torch.cuda.current_stream(device)]
-    if handle := stream_of_cupy():
-        streams.append(torch.cuda.ExternalStream(handle))
-    return streams
+    def _on_gpu(self, device: int) -> OnGpu:
+        return OnGpu(self._driver, self._driver.primary_context(device))
 
-
-def _forget_error() -> None:
-    """Clear CUDA's last error after it was handled. Otherwise PyTorch raises it at its next check."""
-    mapped = {
-        line.split(maxsplit=5)[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libcudart" in line
-    }
-    for path in mapped:  # several copies may be loaded, each with its own last error
-        if (runtime := loaded_library(path)) is not None:
-            runtime.cudaGetLastError()
+    def _synchronize(self) -> None:
+        """Wait for all work of these GPUs."""
+        for device in self._in_use():
+            with self._on_gpu(device):
+                self._driver.synchronize_all()

@@ -127,8 +127,8 @@ class TorchBackend(ArrayBackend):
         return bool(torch.accelerator.is_available())
 
     def pinning(self) -> Pinning | None:
-        """Page-lock memory through PyTorch's CUDA, so that PyTorch knows that it is page-locked."""
-        if not torch.cuda.is_available():
+        """Page-lock memory by CUDA, so that PyTorch knows that it is page-locked."""
+        if not torch.cuda.is_available() or torch.version.cuda is None:  # None: PyTorch for GPUs of AMD
             return None
         from dali_like.plugin.pytorch.pinning import TorchPinning  # noqa: PLC0415  # not without a GPU, nor in workers
 

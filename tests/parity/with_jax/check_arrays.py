@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 
 from dali_like import Pipeline, fn, pipeline_def, plugin, types
+from dali_like.device.opening import substitute
 from dali_like.errors import RaggedError
 from dali_like.plugin.jax import DALIGenericIterator
-from dali_like.tensors import TensorListCPU
+from dali_like.plugin.jax.batches import to_array
+from dali_like.tensors import TensorGPU, TensorListCPU
+from dali_like.testing.simulated_device import SimulatedArray, SimulatedDevice
 
 from ..conftest import OURS, Library
 
@@ -180,3 +183,19 @@ def test_modules(name: str) -> None:
     assert module.__doc__
     assert [member for member in getattr(module, "__all__", []) if not getattr(module, member).__doc__] == []
     assert doctest.testmod(module).failed == 0
+
+
+# From a GPU
+
+
+def test_tensors_on_a_gpu_are_copied() -> None:
+    memory = np.zeros(4096 + 64, np.uint8)
+    begin = -memory.__array_interface__["data"][0] % 64  # JAX shares memory that is aligned so
+    array = memory[begin : begin + 4096].reshape(8, 512)
+    array[:] = 1
+    with substitute(SimulatedDevice):
+        tensor = TensorGPU(SimulatedArray(array))
+        made = to_array(tensor)
+        array[:] = 2
+
+    assert (np.asarray(made) == 1).all()
