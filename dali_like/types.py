@@ -10,11 +10,12 @@ import importlib
 import operator
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dali_like.common.suggestions import with_suggestion
 from dali_like.errors import ArgumentClashError, ArgumentError, ArgumentTypeError
 
 __all__ = [
@@ -62,6 +63,8 @@ __all__ = [
 ]
 
 
+_T = TypeVar("_T")
+
 if TYPE_CHECKING:
     from dali_like.graph.constants import Constant, ScalarConstant
 else:
@@ -70,7 +73,8 @@ else:
         """Import the constants on first use: they are built on these types, and DALI has them here."""
         if name in ("Constant", "ScalarConstant"):
             return getattr(importlib.import_module("dali_like.graph.constants"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        text = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(text if name.startswith("_") else with_suggestion(text, name, __all__))
 
 
 def __dir__() -> list[str]:
@@ -95,6 +99,19 @@ class CallContext(NamedTuple):
 current_call: ContextVar[CallContext] = ContextVar("dali_like_call", default=CallContext())  # noqa: B039  # a NamedTuple is immutable
 
 
+def _refuse_arithmetic(self: Any, other: Any) -> NoReturn:
+    raise TypeError(f"unsupported operand types: {type(self).__name__!r} and {type(other).__name__!r}")
+
+
+def _no_number(kind: type[_T]) -> type[_T]:
+    """Refuse the arithmetic of tuples: an info that is taken for a number would silently make a wrong sample."""
+    for name in ("__add__", "__radd__", "__mul__", "__rmul__"):
+        setattr(kind, name, _refuse_arithmetic)
+    kind.__array_ufunc__ = None  # type: ignore[attr-defined]  # so that NumPy refuses it, too
+    return kind
+
+
+@_no_number
 class SampleInfo(NamedTuple):
     """The sample that a per-sample callback is to return.
 
@@ -152,6 +169,7 @@ def plain_form(shape: Iterable[Any], dtype: Any) -> tuple[tuple[int, ...], np.dt
     return extents, np.dtype(_NUMPY_TYPES[dtype] if isinstance(dtype, DALIDataType) else dtype)
 
 
+@_no_number
 class BatchInfo(NamedTuple):
     """The batch that a batch callback is to return: its number in the epoch, and the number of the epoch.
 

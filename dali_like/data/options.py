@@ -137,14 +137,9 @@ class OwnOptions(NamedTuple):
         """Check the given arguments, and add the defaults of the others.
 
         Raises:
-            ArgumentTypeError: an argument is unknown or has a wrong type.
+            ArgumentTypeError: an argument has a wrong type.
             ArgumentError: an argument has a wrong value.
         """
-        for name in arguments:
-            if name not in _OWN_CHECKS:
-                raise ArgumentTypeError(
-                    f"DataLoader has no argument {name!r}; it has PyTorch's and {', '.join(_OWN_CHECKS)}"
-                )
         return cls(**{name: _OWN_CHECKS[name](name, value) for name, value in arguments.items()})
 
 

@@ -15,9 +15,9 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from dali_like.common.checks import list_unknown
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
+from dali_like.common.suggestions import list_unknown
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.errors import (
     ArgumentClashError,

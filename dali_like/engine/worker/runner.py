@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from dali_like.engine.memory.protocol import HEADER_WORDS, PAGE_BYTES, WORD_BYTES, Header, Status
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.worker.coroutines import EventLoop
+from dali_like.engine.worker.hints import add_hint
 from dali_like.engine.worker.meters import Meter, Reading, Stopwatch
 from dali_like.engine.worker.replacing import Replacer
 from dali_like.engine.worker.requests import answer
@@ -167,6 +168,8 @@ class TaskRunner:
             task.note_need(shortage.needed, self._cell[0] if by_sample else task.stop)
             return Status.NO_MEMORY, shortage.missing
         except Exception as error:
+            if source.type is SourceType.CALLABLE:
+                add_hint(error, source)
             self.error = error
             return Status.FAILED, self._cell[0]
         if task.region is None:
@@ -208,6 +211,7 @@ class TaskRunner:
                     task.put_all(output, column, source)
                 else:
                     for i, value in enumerate(column):
+                        self._cell[0] = i
                         task.put(i, output, value, source)
         except BaseException as error:
             if isinstance(error, NoMemoryError):
