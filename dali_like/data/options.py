@@ -284,9 +284,10 @@ def check_before_iteration(loader: Any) -> None:
 
     Raises:
         IteratorArgumentError: `timeout` is set without workers, or a number of workers or batches is not positive.
-        ArgumentTypeError: one of these numbers is no integer.
+        ArgumentTypeError: one of these numbers is no integer, or the dataset is none.
         ArgumentClashError: worker threads do not support another argument.
     """
+    _check_dataset(loader.dataset)
     loader.check_worker_number_rationality()
     if loader.pin_memory:
         _warn_about_pinning(loader)
@@ -304,9 +305,51 @@ def check_before_iteration(loader: Any) -> None:
             raise IteratorArgumentError(f"{name} must be greater than 0 for MultiProcessingDataLoaderIter")
 
 
+def why_empty(options: LoaderOptions) -> str:
+    """Return why a loader has no batches, and what to do, for a warning."""
+    dropped = f"do not fill a batch of {options.samples_per_batch}, and drop_last=True drops them. "
+    dropped += "Lower batch_size, or pass drop_last=False"
+    if options.is_iterable:
+        if options.drop_last:
+            return f"the dataset yields no items, or too few: they {dropped}"
+        return "the dataset yields no items. Check what its __iter__ reads; an iterator that has ended cannot restart"
+    if not _length_of(options.dataset, 1):
+        return "the dataset has no samples. Check what it reads"
+    count = _length_of(getattr(options.index_sampler, "sampler", None), 0)
+    if count and options.drop_last:
+        return f"the {count} samples {dropped}"
+    return "the sampler yields no indices"
+
+
+def _length_of(value: Any, default: int) -> int:
+    """Return a length; the default if there is none."""
+    try:
+        return len(value)
+    except (TypeError, NotImplementedError):
+        return default
+
+
 def is_iterable(dataset: Any) -> bool:
     """Return whether a dataset is an iterable one, of this library or of PyTorch."""
     return isinstance(dataset, (IterableDataset, *_torch_iterable_dataset()))
+
+
+def _check_dataset(dataset: Any) -> None:
+    """Refuse what is no dataset. PyTorch's errors only miss a length or an item."""
+    if is_iterable(dataset) or (hasattr(dataset, "__getitem__") and not isinstance(dataset, type)):
+        return
+    if isinstance(dataset, type):
+        advice = f"Pass an instance, {dataset.__name__}(...)"
+    elif isinstance(dataset, Iterable):
+        advice = "Pass list(dataset), or derive its class from dali_like.data.IterableDataset"
+    elif callable(dataset):
+        advice = "If it returns the dataset, call it"
+    else:
+        advice = "Give its class a __getitem__"
+    raise ArgumentTypeError(
+        f"dataset must have __getitem__ and __len__, or be an IterableDataset, but it is a {type(dataset).__qualname__}, "
+        f"which has no __getitem__. {advice}"
+    )
 
 
 def _warn_about_pinning(loader: Any) -> None:

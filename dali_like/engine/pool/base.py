@@ -200,6 +200,7 @@ class InlinePool:
         else:
             self._samples.clear()
             assembler.ring.release(slot)
+            batch.failed_sample = value
             batch.outcome = StopIteration() if status is Status.STOPPED else self._runner.take_error(batch, value)
 
     def _made(self, slot: Slot, assembler: Assembler) -> deque[Any]:
