@@ -35,7 +35,8 @@ def suggest_arguments(function: _F) -> _F:
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:
         for name in kwargs.keys() - names:
-            text = f"{function.__qualname__}() got an unexpected keyword argument {name!r}"
+            owner = f"{type(args[0]).__name__}.__init__" if function.__name__ == "__init__" else function.__name__
+            text = f"{owner}() got an unexpected keyword argument {name!r}"
             raise ArgumentTypeError(with_suggestion(text, name, names - {"self"}))
         return function(*args, **kwargs)
 

@@ -318,7 +318,7 @@ def why_empty(options: LoaderOptions) -> str:
     count = _length_of(getattr(options.index_sampler, "sampler", None), 0)
     if count and options.drop_last:
         return f"the {count} samples {dropped}"
-    return "the sampler yields no indices"
+    return "the sampler yields no indices. Check what it selects"
 
 
 def _length_of(value: Any, default: int) -> int:
@@ -338,17 +338,17 @@ def _check_dataset(dataset: Any) -> None:
     """Refuse what is no dataset. PyTorch's errors only miss a length or an item."""
     if is_iterable(dataset) or (hasattr(dataset, "__getitem__") and not isinstance(dataset, type)):
         return
+    what = f"a {type(dataset).__qualname__}"
     if isinstance(dataset, type):
-        advice = f"Pass an instance, {dataset.__name__}(...)"
+        what, advice = f"the class {dataset.__name__}", f"Pass an instance, {dataset.__name__}(...)"
     elif isinstance(dataset, Iterable):
         advice = "Pass list(dataset), or derive its class from dali_like.data.IterableDataset"
     elif callable(dataset):
         advice = "If it returns the dataset, call it"
     else:
-        advice = "Give its class a __getitem__"
+        advice = "Define __getitem__ in its class"
     raise ArgumentTypeError(
-        f"dataset must have __getitem__ and __len__, or be an IterableDataset, but it is a {type(dataset).__qualname__}, "
-        f"which has no __getitem__. {advice}"
+        f"dataset is {what}, without __getitem__. A dataset has __getitem__ and __len__, or is an IterableDataset. {advice}"
     )
 
 

@@ -47,9 +47,10 @@ class Expectation(NamedTuple):
             raise LayoutMismatchError(self._text("Layout", self.layout, _OBJECTS))
 
     def _text(self, attribute: str, expected: Any, received: Any) -> str:
+        none = " The output has no layout." if received == "" else ""
         return (
-            f"{attribute} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}. The "
-            f"pipeline declares it by {_ARGUMENTS[attribute]}=: change that, or the output"
+            f"{attribute} in the output_idx={self.output} does not match. Expected: {expected}. Received: {received}.{none} "
+            f"The pipeline declares it by {_ARGUMENTS[attribute]}=: change that, or the output"
         )
 
 

@@ -93,14 +93,14 @@ def wrong_samples() -> dict[str, Wrong]:
         "other dtype": Wrong(
             lambda: np.zeros(3, np.int32),
             errors.DtypeMismatchError,
-            ("type int32", "before: float32", "astype(np.float32)"),
+            ("type int32", "was float32", "astype(np.float32)"),
         ),
         "more dimensions": Wrong(
             lambda: np.zeros((3, 1), np.float32),
             errors.NdimMismatchError,
-            ("2 dimensions", "before: 1", "reshape"),
+            ("2 dimensions", "had 1", "reshape"),
         ),
-        "no dimensions": Wrong(lambda: np.float32(1), errors.NdimMismatchError, ("0 dimensions", "before: 1")),
+        "no dimensions": Wrong(lambda: np.float32(1), errors.NdimMismatchError, ("0 dimensions", "had 1")),
     }
 
 
@@ -255,7 +255,7 @@ def test_dtype_other_than_declared(dtype: Any, way: str, make_pipeline: MakePipe
     with pytest.raises(errors.DtypeMismatchError) as info:
         pipe.run()
 
-    assert_words(info.value, "type float64 in output 0", "declared or seen before: float32", "sample 2 of iteration 0")
+    assert_words(info.value, "type float64 in output 0", "declared as float32 by dtype=", "sample 2 of iteration 0")
     assert pipe.run()[0].as_array()[:, 0].tolist() == [4, 5, 6, 7]
 
 
@@ -268,7 +268,7 @@ def test_ndim_other_than_declared(way: str, make_pipeline: MakePipeline) -> None
     with pytest.raises(errors.NdimMismatchError) as info:
         pipe.run()
 
-    assert_words(info.value, "3 dimensions in output 0", "declared or seen before: 2", "sample 2 of iteration 0")
+    assert_words(info.value, "3 dimensions in output 0", "declared with 2 by ndim=", "sample 2 of iteration 0")
     assert pipe.run()[0].as_array()[:, 0, 0].tolist() == [4, 5, 6, 7]
 
 
@@ -279,7 +279,7 @@ def test_each_output_has_its_own_declaration(way: str, make_pipeline: MakePipeli
     pipe = make_pipeline(source, way, num_outputs=3, source_options={"dtype": [types.UINT8, types.INT16], "ndim": [1, 2, 0]})
 
     assert [batch.dtype for batch in pipe.run()] == [types.UINT8, types.INT16, types.FLOAT64]
-    with pytest.raises(errors.NdimMismatchError, match="1 dimensions in output 2; declared or seen before: 0"):
+    with pytest.raises(errors.NdimMismatchError, match="1 dimensions in output 2, declared with 0 by ndim="):
         pipe.run()
     pipe.run()
 

@@ -203,7 +203,7 @@ def split_outputs(sample: Any, source: Source) -> tuple[Any, ...] | list[Any]:
         what, parts = ("batch", "batches, one for each output") if source.batch else ("sample", "arrays")
         raise kind(
             f"{source.name} {source.verb} {_describe(sample)}; with num_outputs={source.num_outputs} a {what} is a tuple or "
-            f"list of {source.num_outputs} {parts}"
+            f"list of {source.num_outputs} {parts}. Return that, or leave num_outputs={source.num_outputs} out"
         )
     if len(sample) != source.num_outputs:
         raise OutputCountError(
@@ -458,7 +458,7 @@ def _refuse_unawaited(value: Any, source: Source) -> None:
 
 def _refuse_several(value: Any, source: Source, output: int) -> NoReturn:
     """Refuse a tuple or list that is probably several outputs."""
-    one = "samples of one, make them arrays" if source.batch else "one array, wrap them in np.array()"
+    one = "the samples of one batch, make them arrays" if source.batch else "one array, wrap them in np.array()"
     raise SampleTypeError(
         f"{source.name} {source.verb} {_describe(value)} of {len(value)} in output {output}. If these are {one}; if they "
         f"are {len(value)} outputs, pass num_outputs={len(value)} to fn.external_source"
