@@ -80,7 +80,7 @@ def loader_batches(make: Make, way: str, depth: int, limit: int) -> Iterator[Any
     ],
 )
 def test_the_named_limit_suffices(batches: Callable[..., Iterator[Any]], way: str, depth: int, make: Make) -> None:
-    with pytest.raises(OutOfMemoryError, match="the limit is 0.2 MiB") as caught:
+    with pytest.raises(OutOfMemoryError, match=r"the limit is 0\.2 MiB") as caught:
         list(batches(make, way, depth, LITTLE_BYTES))
     found = re.search(r"pass max_held_bytes=(\d+) << 20 \(\d+ MiB\), which suffices$", str(caught.value))
     assert found is not None
