@@ -140,10 +140,9 @@ class RandomSampler(Sampler[int]):
 
     def _check_sizes(self) -> None:
         if self._num_samples is None and not len(self.data_source):
-            raise ArgumentError(
-                "num_samples should be a positive integer value, but got num_samples=0: the dataset is empty. Check what it "
-                "reads"
-            )
+            error = ArgumentError("num_samples should be a positive integer value, but got num_samples=0")
+            error.add_note("the dataset is empty. Check what it reads")
+            raise error
         _check_positive("num_samples", self.num_samples)
         if not len(self.data_source):
             raise ArgumentError(f"num_samples={self.num_samples} cannot be drawn from an empty data source")

@@ -330,8 +330,8 @@ def loader_of_an_empty_dataset() -> Any:
 
 @mistake
 def loader_of_an_empty_dataset_in_random_order() -> Any:
-    """ArgumentError: num_samples should be a positive integer value, but got num_samples=0: the dataset is empty.
-    Check what it reads
+    """ArgumentError: num_samples should be a positive integer value, but got num_samples=0 the dataset is empty. Check
+    what it reads
     """
     list(DataLoader([], shuffle=True))
 
@@ -527,8 +527,8 @@ def file_of_the_command_line() -> Any:
 
 @mistake
 def forgot_num_outputs() -> Any:
-    """SampleTypeError: external_source 'images' returned a tuple of 2 in output 0. If these are one array, wrap them
-    in np.array(); if they are 2 outputs, pass num_outputs=2 to fn.external_source
+    """SampleTypeError: external_source 'images' returned a tuple of 2 in output 0. If it is one array, wrap it in
+    np.array(); if its parts are the outputs, pass num_outputs=2 to fn.external_source
     raised by external_source 'images' for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)
     """
     run(lambda info: (np.zeros(2), np.int32(1)), batch=False)
@@ -536,8 +536,8 @@ def forgot_num_outputs() -> Any:
 
 @mistake
 def forgot_num_outputs_of_batches() -> Any:
-    """SampleTypeError: external_source 'images' returned a tuple of 2 in output 0. If these are the samples of one
-    batch, make them arrays; if they are 2 outputs, pass num_outputs=2 to fn.external_source
+    """SampleTypeError: external_source 'images' returned a tuple of 2 in output 0. If it is one batch, make its
+    samples arrays; if its parts are the outputs, pass num_outputs=2 to fn.external_source
     raised by external_source 'images' for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)
     """
     run(lambda i: ([np.zeros(2)] * 4, [np.int32(1)] * 4))

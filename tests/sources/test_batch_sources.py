@@ -533,7 +533,7 @@ REFUSED_OUTPUTS = {
     ),
     "one too few": Wrong(lambda: (GOOD,), errors.OutputCountError, IndexError, ("returned 1 outputs", "num_outputs=1")),
     "one too many": Wrong(lambda: (GOOD,) * 3, errors.OutputCountError, ValueError, ("returned 3 outputs", "num_outputs=3")),
-    "nothing": Wrong(lambda: None, errors.SampleTypeError, TypeError, ("None", "num_outputs=2")),
+    "nothing": Wrong(lambda: None, errors.SampleTypeError, TypeError, ("None", "ends without a return")),
     "coroutine": Wrong(coroutine, errors.SampleTypeError, TypeError, ("coroutine", "async def")),
     "different sizes": Wrong(
         lambda: (GOOD, list(GOOD[:3])), errors.BatchSizeError, RuntimeError, ("Batch size clash", "[4, 3]")

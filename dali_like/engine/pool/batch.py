@@ -92,6 +92,7 @@ class Batch:
         self.schemas: tuple[OutputSchema, ...] | None = None
         self.missing_bytes = 0
         self.num_shortages = 0
+        self.failed_sample = key.stop
         self.slot: Slot | None = None
 
     def begin(self, ticket: int, slot: Slot, num_tasks: int) -> None:

@@ -397,9 +397,12 @@ def _import_array(value: Any, source: Source, output: int) -> NDArray[Any]:
     _refuse_unawaited(value, source)
     heed_layout(value, source, output)
     if isinstance(value, (list, tuple)):
-        if source.num_outputs is None and not source.batch and len(value) > 1:
+        if source.num_outputs is None and not source.batch and value:
             _refuse_several(value, source, output)
-        _refuse(value, source, output, "wrap it in np.array()")
+        several = (
+            ", or pass num_outputs= to fn.external_source if it is several outputs" if source.num_outputs is None else ""
+        )
+        _refuse(value, source, output, f"wrap it in np.array(){several}")
     if isinstance(value, (str, bytes, bytearray, dict)):
         _refuse(
             value,
@@ -458,10 +461,10 @@ def _refuse_unawaited(value: Any, source: Source) -> None:
 
 def _refuse_several(value: Any, source: Source, output: int) -> NoReturn:
     """Refuse a tuple or list that is probably several outputs."""
-    one = "the samples of one batch, make them arrays" if source.batch else "one array, wrap them in np.array()"
+    one = "one batch, make its samples arrays" if source.batch else "one array, wrap it in np.array()"
     raise SampleTypeError(
-        f"{source.name} {source.verb} {_describe(value)} of {len(value)} in output {output}. If these are {one}; if they "
-        f"are {len(value)} outputs, pass num_outputs={len(value)} to fn.external_source"
+        f"{source.name} {source.verb} {_describe(value)} of {len(value)} in output {output}. If it is {one}; if its parts are "
+        f"the outputs, pass num_outputs={len(value)} to fn.external_source"
     )
 
 
