@@ -336,7 +336,8 @@ def is_iterable(dataset: Any) -> bool:
 
 def _check_dataset(dataset: Any) -> None:
     """Refuse what is no dataset. PyTorch's errors only miss a length or an item."""
-    if is_iterable(dataset) or (hasattr(dataset, "__getitem__") and not isinstance(dataset, type)):
+    has_items = hasattr(dataset, "__getitem__") or hasattr(dataset, "__getitems__")
+    if is_iterable(dataset) or (has_items and not isinstance(dataset, type)):
         return
     what = f"a {type(dataset).__qualname__}"
     if isinstance(dataset, type):

@@ -484,10 +484,10 @@ REFUSED = {
         lambda: [GOOD[0], GOOD[1].astype(float)], errors.DtypeMismatchError, RuntimeError, ("float64", "int64")
     ),
     "another number of dimensions": Wrong(
-        lambda: GOOD[..., None], errors.NdimMismatchError, RuntimeError, ("2 dimensions", ": 1")
+        lambda: GOOD[..., None], errors.NdimMismatchError, RuntimeError, ("2 dimensions", "had 1")
     ),
     "another number of dimensions in a list": Wrong(
-        lambda: [GOOD[0], GOOD[1, 0]], errors.NdimMismatchError, RuntimeError, ("0 dimensions", ": 1")
+        lambda: [GOOD[0], GOOD[1, 0]], errors.NdimMismatchError, RuntimeError, ("0 dimensions", "had 1")
     ),
 }
 

@@ -463,8 +463,8 @@ def _refuse_several(value: Any, source: Source, output: int) -> NoReturn:
     """Refuse a tuple or list that is probably several outputs."""
     one = "one batch, make its samples arrays" if source.batch else "one array, wrap it in np.array()"
     raise SampleTypeError(
-        f"{source.name} {source.verb} {_describe(value)} of {len(value)} in output {output}. If it is {one}; if its parts are "
-        f"the outputs, pass num_outputs={len(value)} to fn.external_source"
+        f"{source.name} {source.verb} {_describe(value)} of {len(value)} in output {output}. If it is {one}; if its "
+        f"parts are the outputs, pass num_outputs={len(value)} to fn.external_source"
     )
 
 
