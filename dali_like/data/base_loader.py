@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.array_backends import ArrayBackend, NumpyBackend
 from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
@@ -42,6 +43,7 @@ class BaseDataLoader:
             value = int(value)  # NumPy's integers overflow in products
         super().__setattr__(name, value)
 
+    @user_frames_first
     def __iter__(self) -> LoaderIterator:
         check_before_iteration(self)
         self._monitor.publish_if_requested(self)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from dali_like.common.checks import list_unknown
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.errors import (
     ArgumentClashError,
@@ -248,6 +249,7 @@ class Pipeline:
 
     # Start and build
 
+    @user_frames_first
     def start_py_workers(self) -> None:
         """Start the worker processes, and nothing else. `build` and `run` do so if it has not been done.
 
@@ -279,6 +281,7 @@ class Pipeline:
             self._monitor.publish_if_requested(self)
         return self._runtime
 
+    @user_frames_first
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so if it has not been done.
 
@@ -311,6 +314,7 @@ class Pipeline:
 
     # Running
 
+    @user_frames_first
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
         """Return the next batch: a `TensorListCPU` or `TensorListGPU` per output, or a list for one of Python objects.
 
@@ -370,6 +374,7 @@ class Pipeline:
             executor.end_epoch()
             raise
 
+    @user_frames_first
     def schedule_run(self) -> None:
         """Compute the next batch, for `outputs` or `share_outputs`. No effect at the end of the epoch.
 
@@ -418,6 +423,7 @@ class Pipeline:
         """Set whether it is an error to run a pipeline both by `run` and by `schedule_run`. Default: it is."""
         self._schedule.checks_api = bool(enable)
 
+    @user_frames_first
     def feed_input(
         self,
         data_node: DataNode | str,
@@ -472,6 +478,7 @@ class Pipeline:
 
     # Epochs
 
+    @user_frames_first
     def reset(self) -> None:
         """Begin the next epoch, whether or not this one has ended. No effect if no batch of this epoch has been taken."""
         with self._call:
@@ -503,11 +510,13 @@ class Pipeline:
             self.reset()
         return self
 
+    @user_frames_first
     def __next__(self) -> tuple[TensorList, ...]:
         return self.run()
 
     # Closing
 
+    @user_frames_first
     def close(self) -> None:
         """End the workers and release all memory except batches that the program holds. May be called repeatedly.
 

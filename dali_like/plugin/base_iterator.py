@@ -15,6 +15,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 
 from dali_like.common.checks import is_int
 from dali_like.common.extras import optional
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -77,6 +78,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         Exception: any error of `Pipeline.build`, and of `Pipeline.run` for the first batch.
     """
 
+    @user_frames_first
     def __init__(
         self,
         pipelines: Pipeline | Sequence[Pipeline],
@@ -152,12 +154,14 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             return min(map(len, self._pipelines))
         return self._progress.num_batches(of_next=self._ended)
 
+    @user_frames_first
     def __iter__(self) -> Self:
         """Return the iterator. Begin the next epoch if this one has ended; otherwise continue this one."""
         if self._ended or self._progress.is_complete:
             self.reset()
         return self
 
+    @user_frames_first
     def __next__(self) -> Batch:
         """Return the next batch.
 
@@ -183,10 +187,12 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             self._bar.advance()
         return batch
 
+    @user_frames_first
     def next(self) -> Batch:
         """Return the next batch, as ``next(iterator)``."""
         return next(self)
 
+    @user_frames_first
     def reset(self) -> None:
         """Begin the next epoch, even if this one has not ended. No effect before the first batch of an epoch.
 
