@@ -56,13 +56,18 @@ def user_frames_first(function: Callable[_Params, _Returned]) -> Callable[_Param
     return call
 
 
+def shows_all_frames() -> bool:
+    """Return whether the environment asks for tracebacks with library frames."""
+    return os.environ.get(FULL_TRACEBACK, "") not in ("", "0")
+
+
 def collapse(error: BaseException) -> None:
     """Remove the library frames from the tracebacks of an exception, of its causes and contexts, and of its parts.
 
     The innermost frame always stays, except if it only raises an exception from elsewhere again, or an exception of
     `dali_like.errors`, whose message suffices.
     """
-    if os.environ.get(FULL_TRACEBACK, "") not in ("", "0"):
+    if shows_all_frames():
         return
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
@@ -70,7 +75,7 @@ def collapse(error: BaseException) -> None:
         if (part := pending.pop()) is None or id(part) in seen:
             continue
         seen.add(id(part))
-        part.__traceback__ = _collapsed(part)
+        part.with_traceback(_collapsed(part))  # an assignment would fail for frozen dataclasses
         pending += [part.__cause__, part.__context__]
         if isinstance(part, BaseExceptionGroup):
             pending += part.exceptions

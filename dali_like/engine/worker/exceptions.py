@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
-from dali_like.common.tracebacks import TracebackText, collapse
+from dali_like.common.tracebacks import TracebackText, collapse, shows_all_frames
 from dali_like.engine.memory.protocol import WORD_BYTES
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import CorruptionError, WorkerError
@@ -83,10 +83,13 @@ def unpack_exception(message: bytes) -> Exception:
 def _texts_of(error: Exception) -> tuple[str, str]:
     """Return the traceback of an exception, and those of its causes, as text; and the last lines, with its message.
 
-    Without `DALI_LIKE_FULL_TRACEBACK`, the traceback is empty if only library code has run.
+    Without `FULL_TRACEBACK`, the traceback is empty if only library code has run, and has two lines for each frame.
     """
     collapse(error)
     formatted = traceback.TracebackException.from_exception(error)
+    if not shows_all_frames():
+        for frame in formatted.stack:
+            frame.colno = None  # no line with carets
     message = "".join(formatted.format_exception_only())
     whole = "".join(formatted.format())
     if not whole.endswith(message):  # an ExceptionGroup, whose lines have a margin
@@ -114,8 +117,8 @@ def without_frames(error: _Error) -> _Error:
 def with_traceback_as_text(error: _Error, place: str) -> _Error:
     """Replace the traceback and the causes of an error that is raised later: their frames would keep batches alive."""
     frames, _ = _texts_of(error)
-    error.__context__ = None
-    _set(error, "__cause__", TracebackText(place, frames))
+    _set(error, "__context__", None)
+    _set(error, "__cause__", TracebackText(place, frames) if frames else None)
     return error.with_traceback(None)
 
 
