@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from enum import IntEnum
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
 
-from dali_like.common.notices import warn
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.collate import default_collate, default_convert
 from dali_like.data.datasets import Samples
@@ -203,18 +201,6 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
-
-    def check_worker_number_rationality(self) -> None:
-        """Warn if there are more workers than CPUs that this process may use."""
-        suggested = len(os.sched_getaffinity(0))
-        if self.num_workers and self.num_workers > suggested:
-            warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
-                f"worker in current system is {suggested}, which is smaller than what this DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
-                "worker number to avoid potential slowness/freeze if necessary.",
-                UserWarning,
-            )
 
     @property
     def _auto_collation(self) -> bool:

@@ -83,7 +83,7 @@ class Pipeline:
         py_start_method: "fork" copies this process, sources included, without pickling; locks and connections are copied as
             they are, and workers must start before CUDA is used. "spawn" starts fresh interpreters; sources travel by value.
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
-            without one; see docs/performance.md. "ray" (extra ``dali_like[ray]``) starts Ray actors: on the cluster of
+            without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
             ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
         py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.

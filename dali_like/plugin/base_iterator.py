@@ -66,7 +66,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         prepare_first_batch: take the first batch in the constructor, so that workers start and errors show early. An epoch
             without batches is no error.
         progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Requires
-            ``pip install 'dali_like[progress]'``.
+            ``pip install 'tqdm>=4.66'``.
 
     Raises:
         IteratorArgumentError: the value of an argument is not allowed.
