@@ -388,3 +388,19 @@ def test_with_too_few_workers_or_batches(name: str, value: int) -> None:
     gc.collect()
 
     assert found == ""
+
+
+def test_too_many_workers_are_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's base class warns in its constructor as well, with a line of its own."""
+    from dali_like.plugin.pytorch import DataLoader as TorchLoader  # noqa: PLC0415
+
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0})
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loader = TorchLoader(range(4), num_workers=2, multiprocessing_context="thread")
+        batches = [[batch.tolist() for batch in loader] for _ in range(2)]
+
+    assert batches == [[[0], [1], [2], [3]]] * 2
+    assert [warning.filename for warning in caught] == [__file__]
+    assert "will create 2 worker processes" in str(caught[0].message)
