@@ -78,6 +78,11 @@ def outcome(make: Callable[[Any], Any], loader: Any) -> tuple[Any, list[Any]]:
     return result, [(warning.category, str(warning.message)) for warning in caught]
 
 
+def _of_workers(warned: tuple[Any, str]) -> bool:
+    """Whether it is the warning about too many workers, which PyTorch repeats where an iterator begins."""
+    return warned[1].startswith("This DataLoader will create")
+
+
 def difference(make: Callable[[Any], Any], *, beginning: bool = False) -> str:
     """In what the two loaders differ; nothing if they do not.
 
@@ -86,6 +91,7 @@ def difference(make: Callable[[Any], Any], *, beginning: bool = False) -> str:
         beginning: whether the text of our exception may go on where that of PyTorch's ends.
     """
     (theirs, their_warnings), (ours, our_warnings) = (outcome(make, loader) for loader in BOTH)
+    their_warnings = [warned for i, warned in enumerate(their_warnings) if i == 0 or not _of_workers(warned)]
     if our_warnings != their_warnings:
         return f"warnings: {our_warnings} instead of {their_warnings}"
     if not isinstance(theirs, Exception):
