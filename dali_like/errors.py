@@ -217,8 +217,8 @@ class PicklingError(DaliLikeError, TypeError):
 class MissingExtraError(DaliLikeError, ImportError):
     """An optional dependency is not installed.
 
-    The message names the feature that needs it and the command that installs it, for example ``pip install
-    'dali_like[images]'``.
+    The message names the feature that needs it and the command that installs it, for example
+    ``pip install 'matplotlib>=3.9'``.
     """
 
 
@@ -390,12 +390,15 @@ class WorkerDiedError(WorkerError):
     Attributes:
         pid: process id of the worker.
         exitcode: as `multiprocessing.Process.exitcode`: the exit status, or the negative number of the signal.
+        out_of_memory: whether the kernel has killed the process for lack of memory, according to its counters. The message
+            then names the limit, the memory of the workers, and the arguments to change.
     """
 
-    def __init__(self, message: str, pid: int = 0, exitcode: int = 0) -> None:
+    def __init__(self, message: str, pid: int = 0, exitcode: int = 0, *, out_of_memory: bool = False) -> None:
         super().__init__(message)
         self.pid = pid
         self.exitcode = exitcode
+        self.out_of_memory = out_of_memory
 
 
 class WorkerTimeoutError(WorkerError, TimeoutError):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from dali_like.cli.bare_loop import bare_rate
+from dali_like.common.tracebacks import collapse
 from dali_like.errors import ArgumentError, TrialError
 from dali_like.pipeline.pipeline import Pipeline
 
@@ -170,6 +171,7 @@ def _work(work: Callable[[OnProgress], dict[str, Any]], write: int) -> NoReturn:
             try:
                 say(result=work(lambda done, rate: say(progress=(done, rate))))
             except Exception as error:
+                collapse(error)
                 say(error=_summary(error), traceback=traceback.format_exc())
     except BaseException:  # the pipe is closed, or Ctrl-C
         os._exit(1)

@@ -1,11 +1,41 @@
-"""Optional dependencies: imported on use; a missing one raises an error that names the extra to install."""
+"""Optional dependencies: imported on use; a missing one raises an error that names the packages to install."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dali_like.errors import MissingExtraError
+
+#: The packages of each extra, as in pyproject.toml. Messages name these packages, not the extra: this package need not be
+#: installed, and an index may have another one of its name.
+REQUIREMENTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "images": ("simplejpeg>=1.8", "opencv-python-headless>=4.9"),
+        "pytorch": ("torch>=2.6",),
+        "jax": ("jax>=0.5",),
+        "cuda12": (
+            "cupy-cuda12x>=13.3",
+            "cuda-toolkit[cudart,nvrtc]==12.*",
+            "nvidia-ml-py>=12.560",
+            "nvidia-nvimgcodec-cu12[all]>=0.6",
+        ),
+        "cuda13": (
+            "cupy-cuda13x>=13.6",
+            "cuda-toolkit[cudart,nvrtc]==13.*",
+            "nvidia-ml-py>=13.580",
+            "nvidia-nvimgcodec-cu13[all]>=0.6",
+        ),
+        "ray": ("ray>=2.40",),
+        "remote": ("fsspec[http]>=2024.10", "tenacity>=9", "diskcache>=5.6"),
+        "progress": ("tqdm>=4.66",),
+        "plot": ("matplotlib>=3.9",),
+        "nvtx": ("nvtx>=0.2.10",),
+        "top": ("rich>=13",),
+    }
+)
 
 #: The extras for GPUs, one for each version of CUDA.
 GPU_EXTRAS = ("cuda13", "cuda12")
@@ -38,5 +68,9 @@ def optional(module: str, purpose: str, *extras: str) -> Any:
 
 def missing(module: str, purpose: str, *extras: str) -> MissingExtraError:
     """Return the exception to raise for a module that is not installed."""
-    commands = " or ".join(f"'dali_like[{extra}]'" for extra in extras)
-    return MissingExtraError(f"{purpose} needs {module}: pip install {commands}")
+    return MissingExtraError(f"{purpose} needs {module}: {' or '.join(map(install_command, extras))}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs the packages of an extra."""
+    return f"pip install {' '.join(map(repr, REQUIREMENTS[extra]))}"

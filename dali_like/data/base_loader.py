@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dali_like.common.notices import warn
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.array_backends import ArrayBackend
 from dali_like.data.iterator_factory import IteratorFactory
 from dali_like.data.iterator_state import STATE_VERSION, checked_state
@@ -21,6 +23,7 @@ from dali_like.data.loader_iterator import LoaderIterator
 from dali_like.data.options import LoaderOptions, check_before_iteration
 from dali_like.data.serial_iterator import SerialIterator
 from dali_like.data.worker_iterator import WorkerIterator
+from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.monitor.monitoring import Monitor
 
 if TYPE_CHECKING:
@@ -36,12 +39,31 @@ class BaseDataLoader:
     _serial_iterator_type: type[SerialIterator] = SerialIterator
     _worker_iterator_type: type[WorkerIterator] = WorkerIterator
     _loaded_state: dict[str, Any] | None = None
+    _checked_num_workers: Any = 0
+    num_workers: int
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn, once for each number of workers, if there are more than CPUs that this process may use."""
+        num_workers = self.num_workers
+        if num_workers == self._checked_num_workers:
+            return
+        self._checked_num_workers = num_workers
+        suggested = allowed_cpus()
+        if num_workers and num_workers > suggested:
+            warn(
+                f"This DataLoader will create {num_workers} worker processes in total. Our suggested max number of "
+                f"worker in current system is {suggested}, which is smaller than what this DataLoader is going to create. "
+                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
+                "worker number to avoid potential slowness/freeze if necessary.",
+                UserWarning,
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("num_workers", "prefetch_factor") and isinstance(value, (bool, np.integer)):
             value = int(value)  # NumPy's integers overflow in products
         super().__setattr__(name, value)
 
+    @user_frames_first
     def __iter__(self) -> LoaderIterator:
         check_before_iteration(self)
         self._monitor.publish_if_requested(self)

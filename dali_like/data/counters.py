@@ -27,6 +27,7 @@ class Counts(NamedTuple):
 
     Attributes:
         restarts: number of replacements of dead workers.
+        oom_kills: number of workers that the kernel has killed for lack of memory.
         replaced: number of samples that were replaced after an error.
         batches, made_bytes: number and size of the finished batches.
         waited_ns: time that the main process has waited for reports.
@@ -35,6 +36,7 @@ class Counts(NamedTuple):
     """
 
     restarts: int = 0
+    oom_kills: int = 0
     replaced: int = 0
     batches: int = 0
     made_bytes: int = 0
@@ -47,6 +49,7 @@ class Counts(NamedTuple):
         pairs = zip_longest(self.readings, other.readings, fillvalue=Reading())
         return Counts(
             restarts=self.restarts + other.restarts,
+            oom_kills=self.oom_kills + other.oom_kills,
             replaced=self.replaced + other.replaced,
             batches=self.batches + other.batches,
             made_bytes=self.made_bytes + other.made_bytes,
@@ -132,6 +135,7 @@ def statistics_of(
         sources=(measured(dataset, (counters.meter.reading, *counts.readings)),),
         workers=worker_statistics([counts.readings], () if running is None else running.pids, counts.alive_s),
         worker_restarts=counts.restarts,
+        oom_kills=counts.oom_kills,
         replaced_samples=counts.replaced,
         held_bytes=sum(workers.held_bytes for workers in worker_sets),
     )

@@ -7,7 +7,6 @@ from enum import IntEnum
 from multiprocessing.context import BaseContext
 from typing import Any, Generic, TypeVar, cast
 
-from dali_like.common.notices import warn
 from dali_like.common.suggestions import suggest_arguments
 from dali_like.data.base_loader import BaseDataLoader
 from dali_like.data.collate import default_collate, default_convert
@@ -25,7 +24,6 @@ from dali_like.data.options import (
     resolve_auto,
 )
 from dali_like.data.samplers import BatchSampler, RandomSampler, Sampler, SequentialSampler
-from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import ArgumentError
 
 __all__ = ["DataLoader", "DatasetKind"]
@@ -205,18 +203,6 @@ class DataLoader(BaseDataLoader, Generic[T_co]):
         if self.batch_size is None:
             return length
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
-
-    def check_worker_number_rationality(self) -> None:
-        """Warn if there are more workers than CPUs that this process may use."""
-        suggested = allowed_cpus()
-        if self.num_workers and self.num_workers > suggested:
-            warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of "
-                f"worker in current system is {suggested}, which is smaller than what this DataLoader is going to create. "
-                "Please be aware that excessive worker creation might get DataLoader running slow or even freeze, lower the "
-                "worker number to avoid potential slowness/freeze if necessary.",
-                UserWarning,
-            )
 
     @property
     def _auto_collation(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 from dali_like.common.notices import warn
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.data.counters import LoaderCounters
 from dali_like.data.iterator_state import IteratorState
 from dali_like.data.messages import ItemsRequest, SamplesRequest
@@ -43,6 +44,7 @@ class LoaderIterator(Iterator[Any]):
     def __iter__(self) -> Self:
         return self
 
+    @user_frames_first
     def __next__(self) -> Any:
         self._loop.begin()
         try:

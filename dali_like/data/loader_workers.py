@@ -147,6 +147,7 @@ class LoaderWorkers:
         readings = pool.readings
         return Counts(
             restarts=pool.num_restarts,
+            oom_kills=pool.num_oom_kills,
             replaced=pool.num_replaced,
             batches=assembler.num_batches,
             made_bytes=assembler.made_bytes,
@@ -495,7 +496,8 @@ def _with_torch_text(error: WorkerDiedError) -> WorkerDiedError:
         how = f"is killed by signal: {signal.strsignal(-error.exitcode)}."
     else:
         how = f"exited unexpectedly with exit code {error.exitcode}."
-    renamed = WorkerDiedError(f"DataLoader worker (pid {error.pid}) {how} {error}", error.pid, error.exitcode)
+    text = f"DataLoader worker (pid {error.pid}) {how} {error}"
+    renamed = WorkerDiedError(text, error.pid, error.exitcode, out_of_memory=error.out_of_memory)
     for note in getattr(error, "__notes__", ()):
         renamed.add_note(note)
     renamed.__cause__ = error.__cause__

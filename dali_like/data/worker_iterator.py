@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import pickle
 import sys
-import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ from dali_like.engine.memory.batch_key import ANY_WORKER, BatchKey
 from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.request_assembler import Response
 from dali_like.engine.pool.turns import Turns
-from dali_like.engine.worker.exceptions import add_note
+from dali_like.engine.worker.exceptions import add_note, with_traceback_as_text
 from dali_like.engine.worker.out_of_band import LEAST_BUFFER_BYTES
 from dali_like.errors import LoaderTimeoutError, LostItemError, SampleTypeError
 
@@ -204,7 +203,8 @@ class WorkerIterator(LoaderIterator):
             except Exception as error:
                 self._is_exhausted = True
                 if not isinstance(error, StopIteration):
-                    self._sampler_error = _without_traceback(error)
+                    add_note(error, "raised by the sampler")
+                    self._sampler_error = with_traceback_as_text(error, "the sampler")
                 if self._on_last_batch is not None:
                     self._on_last_batch()
                 return
@@ -325,9 +325,3 @@ def _samples_of(response: Response, answers: Mapping[int, SamplesAnswer]) -> lis
             samples += [schema.root.sample(response.rows, texts, i) for i in in_rows]
         samples += answer.others
     return samples
-
-
-def _without_traceback(error: Exception) -> Exception:
-    """Return an error to raise later. Its traceback would keep the iterator, so it becomes a note."""
-    add_note(error, f"raised by the sampler:\n{''.join(traceback.format_tb(error.__traceback__))}")
-    return error.with_traceback(None)

@@ -56,6 +56,7 @@ def _metrics(now: Statistics) -> Iterator[tuple[str, str, str, _Values]]:
     yield "epochs_total", "counter", "Finished epochs.", [({}, loop.epochs)]
     yield "errors_total", "counter", "Calls for a batch that raised an error.", [({}, loop.errors)]
     yield "worker_restarts_total", "counter", "Replaced workers.", [({}, now.worker_restarts)]
+    yield "worker_oom_kills_total", "counter", "Workers killed by the kernel: out of memory.", [({}, now.oom_kills)]
     yield "replaced_samples_total", "counter", "Samples that on_error replaced or skipped.", [({}, now.replaced_samples)]
     yield "copied_bytes_total", "counter", "Bytes copied to the GPU.", [({}, now.copies.copied_bytes)]
     yield "workers", "gauge", "Worker processes.", [({}, now.settings.num_workers)]

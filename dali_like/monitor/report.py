@@ -106,9 +106,10 @@ class Report:
                 slow = ", ".join(map(_slow, source.slowest[:_MOST_SLOW]))
                 yield f"slowest calls of {_shortened(source.name)}: {slow}"
         memory = f"; all processes {bytes_text(now.memory.total_bytes)}" if now.memory is not None else ""
+        killed = f"killed by the kernel, out of memory: {now.oom_kills}; " if now.oom_kills else ""
         yield (
             f"memory behind batches: {bytes_text(now.held_bytes)}{memory}; workers restarted: {now.worker_restarts}; "
-            f"samples replaced: {now.replaced_samples}; errors: {now.loop.errors}"
+            f"{killed}samples replaced: {now.replaced_samples}; errors: {now.loop.errors}"
         )
 
 

@@ -24,6 +24,7 @@ def scalars(statistics: Statistics, prefix: str = "data/") -> dict[str, float]:
         "wait_p99_s": loop.wait.p99_s,
         "work_median_s": loop.work.median_s,
         "worker_restarts": statistics.worker_restarts,
+        "worker_oom_kills": statistics.oom_kills,
         "replaced_samples": statistics.replaced_samples,
         "errors": loop.errors,
         "held_bytes": statistics.held_bytes,

@@ -284,6 +284,7 @@ class Statistics:
         operators: operators in threads.
         copies: copies to the GPU.
         worker_restarts: number of replaced workers.
+        oom_kills: number of workers that the kernel has killed for lack of memory.
         replaced_samples: samples that ``on_error`` replaced or skipped, including samples not delivered yet.
         held_bytes: memory of all slots: being computed, ready, held by the user, or free.
         memory: memory of all processes; None unless requested.
@@ -297,6 +298,7 @@ class Statistics:
     operators: OperatorStatistics = OperatorStatistics()
     copies: CopyStatistics = CopyStatistics()
     worker_restarts: int = _adds_up()
+    oom_kills: int = _adds_up()
     replaced_samples: int = _adds_up()
     held_bytes: int = 0
     memory: MemoryStatistics | None = None

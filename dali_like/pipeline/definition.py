@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn, ParamSpec, TypeVar, overload
 
 from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import ArgumentError, DefinitionError
 from dali_like.graph.nodes import contains_node
 from dali_like.pipeline.pipeline import Pipeline
@@ -90,6 +91,7 @@ def _make_factory(function: Callable[..., Any], options: dict[str, Any]) -> Call
     name = getattr(function, "__qualname__", repr(function))
     _check_parameters(parameters.values(), name)
 
+    @user_frames_first
     @functools.wraps(function)
     def make_pipeline(*args: Any, **kwargs: Any) -> Pipeline:
         own = {key: value for key, value in kwargs.items() if key in parameters}

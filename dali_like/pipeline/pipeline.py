@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 from dali_like.common.interrupts import interruptible
 from dali_like.common.notices import warn
 from dali_like.common.suggestions import list_unknown, suggest_arguments
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.engine.memory.descriptors import enough_descriptors
 from dali_like.engine.memory.limits import allowed_cpus
 from dali_like.errors import (
@@ -92,7 +93,7 @@ class Pipeline:
             they are, and workers must start before CUDA is used. It is the default, unless CUDA is in use and only readers
             are parallel: then "spawn". "spawn" starts fresh interpreters; sources travel by value.
             "thread" starts threads of this process, which share the sources: for callbacks that release the GIL, or a Python
-            without one; see docs/performance.md. "ray" (extra ``dali_like[ray]``) starts Ray actors: on the cluster of
+            without one; see docs/performance.md. "ray" (extra ``ray``) starts Ray actors: on the cluster of
             ``ray.init``, or on a local one that the pipeline starts, and stops when it is closed. See docs/scaling.md.
         py_callback_pickler: pickler of sources for spawned workers: a module or object with ``dumps`` and ``loads``, such as
             dill, or a tuple of one, keyword arguments for dumps and optionally for loads: ``(dill, {"recurse": True})``.
@@ -259,6 +260,7 @@ class Pipeline:
 
     # Start and build
 
+    @user_frames_first
     def start_py_workers(self) -> None:
         """Start the worker processes, and nothing else. `build` and `run` do so if it has not been done.
 
@@ -290,6 +292,7 @@ class Pipeline:
             self._monitor.publish_if_requested(self)
         return self._runtime
 
+    @user_frames_first
     def build(self) -> None:
         """Define the graph, start the workers and prepare to run. `run` does so if it has not been done.
 
@@ -322,6 +325,7 @@ class Pipeline:
 
     # Running
 
+    @user_frames_first
     def run(self, cuda_stream: Any = None, /, **inputs: Any) -> tuple[TensorList, ...]:
         """Return the next batch: a `TensorListCPU` or `TensorListGPU` per output, or a list for one of Python objects.
 
@@ -381,6 +385,7 @@ class Pipeline:
             executor.end_epoch()
             raise
 
+    @user_frames_first
     def schedule_run(self) -> None:
         """Compute the next batch, for `outputs` or `share_outputs`. No effect at the end of the epoch.
 
@@ -429,6 +434,7 @@ class Pipeline:
         """Set whether it is an error to run a pipeline both by `run` and by `schedule_run`. Default: it is."""
         self._schedule.checks_api = bool(enable)
 
+    @user_frames_first
     def feed_input(
         self,
         data_node: DataNode | str,
@@ -483,6 +489,7 @@ class Pipeline:
 
     # Epochs
 
+    @user_frames_first
     def reset(self) -> None:
         """Begin the next epoch, whether or not this one has ended. No effect if no batch of this epoch has been taken.
 
@@ -526,11 +533,13 @@ class Pipeline:
             self.reset()
         return self
 
+    @user_frames_first
     def __next__(self) -> tuple[TensorList, ...]:
         return self.run()
 
     # Closing
 
+    @user_frames_first
     def close(self) -> None:
         """End the workers and release all memory except batches that the program holds. May be called repeatedly.
 

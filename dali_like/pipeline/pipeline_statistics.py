@@ -59,6 +59,7 @@ def _measured(runtime: Runtime, meter: LoopMeter) -> Statistics:
         if copier is not None
         else CopyStatistics(),
         worker_restarts=pool.num_restarts if pool is not None else 0,
+        oom_kills=pool.num_oom_kills if pool is not None else 0,
         replaced_samples=sum(pool.num_replaced for pool in pools if pool is not None),
         held_bytes=runtime.space.used_bytes,
     )

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar, cast
 from dali_like.common.checks import is_int
 from dali_like.common.extras import optional
 from dali_like.common.suggestions import suggest_arguments
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import (
     ArgumentClashError,
     ArgumentTypeError,
@@ -73,7 +74,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         prepare_first_batch: take the first batch in the constructor, so that workers start and errors show early. An epoch
             without batches is no error.
         progress: show a progress bar for each epoch, with the share of the time that the loop waits for batches. Requires
-            ``pip install 'dali_like[progress]'``.
+            ``pip install 'tqdm>=4.66'``.
 
     Raises:
         IteratorArgumentError: the value of an argument is not allowed; or `size` or `last_batch_padded` is given beside
@@ -86,6 +87,7 @@ class BaseIterator(ABC, Generic[Value, Batch]):
         Exception: any error of `Pipeline.build`, and of `Pipeline.run` for the first batch.
     """
 
+    @user_frames_first
     @suggest_arguments
     def __init__(
         self,
@@ -166,12 +168,14 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             return min(map(len, self._pipelines))
         return self._progress.num_batches(of_next=self._ended)
 
+    @user_frames_first
     def __iter__(self) -> Self:
         """Return the iterator. Begin the next epoch if this one has ended; otherwise continue this one."""
         if self._ended or self._progress.is_complete:
             self.reset()
         return self
 
+    @user_frames_first
     def __next__(self) -> Batch:
         """Return the next batch.
 
@@ -197,10 +201,12 @@ class BaseIterator(ABC, Generic[Value, Batch]):
             self._bar.advance()
         return batch
 
+    @user_frames_first
     def next(self) -> Batch:
         """Return the next batch, as ``next(iterator)``."""
         return next(self)
 
+    @user_frames_first
     def reset(self) -> None:
         """Begin the next epoch, even if this one has not ended. No effect before the first batch of an epoch.
 

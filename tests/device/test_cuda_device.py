@@ -181,7 +181,7 @@ def test_a_gpu_that_cannot_be_used_is_named(cupy: CupyStandIn) -> None:
 
 def test_without_cupy_the_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
-    with pytest.raises(MissingExtraError, match=r"needs cupy: pip install 'dali_like\[cuda13\]' or"):
+    with pytest.raises(MissingExtraError, match=r"needs cupy: pip install 'cupy-cuda13x.* or pip install 'cupy-cuda12x"):
         CudaDevice(0)
 
 

@@ -142,7 +142,12 @@ def test_encoded_files_are_wanted_on_the_cpu(gpus: Gpus) -> None:
 @pytest.mark.parametrize(
     ("installed", "count", "error", "words"),
     [
-        ({"cupy"}, 1, MissingExtraError, r"fn\.decoders\.image on the GPU needs nvidia\.nvimgcodec.*\[cuda13\]"),
+        (
+            {"cupy"},
+            1,
+            MissingExtraError,
+            r"fn\.decoders\.image on the GPU needs nvidia\.nvimgcodec: pip.*nvimgcodec-cu13",
+        ),
         ({"nvidia.nvimgcodec"}, 1, MissingExtraError, "needs cupy"),
         ({"cupy", "nvidia.nvimgcodec"}, 0, DeviceError, r"fn\.decoders\.image on the GPU needs a GPU.*sees none"),
     ],

@@ -23,7 +23,14 @@ from numpy.typing import NDArray
 from dali_like import Pipeline, fn, pipeline_def
 from dali_like.data.loader import DataLoader
 from dali_like.engine.memory import space
-from dali_like.engine.memory.limits import available_bytes, available_cpus, oom_kills, processes_left
+from dali_like.engine.memory.limits import (
+    available_bytes,
+    available_cpus,
+    memory_limit,
+    oom_kills,
+    oom_kills_in_machine,
+    processes_left,
+)
 from dali_like.errors import OutOfMemoryError
 from dali_like.tensors import TensorListCPU
 from dali_like.types import SampleInfo
@@ -213,11 +220,45 @@ class TestAvailableMemory:
         assert available_bytes(machine.root) == 2_048_000
 
 
-@pytest.mark.parametrize(("files", "count"), [({"proc/vmstat": "nr_free_pages 9\noom_kill 3\ndrop_slab 7\n"}, 3), ({}, 0)])
-def test_processes_killed_for_want_of_memory_are_counted(files: dict[str, str], count: int, machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("files", "count"),
+    [
+        (membership("/job/step", 1) | {"sys/fs/cgroup/memory/job/step/memory.oom_control": "under_oom 0\noom_kill 3\n"}, 3),
+        (membership("/job/step", 2) | {"sys/fs/cgroup/job/step/memory.events": "max 9\noom 4\noom_kill 3\n"}, 3),
+        (membership("/host/job", 2) | {"sys/fs/cgroup/memory.events": "max 9\noom 4\noom_kill 3\n"}, 3),
+        (membership("/job", 1) | {"sys/fs/cgroup/memory/job/memory.oom_control": "under_oom 0\n"}, None),
+        (membership("/job", 2), None),
+        ({}, None),
+    ],
+    ids=["version 1", "version 2", "in a container", "old kernel", "no controller", "no groups"],
+)
+def test_kills_for_lack_of_memory_are_those_of_the_group(files: dict[str, str], count: int | None, machine: Machine) -> None:
     machine.write(files)
 
     assert oom_kills(machine.root) == count
+
+
+@pytest.mark.parametrize(("files", "count"), [({"proc/vmstat": "nr_free_pages 9\noom_kill 3\n"}, 3), ({}, None)])
+def test_kills_for_lack_of_memory_in_the_machine(files: dict[str, str], count: int | None, machine: Machine) -> None:
+    machine.write(files)
+
+    assert oom_kills_in_machine(machine.root) == count
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("outer", "inner", "tightest"), [(900, 700, "/job/step"), (700, 900, "/job"), (9000, 9000, None)])
+def test_limit_of_memory_is_the_tightest(
+    outer: int, inner: int, tightest: str | None, version: int, machine: Machine
+) -> None:
+    top, name = ("sys/fs/cgroup/memory", "limit_in_bytes") if version == 1 else ("sys/fs/cgroup", "max")
+    machine.write({"proc/meminfo": "MemTotal: 1 kB\nMemAvailable: 0 kB\n"} | membership("/job/step", version))
+    for group, limit_bytes in (("/job", outer), ("/job/step", inner)):
+        machine.write({f"{top}{group}/memory.{name}": f"{limit_bytes}\n"})
+
+    limit, file = memory_limit(machine.root)
+
+    assert limit == min(outer, inner, 1024)
+    assert file == (f"{machine.root}/{top}{tightest}/memory.{name}" if tightest else "")
 
 
 @pytest.mark.parametrize("quotas", [("50000", "200000"), ("200000", "50000"), ("max", "50000"), ("50000", "max")])

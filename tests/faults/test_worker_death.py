@@ -150,22 +150,6 @@ class TestAWorkerThatDies:
         assert "'numbers'" in str(error)
         assert "sample 2 of iteration 1 in epoch 1 (idx_in_epoch 6)" in str(error)
 
-    @pytest.mark.parametrize(
-        ("number", "kills", "is_suspected"),
-        [(signal.SIGKILL, [5, 6], True), (signal.SIGKILL, [5, 5], False), (signal.SIGTERM, [5, 6], False)],
-    )
-    def test_may_have_been_killed_for_want_of_memory(
-        self, number: int, kills: list[int], is_suspected: bool, make: MakePipeline, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """Where the kernel has killed processes for that since the workers were started."""
-        counts = itertools.chain(kills, itertools.repeat(kills[-1]))
-        monkeypatch.setattr("dali_like.engine.backends.processes.oom_kills", lambda: next(counts))
-        pipe = make(lambda info: die_of_signal(number)(), "fork")
-
-        error = run_until(WorkerDiedError, pipe).value
-
-        assert ("probably by the out-of-memory killer, which has been at work, while" in str(error)) is is_suspected
-
     def test_shows_where_it_has_crashed(self, make: MakePipeline) -> None:
         """Spawned ones: forked workers have the fault handler of the test runner."""
 

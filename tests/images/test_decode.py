@@ -463,7 +463,9 @@ def test_importing_loads_no_decoder():
 @pytest.mark.parametrize(("module", "name"), [("simplejpeg", "jpeg_420"), ("cv2", "png_rgb")])
 def test_without_the_extra(monkeypatch, module, name):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"needs {module}: pip install 'dali_like\[images\]'"):
+    with pytest.raises(
+        MissingExtraError, match=rf"needs {module}: pip install 'simplejpeg>=1\.8' 'opencv-python-headless>="
+    ):
         decode_image(image_file(name))
 
 

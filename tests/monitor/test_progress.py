@@ -110,7 +110,7 @@ def test_there_is_none_unless_it_is_wanted(ten: Pipeline, bars: list[Bar]) -> No
 def test_without_tqdm_the_extra_is_named(ten: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
 
-    with pytest.raises(MissingExtraError, match=r"progress=True needs tqdm.auto: pip install 'dali_like\[progress\]'"):
+    with pytest.raises(MissingExtraError, match=r"progress=True needs tqdm.auto: pip install 'tqdm>=4\.66'"):
         DALIGenericIterator(ten, ["index"], progress=True)
 
 

@@ -222,5 +222,5 @@ class TestWorkersOnRay:
         def pipeline() -> Any:
             return fn.external_source(source=lambda info: np.zeros(1), parallel=True, batch=False)
 
-        with pytest.raises(MissingExtraError, match=r"dali_like\[ray\]"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'ray>="):
             pipeline().build()

@@ -184,15 +184,15 @@ def test_import_without_optional_modules() -> None:
     assert run_python(program) == "[7, 7]\n"
 
 
-@pytest.mark.parametrize(("framework", "module"), [("pytorch", "torch"), ("jax", "jax")])
-def test_plugins_say_what_they_need(framework: str, module: str) -> None:
+@pytest.mark.parametrize(("framework", "module", "minimum"), [("pytorch", "torch", "2.6"), ("jax", "jax", "0.5")])
+def test_plugins_say_what_they_need(framework: str, module: str, minimum: str) -> None:
     program = (
         f"import sys; sys.modules['{module}'] = None\n"
         f"try: import dali_like.plugin.{framework}\n"
         "except ImportError as error: print(error)\n"
     )
 
-    expected = f"dali_like.plugin.{framework} needs {module}: pip install 'dali_like[{framework}]'\n"
+    expected = f"dali_like.plugin.{framework} needs {module}: pip install '{module}>={minimum}'\n"
     assert run_python(program) == expected
 
 

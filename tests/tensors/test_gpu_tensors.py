@@ -494,7 +494,7 @@ def test_without_cupy_the_extras_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(opening, "count_accelerators", lambda: 1)
     monkeypatch.setattr(opening.importlib.util, "find_spec", lambda name: None)
 
-    with pytest.raises(MissingExtraError, match=r"needs cupy: pip install 'dali_like\[cuda13\]' or 'dali_like\[cuda12\]'"):
+    with pytest.raises(MissingExtraError, match=r"needs cupy: pip install 'cupy-cuda13x.* or pip install 'cupy-cuda12x"):
         on_gpu(device_id=0).build()
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
+from dali_like.common.extras import install_command
 from dali_like.device.accelerator import count_accelerators, found_library, visible_devices
 from dali_like.device.device_array import finish
 from dali_like.device.interface import Device
@@ -26,7 +27,7 @@ from dali_like.errors import DeviceError
 
 _DRIVER = "libcuda.so.1"
 _SUCCESS = 0
-_INSTALL = "pip install 'dali_like[cuda13]', or [cuda12] for a driver of CUDA 12"
+_INSTALL = f"{install_command('cuda13')}; for a driver of CUDA 12: {install_command('cuda12')}"
 #: The consequence of a missing GPU, driver or CuPy.
 _ON_CPU = "batches stay on the CPU"
 _NBYTES = 16 << 20

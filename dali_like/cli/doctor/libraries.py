@@ -12,6 +12,7 @@ from functools import partial
 from importlib import metadata
 
 from dali_like.cli.doctor.findings import Check, Finding, failure, note, ok, warning
+from dali_like.common.extras import install_command
 
 _NAME = "dali-like"
 #: Libraries that programs use together with this one, or instead of it.
@@ -39,9 +40,7 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
         extra: the name of the extra; empty for the packages that are always required.
         needed: the minimum versions, by name.
     """
-    subject, remedy = (
-        (f"extra {extra}", f"pip install 'dali_like[{extra}]'") if extra else ("needed", "pip install dali_like")
-    )
+    subject, remedy = (f"extra {extra}", install_command(extra)) if extra else ("needed", _install_all(needed))
     versions = {name: _version(name) for name in needed}
     missing = [name for name, version in versions.items() if version is None]
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
@@ -52,6 +51,11 @@ def libraries(extra: str, needed: Mapping[str, str]) -> Finding:
     if old:
         return (warning if extra else failure)(subject, f"{found}; required: {', '.join(old)}", f"{remedy} --upgrade")
     return ok(subject, found)
+
+
+def _install_all(needed: Mapping[str, str]) -> str:
+    """Return the command that installs packages in the minimum versions."""
+    return f"pip install {' '.join(repr(f'{name}>={minimum}' if minimum else name) for name, minimum in needed.items())}"
 
 
 def peers(names: Iterable[str] = _PEERS) -> Finding:

@@ -38,6 +38,7 @@ from dali_like.engine.backends.inherited import enter_process, finish_queues
 from dali_like.engine.backends.source_bundle import SourceBundle
 from dali_like.engine.memory.descriptors import Descriptor
 from dali_like.engine.memory.limits import within_process_limits
+from dali_like.engine.memory.protocol import CELL_PEAK, WORD_BYTES, cell_offset
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import required
 from dali_like.engine.worker.exceptions import pack_exception
@@ -272,8 +273,14 @@ class _Forkserver:
         index, pid = self._workers.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
-        _, status = os.waitpid(pid, 0)
+        _, status, usage = os.wait4(pid, 0)
+        self._note_peak(index, usage.ru_maxrss)
         self._control.send(MESSAGE.pack(Message.ENDED, index, status))
+
+    def _note_peak(self, index: int, peak_kib: int) -> None:
+        """Write the largest resident memory of a dead worker into its cell, for messages about memory."""
+        word = cell_offset(index) + CELL_PEAK
+        self._channels.space.map[word : word + WORD_BYTES] = peak_kib.to_bytes(WORD_BYTES, "little")
 
     def _become_worker(self, index: int, forkserver: int) -> NoReturn:
         status = 1

@@ -17,7 +17,6 @@ from dali_like.engine.backends.forkserver import MESSAGE, MOST_FDS, Message, che
 from dali_like.engine.backends.launch import ForkserverEnds, start_forkserver
 from dali_like.engine.backends.source_bundle import pack, pickle_sources
 from dali_like.engine.memory.descriptors import Descriptor
-from dali_like.engine.memory.limits import oom_kills
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.engine.memory.system_calls import required
 from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions
@@ -57,7 +56,6 @@ class ProcessWorkers:
         self._options = options
         self._ends: list[End] = []
         self._unsent: deque[bytes] = deque()
-        self._oom_kills_before = oom_kills()
         check_process_calls()
         with required("socketpair(SOCK_SEQPACKET)", "to talk to the process that starts them"):
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -142,7 +140,7 @@ class ProcessWorkers:
 
     def describe_exit(self, end: End) -> str:
         """Describe the end of a worker."""
-        return _describe_exit(end.exitcode, oom_kills() > self._oom_kills_before)
+        return _describe_exit(end.exitcode)
 
     def stop(self) -> None:
         """Stop all workers and the forkserver, and wait for their ends."""
@@ -187,15 +185,13 @@ def _check_descriptors(some: Descriptor, num_workers: int) -> None:
             os.close(fd)
 
 
-def _describe_exit(exitcode: int, oom: bool) -> str:
+def _describe_exit(exitcode: int) -> str:
     if exitcode >= 0:
         return f"ended with exit code {exitcode}"
     try:
         name = signal.Signals(-exitcode).name
     except ValueError:
         name = f"signal {-exitcode}"
-    if oom and -exitcode == signal.SIGKILL:
-        return f"was killed by {name}, probably by the out-of-memory killer, which has been at work,"
     return f"was killed by {name}"
 
 

@@ -1,9 +1,10 @@
 """Limits of memory, CPUs and processes, of the machine and of the process's control groups.
 
 A process that exceeds the memory limit of a control group gets no error: it is killed. So that limit is read before memory
-is taken. Sources: proc(5) on /proc/meminfo, the kernel's admin guide on control groups (v2 ``memory.max``,
-``memory.current``, ``cpu.max``, ``pids.max``, ``pids.current``; v1 ``memory.limit_in_bytes``, ``memory.usage_in_bytes``,
-``cpu.cfs_quota_us``, ``cpu.cfs_period_us``, and the same two of ``pids``).
+is taken. Afterwards, counters of the out-of-memory killer show whether a process was killed for lack of memory. Sources:
+proc(5) on /proc/meminfo and /proc/vmstat, the kernel's admin guide on control groups (v2 ``memory.max``, ``memory.current``,
+``memory.events``, ``cpu.max``, ``pids.max``, ``pids.current``; v1 ``memory.limit_in_bytes``, ``memory.usage_in_bytes``,
+``memory.oom_control``, ``cpu.cfs_quota_us``, ``cpu.cfs_period_us``, and the same two of ``pids``).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def available_bytes(root: _Path = "/") -> int:
     Args:
         root: the folder of proc and sys.
     """
-    return min([_available_in_machine(root), *_left_in_groups(root)])
+    return min([_in_meminfo(root, "MemAvailable"), *_left_in_groups(root)])
 
 
 def available_cpus(root: _Path = "/") -> float:
@@ -68,19 +69,41 @@ def address_space_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def oom_kills(root: _Path = "/") -> int:
-    """Return how many processes the kernel's out-of-memory killer has killed since the machine started."""
-    for line in read_file(os.path.join(root, "proc/vmstat")).splitlines():
-        name, _, value = line.partition(" ")
-        if name == "oom_kill":
-            return int(value)
-    return 0
+def oom_kills(root: _Path = "/") -> int | None:
+    """Return how many processes of this control group the out-of-memory killer has killed; None: the kernel does not say.
+
+    This includes kills for the limits of groups above, and for shortage in the whole machine.
+    """
+    for group, version in _groups(root, "memory"):
+        counters = _counters(f"{group}/memory.{'oom_control' if version == 1 else 'events'}")
+        if "oom_kill" in counters:
+            return int(counters["oom_kill"])
+    return None
 
 
-def _available_in_machine(root: _Path) -> int:
+def oom_kills_in_machine(root: _Path = "/") -> int | None:
+    """Return how many processes of the machine the out-of-memory killer has killed; None: the kernel does not say."""
+    kills = _counters(os.path.join(root, "proc/vmstat")).get("oom_kill")
+    return None if kills is None else int(kills)
+
+
+def memory_limit(root: _Path = "/") -> tuple[int, str]:
+    """Return the least memory that this process and its workers may use together, and the file with that limit.
+
+    The file is "" if it is the memory of the machine.
+    """
+    limits = [(_in_meminfo(root, "MemTotal"), "")]
+    for group, version in _groups(root, "memory"):
+        file = f"{group}/memory.{'limit_in_bytes' if version == 1 else 'max'}"
+        if (limit := _number(file)) is not None:
+            limits.append((limit, file))
+    return min(limits, key=lambda limit: limit[0])
+
+
+def _in_meminfo(root: _Path, wanted: str) -> int:
     for line in read_file(os.path.join(root, "proc/meminfo")).splitlines():
         name, _, value = line.partition(":")
-        if name == "MemAvailable":
+        if name == wanted:
             return int(value.split()[0]) * 1024
     return _UNLIMITED
 
@@ -154,9 +177,14 @@ def _groups(root: _Path, controller: str) -> Iterator[tuple[str, int]]:
 
 def _reclaimable(directory: str) -> int:
     """Return the bytes of a group's page cache that can be evicted. They count as used."""
-    numbers = dict(line.split(" ", 1) for line in read_file(f"{directory}/memory.stat").splitlines())
+    numbers = _counters(f"{directory}/memory.stat")
     # Version 1 has both, and only total_inactive_file includes inner groups. In version 2, inactive_file includes them.
     return int(numbers.get("total_inactive_file") or numbers.get("inactive_file") or 0)
+
+
+def _counters(path: str) -> dict[str, str]:
+    """Return the values in a file of names and values, by name."""
+    return dict(line.split(" ", 1) for line in read_file(path).splitlines())
 
 
 def _number(path: str) -> int | None:

@@ -59,6 +59,8 @@ CELL_SQUARES = 72
 CELL_CPU_SQUARES = 80
 #: Flag of the main process: do not measure quick tasks now.
 CELL_UNMEASURED = 88
+#: The largest resident memory of a worker that has ended, in KiB. The forkserver writes it.
+CELL_PEAK = 96
 MESSAGE_BYTES = 1 << 20
 START_MESSAGE_BYTES = PAGE_BYTES
 METER_WORDS = 256

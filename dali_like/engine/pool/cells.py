@@ -11,6 +11,7 @@ from typing import Literal
 
 from dali_like.engine.memory.protocol import (
     CELL_BUSY,
+    CELL_PEAK,
     CELL_PID,
     CELL_REPLACED,
     CELL_SAMPLE,
@@ -77,6 +78,10 @@ class Cells:
         _, begin, stack = self.stack_of(worker).rpartition(_CRASH)
         return begin + stack
 
+    def peak_bytes_of(self, worker: int) -> int:
+        """Return the largest resident memory that a dead worker has had; 0 if it is unknown."""
+        return self._word(worker, CELL_PEAK) << 10
+
     def forget_stack(self, worker: int) -> bool:
         """Make room for another stack. Return False if none is left: each stack goes behind the one before."""
         if self._end_of_text(worker) > MESSAGE_BYTES // 2:
@@ -98,6 +103,7 @@ class Cells:
         self._replaced_before += self._word(worker, CELL_REPLACED)
         cell = cell_offset(worker)
         self._space.map[cell : cell + CELL_BUSY] = bytes(CELL_BUSY)  # its measurements stay
+        self._space.map[cell + CELL_PEAK : cell + CELL_PEAK + WORD_BYTES] = bytes(WORD_BYTES)
         self._space.clear(message_offset(worker, self._num_workers), MESSAGE_BYTES)
 
     def _text(self, worker: int) -> bytes:

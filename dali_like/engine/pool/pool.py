@@ -184,6 +184,11 @@ class WorkerPool:
         return self._recovery.num_restarts
 
     @property
+    def num_oom_kills(self) -> int:
+        """The number of workers that the kernel has killed for lack of memory."""
+        return self._recovery.num_oom_kills
+
+    @property
     def pid_of_each(self) -> list[int]:
         """The process id of each worker; 0 for a worker that has not started or has ended."""
         # From the cells: another thread that read events could take them away from `wait`.

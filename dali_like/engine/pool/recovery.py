@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import math
 import signal
 import time
@@ -25,6 +26,7 @@ from dali_like.engine.pool.batch import Batch
 from dali_like.engine.pool.cells import Cells
 from dali_like.engine.pool.dispatch import Dispatcher, UnfinishedTask
 from dali_like.engine.pool.hangs import HangWatch
+from dali_like.engine.pool.out_of_memory import OutOfMemoryWatch, describe_memory
 from dali_like.engine.pool.workers import FORKSERVER, End, WorkerOptions, Workers
 from dali_like.engine.worker.exceptions import unpack_exception
 from dali_like.engine.worker.worker import START_FAILED
@@ -35,6 +37,8 @@ from dali_like.errors import (
     WorkerStartError,
     WorkerTimeoutError,
 )
+
+_log = logging.getLogger("dali_like")
 
 #: Restarts of a worker count against its limit for this long.
 _RESTART_PERIOD_S = 60.0
@@ -190,6 +194,7 @@ class Recovery:
 
     Attributes:
         num_restarts: replacements of dead workers so far.
+        num_oom_kills: workers that the kernel has killed for lack of memory.
         num_workers: workers that have been started; a replacement does not count.
     """
 
@@ -211,7 +216,8 @@ class Recovery:
         self._phase = Phase.NORMAL
         self._hang_errors: dict[int, WorkerTimeoutError] = {}
         self._suspects: deque[UnfinishedTask] = deque()
-        self.num_restarts = 0
+        self.num_restarts = self.num_oom_kills = 0
+        self._memory_watch = OutOfMemoryWatch() if options.start_method in ("fork", "spawn") else None
         self.num_workers = options.num_first
         self._watch: HangWatch | None = None
         if options.timeout_s is not None:
@@ -382,10 +388,20 @@ class Recovery:
 
     def _death_of(self, end: End, unfinished: UnfinishedTask | None) -> WorkerDiedError:
         doing = "while it was idle" if unfinished is None else f"while {self._dispatcher.describe(unfinished)}"
-        text = f"worker {end.worker} ({self._unit} {end.pid}) {self._workers.describe_exit(end)} {doing}"
+        shortage = self._memory_watch.explain(end.exitcode) if self._memory_watch is not None else None
+        how = self._workers.describe_exit(end) if shortage is None else shortage.how
+        text = f"worker {end.worker} ({self._unit} {end.pid}) {how} {doing}"
+        if shortage is not None:
+            text += f".\n{self._describe_memory(end.worker)}"
         if crash := self._cells.crash_of(end.worker, end.exitcode):
             text += f":\n{crash}"
-        return WorkerDiedError(text, end.pid, end.exitcode)
+        is_known = shortage is not None and shortage.is_certain
+        self.num_oom_kills += is_known
+        return WorkerDiedError(text, end.pid, end.exitcode, out_of_memory=is_known)
+
+    def _describe_memory(self, dead: int) -> str:
+        others = {worker: pid for worker, pid in enumerate(self._workers.pids) if pid and worker != dead}
+        return describe_memory(dead, self._cells.peak_bytes_of(dead), others, self._space.used_bytes)
 
     def _abandon(self, worker: int, error: WorkerError) -> None:
         """Fail because of a worker that cannot be replaced."""
@@ -397,6 +413,8 @@ class Recovery:
         """Start another worker in the place of one that has ended, and post its tasks again."""
         dispatcher = self._dispatcher
         self.num_restarts += 1
+        if isinstance(error, WorkerDiedError) and error.out_of_memory:
+            _log.warning("%s. Another worker takes its place", error)
         self._forget(end.worker)
         dispatcher.take_back(end.worker)
         if unfinished is not None and end.keep is not None:

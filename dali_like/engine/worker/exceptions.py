@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
+from dali_like.common.tracebacks import TracebackText, collapse, shows_all_frames
 from dali_like.engine.memory.protocol import WORD_BYTES
 from dali_like.engine.memory.space import SharedSpace
 from dali_like.errors import CorruptionError, WorkerError
@@ -33,20 +34,10 @@ _MOST_NOTES = 10
 #: A limit that `pack_exception` can always keep.
 SHORT_BYTES = 1 << 16
 
+_HEADING = "Traceback (most recent call last):\n"
 _SLOT = MemberDescriptorType
 _ADDRESS = re.compile(" at 0x[0-9a-f]+")
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class defined in Python
-
-
-class WorkerTraceback(Exception):
-    """The cause of an exception from a worker: its traceback there, as text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.text = text
-
-    def __str__(self) -> str:
-        return f"in a worker:\n\n{self.text}"
 
 
 def pack_exception(error: Exception, most_bytes: float = math.inf) -> bytes:
@@ -55,24 +46,25 @@ def pack_exception(error: Exception, most_bytes: float = math.inf) -> bytes:
     Args:
         most_bytes: the limit. To keep it, long texts are shortened, and other large objects are replaced by their `repr`.
     """
-    text = "".join(traceback.format_exception(error))
+    frames, summary = _texts_of(error)
     notes = [note for note in getattr(error, "__notes__", []) if isinstance(note, str)]
-    message = pickle.dumps((_packed(error), text, notes))
+    message = pickle.dumps((_packed(error), frames, summary, notes))
     if len(message) <= most_bytes:
         return message
-    text, notes = _shortened(text, _SHORT_TRACEBACK), [_shortened(note) for note in notes[:_MOST_NOTES]]
-    message = pickle.dumps((_packed(error, _SHORT), text, notes))
-    return message if len(message) <= most_bytes else pickle.dumps((_text_of(error), text, []))
+    frames, summary = _shortened(frames, _SHORT_TRACEBACK), _shortened(summary)
+    notes = [_shortened(note) for note in notes[:_MOST_NOTES]]
+    message = pickle.dumps((_packed(error, _SHORT), frames, summary, notes))
+    return message if len(message) <= most_bytes else pickle.dumps((_text_of(error), frames, summary, []))
 
 
 def unpack_exception(message: bytes) -> Exception:
-    """Unpack an exception. Its cause is a `WorkerTraceback`.
+    """Unpack an exception. Its cause is a `TracebackText`, unless only library code has run.
 
     Raises:
         CorruptionError: the message is not from `pack_exception`.
     """
     try:
-        packed, text, notes = pickle.loads(message)
+        packed, frames, summary, notes = pickle.loads(message)
         notes = list(map(str, notes))
     except Exception as reason:  # unpickling corrupted bytes may raise anything
         raise CorruptionError(f"the message about an exception in a worker cannot be read: {reason!r}") from reason
@@ -80,10 +72,31 @@ def unpack_exception(message: bytes) -> Exception:
         error = _unpack(packed)
     except Exception as reason:  # the class cannot be imported or rebuilt in this process
         error = WorkerError(f"a worker raised an exception that cannot be made here ({reason!r}); see its traceback above")
-    _set(error, "__cause__", WorkerTraceback(text))
+        frames = f"{frames}{summary}"
+    if frames:
+        _set(error, "__cause__", TracebackText("a worker", frames))
     if notes:
         _set(error, "__notes__", notes)  # some classes lose their attributes when they are pickled
     return error
+
+
+def _texts_of(error: Exception) -> tuple[str, str]:
+    """Return the traceback of an exception, and those of its causes, as text; and the last lines, with its message.
+
+    Without `FULL_TRACEBACK`, the traceback is empty if only library code has run, and has two lines for each frame.
+    """
+    collapse(error)
+    formatted = traceback.TracebackException.from_exception(error)
+    if not shows_all_frames():
+        for frame in formatted.stack:
+            frame.colno = None  # no line with carets
+    message = "".join(formatted.format_exception_only())
+    whole = "".join(formatted.format())
+    if not whole.endswith(message):  # an ExceptionGroup, whose lines have a margin
+        return f"\n{whole}", ""
+    frames = whole.removesuffix(message)
+    alone = frames.removeprefix(_HEADING)
+    return (f"\n{frames}" if _HEADING in alone else alone), message
 
 
 def add_note(error: Exception, note: str) -> None:
@@ -98,6 +111,14 @@ def add_note(error: Exception, note: str) -> None:
 def without_frames(error: _Error) -> _Error:
     """Drop the traceback, cause and context of an error that is kept for later: their frames would keep batches alive."""
     error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def with_traceback_as_text(error: _Error, place: str) -> _Error:
+    """Replace the traceback and the causes of an error that is raised later: their frames would keep batches alive."""
+    frames, _ = _texts_of(error)
+    _set(error, "__context__", None)
+    _set(error, "__cause__", TracebackText(place, frames) if frames else None)
     return error.with_traceback(None)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import Sharding
 from numpy.typing import NDArray
 
+from dali_like.common.tracebacks import user_frames_first
 from dali_like.errors import PipelineStateError, SpecError
 from dali_like.pipeline.checkpoints import Checkpoint
 from dali_like.plugin.epoch_progress import LastBatchPolicy
@@ -63,11 +64,13 @@ class DALIGenericPeekableIterator(DALIGenericIterator):
         step = self._pipelines.step_size
         self._fetched = self._delivered = [_Extent(step, step)]
 
+    @user_frames_first
     def __next__(self) -> dict[str, Any]:
         with self._lock:
             batch, self._delivered = self._fetch()
             return batch
 
+    @user_frames_first
     def peek(self) -> dict[str, Any]:
         """Return the batch that ``next`` will return.
 

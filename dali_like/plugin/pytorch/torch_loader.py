@@ -94,6 +94,7 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
         for name, value in own._asdict().items():
             setattr(self, name, value)
         num_workers, prefetch_factor, self._auto = resolve_auto(num_workers, prefetch_factor)
+        self._checked_num_workers = num_workers  # PyTorch's constructor would warn with a line of its own
         super().__init__(
             dataset,
             batch_size,
@@ -113,6 +114,8 @@ class DataLoader(BaseDataLoader, torch_data.DataLoader[T_co]):
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        self._checked_num_workers = 0
+        self.check_worker_number_rationality()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in OWN_NAMES and "_iterator" in vars(self):

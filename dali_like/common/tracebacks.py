@@ -1,0 +1,106 @@
+"""Tracebacks that show the user's frames, and not the library's. Runs in every process.
+
+A *library frame* is one of this package, or of the standard library when this package called it, such as a frame of
+`concurrent.futures`. `user_frames_first` removes these frames from exceptions that leave the library; `collapse` does so
+before an exception is formatted in a worker. With ``DALI_LIKE_FULL_TRACEBACK=1`` in the environment, all frames stay.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+from dali_like.errors import DaliLikeError
+
+_Params = ParamSpec("_Params")
+_Returned = TypeVar("_Returned")
+
+#: The environment variable that keeps all frames.
+FULL_TRACEBACK = "DALI_LIKE_FULL_TRACEBACK"
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+class TracebackText(Exception):
+    """The cause of an exception that was raised elsewhere: its traceback there, as text.
+
+    Attributes:
+        place: the place in words, such as "a worker".
+        text: the frames.
+    """
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(place, text)
+        self.place = place
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"in {self.place}:\n{self.text}".rstrip()
+
+
+def user_frames_first(function: Callable[_Params, _Returned]) -> Callable[_Params, _Returned]:
+    """Decorate a function that users call: exceptions leave it without library frames."""
+
+    @functools.wraps(function)
+    def call(*args: _Params.args, **kwargs: _Params.kwargs) -> _Returned:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            collapse(error)
+            raise  # not `raise error`, which would add this frame
+
+    return call
+
+
+def shows_all_frames() -> bool:
+    """Return whether the environment asks for tracebacks with library frames."""
+    return os.environ.get(FULL_TRACEBACK, "") not in ("", "0")
+
+
+def collapse(error: BaseException) -> None:
+    """Remove the library frames from the tracebacks of an exception, of its causes and contexts, and of its parts.
+
+    The innermost frame always stays, except if it only raises an exception from elsewhere again, or an exception of
+    `dali_like.errors`, whose message suffices.
+    """
+    if shows_all_frames():
+        return
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        if (part := pending.pop()) is None or id(part) in seen:
+            continue
+        seen.add(id(part))
+        part.with_traceback(_collapsed(part))  # an assignment would fail for frozen dataclasses
+        pending += [part.__cause__, part.__context__]
+        if isinstance(part, BaseExceptionGroup):
+            pending += part.exceptions
+
+
+def _collapsed(error: BaseException) -> TracebackType | None:
+    entries = [*_entries(error.__traceback__)]
+    is_hidden = [_package_of(entry) == _PACKAGE for entry in entries]
+    for i in range(1, len(entries)):
+        is_hidden[i] |= is_hidden[i - 1] and _package_of(entries[i]) in sys.stdlib_module_names
+    if entries and not isinstance(error, DaliLikeError) and not isinstance(error.__cause__, TracebackText):
+        is_hidden[-1] = False
+    chain: TracebackType | None = None
+    for entry, hidden in zip(reversed(entries), reversed(is_hidden), strict=True):
+        if not hidden:
+            entry.tb_next = chain
+            chain = entry
+    return chain
+
+
+def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _package_of(entry: TracebackType) -> str:
+    return str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
