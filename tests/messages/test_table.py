@@ -283,6 +283,20 @@ def batch_larger_than_the_data() -> Any:
 
 
 @mistake
+def batch_larger_than_the_data_of_workers() -> Any:
+    """UserWarning: epoch 0 is empty: external_source 'images' has 3 samples, which do not fill a batch of 4. Lower
+    batch_size, or pass last_batch_policy="partial" to get them as a smaller batch StopIteration
+    """
+
+    def source(info: SampleInfo) -> NDArray[Any]:
+        if info.idx_in_epoch == 3:
+            raise StopIteration
+        return np.zeros(2)
+
+    run(source, batch=False, parallel=True, py_num_workers=1, py_start_method="thread")
+
+
+@mistake
 def batch_larger_than_the_length() -> Any:
     """UserWarning: external_source 'images' has a len() of 3, which does not fill batches of 4: the last 3 samples of
     each epoch are dropped. Pass last_batch_policy="partial" or "fill" to keep them, or "drop"
@@ -742,6 +756,18 @@ def text_instead_of_an_array() -> Any:
     raised by external_source 'images' for sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0)
     """
     run(lambda info: "0.png", batch=False)
+
+
+@mistake
+def argument_of_an_operator_by_position() -> Any:
+    """ArgumentTypeError: fn.resize takes 1 inputs (image), not 2. Other arguments are given by name"""
+    fn.resize(fn.external_source([]), 224)
+
+
+@mistake
+def sample_that_a_batch_does_not_have() -> Any:
+    """SampleIndexError: the batch has no sample 4: it has 4, numbered from 0"""
+    run(lambda info: np.zeros(2), batch=False)[0].at(4)
 
 
 # Datasets that are none
