@@ -824,7 +824,7 @@ def control_c() -> Any:
 
 @mistake
 def hang() -> Any:
-    """WorkerTimeoutError: worker 0 (pid PID) has shown no progress for 0.2 s while external_source 'images' was
+    """WorkerTimeoutError: worker 0 (pid PID) has shown no progress for 1.0 s while external_source 'images' was
     computing sample 0 of iteration 0 in epoch 0 (idx_in_epoch 0): STACK it is not replaced: the limit is 0 restarts
     of each worker within a minute; raise py_worker_restarts (worker_restarts of a DataLoader)
     """
@@ -838,7 +838,7 @@ def hang() -> Any:
         batch=False,
         parallel=True,
         py_num_workers=1,
-        py_timeout_s=0.2,
+        py_timeout_s=1.0,
         py_worker_restarts=0,
     )
 
