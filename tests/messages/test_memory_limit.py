@@ -93,14 +93,13 @@ def test_the_named_limit_suffices(batches: Callable[..., Iterator[Any]], way: st
     assert number == NUM_BATCHES - 1
 
 
-@pytest.mark.parametrize("held", [2, 5])
-def test_the_named_limit_has_room_for_the_batches_that_the_program_holds(held: int) -> None:
+def test_the_named_limit_has_room_for_the_batches_that_the_program_holds() -> None:
     limit = LITTLE_BYTES << 2
     for _ in range(3):  # at the first batch, nobody knows how many the program is going to hold
         kept: list[Any] = []
         try:
             for batch in pipeline_batches(dense, "serial", 1, limit):
-                kept = [*kept, batch][-held:]
+                kept = [*kept, batch][-2:]
             break
         except OutOfMemoryError as error:
             found = re.search(r"max_held_bytes=(\d+) << 20", str(error))
