@@ -83,7 +83,8 @@ def _input_sets(description: Description, inputs: Sequence[Any]) -> list[list[An
     if len(inputs) < least or (most is not None and len(inputs) > most):
         allowed = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
         names = f" ({', '.join(description.inputs)})" if description.inputs else ""
-        raise ArgumentTypeError(f"{description.name} takes {allowed} inputs{names}, not {len(inputs)}")
+        others = ". Other arguments are given by name" if len(inputs) > least else ""
+        raise ArgumentTypeError(f"{description.name} takes {allowed} inputs{names}, not {len(inputs)}{others}")
     lists = [value for value in inputs if _is_list_of_nodes(value)]
     if not lists:
         return []
